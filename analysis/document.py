@@ -1,0 +1,328 @@
+"""The JSON report: schema ``launchscope.report/1``, a contract; docs/report.md describes every name.
+
+Times are nanoseconds. A figure that the data can't support is null and its reason stands under ``withheld``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+SCHEMA: Final = "launchscope.report/1"
+
+TAXES: Final = ("launch", "stall", "node", "sync", "between_steps", "other")
+CAUSES: Final = ("graph", "unlinked", "skewed", "device", "sync", "host", "launch", "dispatch")
+
+
+class _Doc(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of every part of the report."""
+
+
+class Summary(_Doc):
+    """S of the contract: a distribution of one figure."""
+
+    median: float | None
+    p10: float | None
+    p90: float | None
+    total: float
+    count: int
+
+
+class SourceDoc(_Doc):
+    path: str
+    format: str
+    bytes: int
+
+
+class CoverageDoc(_Doc):
+    events: int
+    gpu_ops: int
+    kernels: int
+    launches: int
+    graph_launches: int
+    linked: int
+    unlinked: int
+    kernels_in_graphs: int
+    zero_duration: int
+    negative_latency: int
+    negative_queue: int
+    same_stream_overlaps: int
+    steps_found: int
+    steps_dropped: int
+    step_source: str  # capture, profiler_step, annotation, repetition, none
+    reliable: bool
+
+
+class WarningDoc(_Doc):
+    code: str
+    message: str
+    count: int = 1
+
+
+class CauseDoc(_Doc):
+    count: int
+    ns: int
+    boundary_ns: int | None  # null without steps
+    after_sync_ns: int | None
+    stall_ns: int
+
+
+class GapsDoc(_Doc):
+    count: int
+    total_ns: int
+    by_cause: dict[str, CauseDoc]  # every cause of CAUSES that has a gap
+    taxes_ns: dict[str, int]  # every tax of TAXES; they add up to total_ns
+
+
+class SteadyDoc(_Doc):
+    window_ns: int
+    busy_ns: int
+    idle_ns: int
+    idle_fraction: float
+    gaps: GapsDoc
+
+
+class DeviceDoc(_Doc):
+    device: int
+    name: str | None
+    window_ns: int
+    busy_ns: int
+    idle_ns: int
+    op_sum_ns: int
+    idle_fraction: float
+    gaps: GapsDoc
+    steady: SteadyDoc | None
+
+
+class StepsDoc(_Doc):
+    """Of the headline device, over kept steps; ``period_ns`` over those with a successor."""
+
+    count: int
+    period_ns: Summary | None
+    busy_ns: Summary
+    kernels: Summary
+    launches: Summary
+    graph_launches: Summary
+    blocking_calls: Summary
+    memcpys: Summary
+
+
+class OperatorDoc(_Doc):
+    operator: str | None
+    launches: int
+    kernels: int
+    stack: list[str]  # enclosing operators and Python frames where recorded, outermost first
+
+
+class LaunchesDoc(_Doc):
+    overhead_ns: Summary
+    latency_ns: Summary
+    queue_ns: Summary
+    by_api: dict[str, int]
+    by_operator: list[OperatorDoc]
+
+
+class BlockingCallDoc(_Doc):
+    api: str
+    operator: str | None
+    stack: list[str]
+    count_per_step: float | None  # null without steps
+    ns: int
+
+
+class ReplayDoc(_Doc):
+    graph: str  # 'graph 0', … in order of first replay, or the file's own graph id
+    count: int
+    ops_min: int
+    ops_median: float
+    ops_max: int
+    launch_overhead_ns: Summary | None  # null when no replay's launch is in the file
+
+
+class GraphsDoc(_Doc):
+    coverage_by_count: float | None
+    coverage_by_time: float | None
+    kernels_in_graphs: int  # numerator and denominator of coverage_by_count
+    kernels_with_launch: int
+    replays: list[ReplayDoc]
+
+
+class KernelDoc(_Doc):
+    name: str
+    category: str  # kernel, memcpy, memset
+    count: int
+    total_ns: int
+    median_ns: float
+    p90_ns: float
+    share_of_busy: float  # of op_sum, which busy equals where ops don't overlap
+    operator: str | None
+
+
+class ShortShareDoc(_Doc):
+    by_count: float
+    by_time: float
+
+
+class ShortKernelsDoc(_Doc):
+    below_10us: ShortShareDoc | None
+    below_tau: ShortShareDoc | None
+    tau_ns: float | None
+    tau_source: str | None  # 'tau_step' or 'median launch overhead'
+
+
+class QueueDepthDoc(_Doc):
+    median: float | None
+    max: int | None
+
+
+class MemoryOpsDoc(_Doc):
+    bytes: int | None
+    ns: int
+
+
+class BoundDoc(_Doc):
+    basis: str  # profile, trace
+    gpu_work_ns: float
+    launches: float
+    tau_ns: float | None
+    bound_ns: float | None
+    serial_ns: float | None
+    step_ns: float
+    host_submit_ns: float | None
+    host_submit_source: str | None  # 'unprofiled', 'as profiled'
+
+
+class ActionDoc(_Doc):
+    what: str
+    saves_ns: float | None
+    share: float | None  # of T
+    low_ns: float | None
+    high_ns: float | None
+    basis: str = "predicted"  # or 'measured'
+
+
+class VerdictDoc(_Doc):
+    verdict_class: str = msgspec.field(name="class")
+    basis: str
+    reason: str
+    actions: list[ActionDoc]
+    on_the_edge: bool = False
+
+
+class TraceDoc(_Doc):
+    name: str
+    mode: str | None
+    trace_pass: str | None = msgspec.field(name="pass")
+    repeat: int | None
+    rank: int | None
+    source: SourceDoc
+    coverage: CoverageDoc
+    headline_device: int | None
+    warnings: list[WarningDoc]
+    withheld: dict[str, str]
+    devices: list[DeviceDoc]
+    steps: StepsDoc | None
+    launches: LaunchesDoc
+    blocking_calls: list[BlockingCallDoc]
+    graphs: GraphsDoc
+    kernels: list[KernelDoc]
+    short_kernels: ShortKernelsDoc
+    queue_depth: QueueDepthDoc
+    memory_ops: MemoryOpsDoc
+    bound: BoundDoc | None
+    verdict: VerdictDoc
+
+
+class CalibrationDoc(_Doc):
+    tau_floor_ns: float | None
+    graph_launch_ns: float | None
+    graph_launch_per_node_ns: float | None
+    replay_gap_ns: float | None
+    node_gap_ns: float | None
+    bandwidth_bytes_per_s: float | None
+    flops_per_s: dict[str, float]
+
+
+class StepTimeDoc(_Doc):
+    median: float
+    ci_low: float | None  # null with one process
+    ci_high: float | None
+
+
+class ProcessDoc(_Doc):
+    repeat: int
+    samples_ns: list[float]
+    warmup_ns: list[float]
+    host_submit_ns: list[float]
+    clocks_mhz: list[int]  # SM clock before and after
+    started: str
+
+
+class ObserverDoc(_Doc):
+    median: float
+    low: float | None  # null with one process
+    high: float | None
+
+
+class ModeDoc(_Doc):
+    step_ns: StepTimeDoc | None
+    processes: list[ProcessDoc]
+    tau_step_ns: float | None
+    tau_api_ns: float | None
+    host_submit_ns: float | None
+    host_submit_source: str | None  # 'unprofiled', 'as profiled'
+    gpu_work_ns: float | None
+    gpu_work_uncertainty_ns: float | None
+    floor_ns: float | None
+    launches: float | None
+    kernels: float | None
+    exposed_idle_ns: float | None
+    true_idle_fraction: float | None
+    launch_tax_ns: float | None
+    stall_tax_ns: float | None
+    node_tax_ns: float | None
+    sync_tax_ns: float | None
+    between_steps_ns: float | None
+    other_idle_ns: float | None
+    bound: BoundDoc | None
+    verdict: VerdictDoc | None
+    predicted_graph_ns: float | None
+    predicted_graph_error: float | None  # (predicted − measured T) ÷ (measured T − W) of graph mode
+    observer_effect: dict[str, ObserverDoc]  # by pass
+    speedup: float | None  # paired by repeat against eager
+    capture_ns: float | None
+    compile_ns: float | None
+    graph_memory_bytes: int | None
+    output_matches_eager: bool | None
+    max_abs_error: float | None
+    error: str | None
+    warnings: list[WarningDoc]
+    withheld: dict[str, str]
+
+
+class ProfileDoc(_Doc):
+    calibration: CalibrationDoc | None
+    modes: dict[str, ModeDoc]
+    seconds: dict[str, float]
+    verdict: VerdictDoc | None  # of the baseline mode: eager where it ran, else the first that did
+
+
+class TargetDoc(_Doc):
+    name: str
+    revision: str | None
+    batch_size: int | None
+    dtype: str | None
+    context_length: int | None
+    parameters: int | None
+    settings: dict[str, str]
+    labels: list[str]
+
+
+class ReportDocument(_Doc):
+    schema: str = SCHEMA
+    launchscope: str
+    target: TargetDoc | None
+    environment: dict[str, str | int | float | bool | None] | None
+    traces: list[TraceDoc]
+    profile: ProfileDoc | None

@@ -1,0 +1,1 @@
+"""One file format each: bytes in, a Trace out."""

@@ -1,0 +1,160 @@
+"""The trace model: what every reader produces and every analysis reads.
+
+A Trace is frozen and columnar: one numpy array per column, rows sorted by start time (file order breaks ties).
+Times are int64 nanoseconds on one clock (the file's; epoch-based where the file gives a base). Names are interned:
+a name column holds indices into ``Trace.names``. A reference to a row of another table, or an id, that is absent
+is ``NONE`` in a column and null in everything that a user sees.
+
+Words (kernel, launch, blocking call, graph launch, …) are defined in docs/metrics.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+NONE: Final = -1
+"""An absent row reference or id inside a column."""
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class OpKind(IntEnum):
+    """What a GPU op is."""
+
+    KERNEL = 0
+    MEMCPY = 1
+    MEMSET = 2
+
+
+class HostKind(IntEnum):
+    """What a host op is."""
+
+    OPERATOR = 0  # a framework operator: cpu_op
+    ANNOTATION = 1  # user_annotation, record_function, NVTX range
+    PYTHON = 2  # a Python frame
+    API = 3  # a runtime or driver call that is neither a launch nor a blocking call
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of equal length; subclasses name them."""
+
+    start_ns: Ints
+    end_ns: Ints
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def dur_ns(self) -> Ints:
+        """Duration of each row."""
+        return self.end_ns - self.start_ns
+
+    def take(self, rows: Ints | Bools) -> Self:
+        """The named rows, as a table of the same kind."""
+        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+
+@dataclass(frozen=True, eq=False)
+class GpuOps(Table):
+    """Kernels, memory copies and memory sets that ran on a device."""
+
+    kind: Ints  # OpKind
+    name: Ints  # index into Trace.names
+    device: Ints
+    stream: Ints
+    process: Ints  # of the host call, as numbered by the reader; correlation ids are unique within one
+    correlation: Ints  # NONE where the file has none
+    launch_row: Ints  # row of Trace.launches, NONE where the launch is not in the file
+    bytes: Ints  # of copies and sets, NONE where unknown
+    graph: Ints  # graph id given by the file, NONE in most
+    graph_node: Ints  # node id given by the file, NONE in most
+
+    @property
+    def is_kernel(self) -> Bools:
+        """True where the op is a kernel."""
+        return self.kind == OpKind.KERNEL
+
+
+@dataclass(frozen=True, eq=False)
+class Launches(Table):
+    """Host API calls that enqueued at least one GPU op of the file; one row per (process, correlation)."""
+
+    api: Ints  # index into Trace.names
+    process: Ints
+    thread: Ints
+    correlation: Ints
+    is_graph: Bools  # the API name contains GraphLaunch
+    operator_row: Ints  # innermost operator (row of Trace.host_ops) around the call on its thread, or NONE
+
+
+@dataclass(frozen=True, eq=False)
+class BlockingCalls(Table):
+    """Host API calls that wait for the GPU: …Synchronize…, or a …Memcpy… without Async. May repeat a launch."""
+
+    api: Ints  # index into Trace.names
+    process: Ints
+    thread: Ints
+    operator_row: Ints  # innermost operator around the call on its thread, or NONE
+
+
+@dataclass(frozen=True, eq=False)
+class HostOps(Table):
+    """What the host did, other than launches and blocking calls."""
+
+    name: Ints  # index into Trace.names
+    kind: Ints  # HostKind
+    process: Ints
+    thread: Ints
+
+
+@dataclass(frozen=True)
+class Source:
+    """The file that a trace was read from."""
+
+    path: str
+    format: str  # 'kineto-json', …
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something a reader or an analysis has to say about the data: a code, a sentence with what to do, a count."""
+
+    code: str
+    message: str
+    count: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One recording of one process (or of several, told apart by ``process``)."""
+
+    source: Source
+    names: tuple[str, ...]
+    gpu_ops: GpuOps
+    launches: Launches
+    blocking_calls: BlockingCalls
+    host_ops: HostOps
+    events: int  # records in the file, of any kind
+    device_names: Mapping[int, str | None] = field(default_factory=dict)  # every device that ran a GPU op
+    rank: int | None = None
+    whole_us: bool = False  # the file's times are whole microseconds: ±1 µs at each edge
+    notices: tuple[Notice, ...] = ()  # from the reader: cut file, lost records, …
+    complete: bool = True  # False: records are known to be lost
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Devices that ran at least one GPU op, in order."""
+        return tuple(int(d) for d in np.unique(self.gpu_ops.device))
+
+    def name(self, index: int) -> str:
+        """The interned name with this index."""
+        return self.names[index]
