@@ -319,7 +319,7 @@ class TargetDoc(_Doc):
     labels: list[str]
 
 
-class ReportDocument(_Doc):
+class ReportDocument(_Doc, kw_only=True):
     schema: str = SCHEMA
     launchscope: str
     target: TargetDoc | None
