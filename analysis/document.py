@@ -15,11 +15,7 @@ TAXES: Final = ("launch", "stall", "node", "sync", "between_steps", "other")
 CAUSES: Final = ("graph", "unlinked", "skewed", "device", "sync", "host", "launch", "dispatch")
 
 
-class _Doc(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of every part of the report."""
-
-
-class Summary(_Doc):
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """S of the contract: a distribution of one figure."""
 
     median: float | None
@@ -29,13 +25,13 @@ class Summary(_Doc):
     count: int
 
 
-class SourceDoc(_Doc):
+class SourceDoc(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     format: str
     bytes: int
 
 
-class CoverageDoc(_Doc):
+class CoverageDoc(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     gpu_ops: int
     kernels: int
@@ -54,13 +50,13 @@ class CoverageDoc(_Doc):
     reliable: bool
 
 
-class WarningDoc(_Doc):
+class WarningDoc(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     message: str
     count: int = 1
 
 
-class CauseDoc(_Doc):
+class CauseDoc(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     ns: int
     boundary_ns: int | None  # null without steps
@@ -68,14 +64,14 @@ class CauseDoc(_Doc):
     stall_ns: int
 
 
-class GapsDoc(_Doc):
+class GapsDoc(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     total_ns: int
     by_cause: dict[str, CauseDoc]  # every cause of CAUSES that has a gap
     taxes_ns: dict[str, int]  # every tax of TAXES; they add up to total_ns
 
 
-class SteadyDoc(_Doc):
+class SteadyDoc(msgspec.Struct, frozen=True, kw_only=True):
     window_ns: int
     busy_ns: int
     idle_ns: int
@@ -83,7 +79,7 @@ class SteadyDoc(_Doc):
     gaps: GapsDoc
 
 
-class DeviceDoc(_Doc):
+class DeviceDoc(msgspec.Struct, frozen=True, kw_only=True):
     device: int
     name: str | None
     window_ns: int
@@ -95,7 +91,7 @@ class DeviceDoc(_Doc):
     steady: SteadyDoc | None
 
 
-class StepsDoc(_Doc):
+class StepsDoc(msgspec.Struct, frozen=True, kw_only=True):
     """Of the headline device, over kept steps; ``period_ns`` over those with a successor."""
 
     count: int
@@ -108,14 +104,14 @@ class StepsDoc(_Doc):
     memcpys: Summary
 
 
-class OperatorDoc(_Doc):
+class OperatorDoc(msgspec.Struct, frozen=True, kw_only=True):
     operator: str | None
     launches: int
     kernels: int
     stack: list[str]  # enclosing operators and Python frames where recorded, outermost first
 
 
-class LaunchesDoc(_Doc):
+class LaunchesDoc(msgspec.Struct, frozen=True, kw_only=True):
     overhead_ns: Summary
     latency_ns: Summary
     queue_ns: Summary
@@ -123,7 +119,7 @@ class LaunchesDoc(_Doc):
     by_operator: list[OperatorDoc]
 
 
-class BlockingCallDoc(_Doc):
+class BlockingCallDoc(msgspec.Struct, frozen=True, kw_only=True):
     api: str
     operator: str | None
     stack: list[str]
@@ -131,7 +127,7 @@ class BlockingCallDoc(_Doc):
     ns: int
 
 
-class ReplayDoc(_Doc):
+class ReplayDoc(msgspec.Struct, frozen=True, kw_only=True):
     graph: str  # 'graph 0', … in order of first replay, or the file's own graph id
     count: int
     ops_min: int
@@ -140,7 +136,7 @@ class ReplayDoc(_Doc):
     launch_overhead_ns: Summary | None  # null when no replay's launch is in the file
 
 
-class GraphsDoc(_Doc):
+class GraphsDoc(msgspec.Struct, frozen=True, kw_only=True):
     coverage_by_count: float | None
     coverage_by_time: float | None
     kernels_in_graphs: int  # numerator and denominator of coverage_by_count
@@ -148,7 +144,7 @@ class GraphsDoc(_Doc):
     replays: list[ReplayDoc]
 
 
-class KernelDoc(_Doc):
+class KernelDoc(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     category: str  # kernel, memcpy, memset
     count: int
@@ -159,29 +155,29 @@ class KernelDoc(_Doc):
     operator: str | None
 
 
-class ShortShareDoc(_Doc):
+class ShortShareDoc(msgspec.Struct, frozen=True, kw_only=True):
     by_count: float
     by_time: float
 
 
-class ShortKernelsDoc(_Doc):
+class ShortKernelsDoc(msgspec.Struct, frozen=True, kw_only=True):
     below_10us: ShortShareDoc | None
     below_tau: ShortShareDoc | None
     tau_ns: float | None
     tau_source: str | None  # 'tau_step' or 'median launch overhead'
 
 
-class QueueDepthDoc(_Doc):
+class QueueDepthDoc(msgspec.Struct, frozen=True, kw_only=True):
     median: float | None
     max: int | None
 
 
-class MemoryOpsDoc(_Doc):
+class MemoryOpsDoc(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int | None
     ns: int
 
 
-class BoundDoc(_Doc):
+class BoundDoc(msgspec.Struct, frozen=True, kw_only=True):
     basis: str  # profile, trace
     gpu_work_ns: float
     launches: float
@@ -193,7 +189,7 @@ class BoundDoc(_Doc):
     host_submit_source: str | None  # 'unprofiled', 'as profiled'
 
 
-class ActionDoc(_Doc):
+class ActionDoc(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     saves_ns: float | None
     share: float | None  # of T
@@ -202,7 +198,7 @@ class ActionDoc(_Doc):
     basis: str = "predicted"  # or 'measured'
 
 
-class VerdictDoc(_Doc):
+class VerdictDoc(msgspec.Struct, frozen=True, kw_only=True):
     verdict_class: str = msgspec.field(name="class")
     basis: str
     reason: str
@@ -210,7 +206,7 @@ class VerdictDoc(_Doc):
     on_the_edge: bool = False
 
 
-class TraceDoc(_Doc):
+class TraceDoc(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     mode: str | None
     trace_pass: str | None = msgspec.field(name="pass")
@@ -234,7 +230,7 @@ class TraceDoc(_Doc):
     verdict: VerdictDoc
 
 
-class CalibrationDoc(_Doc):
+class CalibrationDoc(msgspec.Struct, frozen=True, kw_only=True):
     tau_floor_ns: float | None
     graph_launch_ns: float | None
     graph_launch_per_node_ns: float | None
@@ -244,13 +240,13 @@ class CalibrationDoc(_Doc):
     flops_per_s: dict[str, float]
 
 
-class StepTimeDoc(_Doc):
+class StepTimeDoc(msgspec.Struct, frozen=True, kw_only=True):
     median: float
     ci_low: float | None  # null with one process
     ci_high: float | None
 
 
-class ProcessDoc(_Doc):
+class ProcessDoc(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int
     samples_ns: list[float]
     warmup_ns: list[float]
@@ -259,13 +255,13 @@ class ProcessDoc(_Doc):
     started: str
 
 
-class ObserverDoc(_Doc):
+class ObserverDoc(msgspec.Struct, frozen=True, kw_only=True):
     median: float
     low: float | None  # null with one process
     high: float | None
 
 
-class ModeDoc(_Doc):
+class ModeDoc(msgspec.Struct, frozen=True, kw_only=True):
     step_ns: StepTimeDoc | None
     processes: list[ProcessDoc]
     tau_step_ns: float | None
@@ -301,14 +297,14 @@ class ModeDoc(_Doc):
     withheld: dict[str, str]
 
 
-class ProfileDoc(_Doc):
+class ProfileDoc(msgspec.Struct, frozen=True, kw_only=True):
     calibration: CalibrationDoc | None
     modes: dict[str, ModeDoc]
     seconds: dict[str, float]
     verdict: VerdictDoc | None  # of the baseline mode: eager where it ran, else the first that did
 
 
-class TargetDoc(_Doc):
+class TargetDoc(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     revision: str | None
     batch_size: int | None
@@ -319,7 +315,7 @@ class TargetDoc(_Doc):
     labels: list[str]
 
 
-class ReportDocument(_Doc, kw_only=True):
+class ReportDocument(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     launchscope: str
     target: TargetDoc | None

@@ -80,7 +80,7 @@ class GpuOps(Table):
     @property
     def is_kernel(self) -> Bools:
         """True where the op is a kernel."""
-        return self.kind == OpKind.KERNEL
+        return np.equal(self.kind, OpKind.KERNEL)
 
 
 @dataclass(frozen=True, eq=False)
