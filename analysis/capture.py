@@ -8,13 +8,29 @@ The manifest keeps the raw unprofiled samples of every process. Nothing in a cap
 
 from __future__ import annotations
 
+import shutil
+import stat
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 import msgspec
 
+from .errors import LaunchscopeError, UnreadableInput
+
 SCHEMA: Final = "launchscope.capture/1"
 MODES: Final = ("eager", "graph", "fused", "fused_graph")
+AS_WRITTEN: Final = "as_written"
+"""The mode of a target measured as its author made it (already compiled or under graphs); null in the report."""
 PASSES: Final = ("timing", "cuda", "cpu_cuda", "stacks")
+MANIFEST: Final = "manifest.json"
+MAX_MEMBERS: Final = 10_000
+MAX_UNPACKED_BYTES: Final = 8 << 30
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +105,7 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
     compile_ns: float | None = None
     graph_memory_bytes: int | None = None
     output: OutputCheck | None = None
+    notes: tuple[str, ...] = ()  # 'graph breaks: 3', 'compile cache was warm', … told beside the figures
     before: GpuState | None = None
     after: GpuState | None = None
     error: str | None = None
@@ -102,11 +119,7 @@ class ModeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a capture knows beside its raw traces. ``modes`` keeps the order they were asked for.
-
-    The mode of a target that is already compiled or under graphs, measured as written, is ``as_written``; the
-    report shows it as null.
-    """
+    """Everything a capture knows beside its raw traces. ``modes`` keeps the order they were asked for."""
 
     schema: str = SCHEMA
     launchscope: str
@@ -118,3 +131,140 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     floor: Floor | None = None
     modes: dict[str, ModeRecord] = {}
     seconds: dict[str, float] = {}  # where the run's time went: 'import torch', 'compile', 'timing', …
+
+
+@dataclass(frozen=True)
+class Capture:
+    """An opened capture: its manifest, and its traces on demand."""
+
+    path: Path
+    manifest: Manifest
+
+    def trace_bytes(self, relative: str) -> bytes:
+        """One raw trace file, as the collector wrote it (gzipped or not)."""
+        _check_member_name(self.path, relative)
+        if self.path.is_dir():
+            return _read(self.path / relative)
+        with _open_zip(self.path) as (archive, prefix):
+            return _read_member(self.path, archive, prefix + relative)
+
+
+def is_capture(path: Path) -> bool:
+    """True for a folder with a manifest, and for a .zip, whatever is in it."""
+    return (path / MANIFEST).is_file() if path.is_dir() else zipfile.is_zipfile(path)
+
+
+def open_capture(path: Path) -> Capture:
+    """Open a capture folder or .zip; UnreadableInput says what is wrong with one that can't be trusted."""
+    if path.is_dir():
+        data = _read(path / MANIFEST)
+    else:
+        with _open_zip(path) as (archive, prefix):
+            data = _read_member(path, archive, prefix + MANIFEST)
+    try:
+        schema = msgspec.json.decode(data, type=_Versioned).schema
+        if schema != SCHEMA:
+            raise UnreadableInput(f"{path}: its manifest is {schema!r}, this launchscope reads {SCHEMA!r}; update it")
+        return Capture(path, msgspec.json.decode(data, type=Manifest))
+    except msgspec.MsgspecError as error:
+        raise UnreadableInput(f"{path}: its {MANIFEST} is damaged ({error}); profile again") from error
+
+
+class CaptureWriter:
+    """Collects a capture under a temporary name beside its destination and gives it its name when it is whole.
+
+    ``destination`` ending in .zip makes one file instead of a folder. An existing destination is never overwritten.
+    """
+
+    def __init__(self, destination: Path) -> None:
+        if destination.exists():
+            raise UnreadableInput(f"{destination}: exists already; name another place with -o")
+        self.destination = destination
+        try:
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            self.folder = Path(
+                tempfile.mkdtemp(prefix=f".{destination.stem}-", suffix=".partial", dir=destination.parent)
+            )
+            (self.folder / "traces").mkdir()
+        except OSError as error:
+            raise LaunchscopeError(f"{destination.parent}: can't write there ({error.strerror}); use -o") from error
+        self.folder.chmod(0o755)
+
+    def finish(self, manifest: Manifest) -> Path:
+        """Write the manifest, name the capture, return where it is."""
+        try:
+            (self.folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
+            if self.destination.suffix == ".zip":
+                self._zip()
+            else:
+                self.folder.rename(self.destination)
+        except OSError as error:
+            raise LaunchscopeError(
+                f"{self.destination}: can't be written ({error.strerror}); what was measured is in {self.folder}"
+            ) from error
+        return self.destination
+
+    def _zip(self) -> None:
+        partial = self.folder.with_suffix(".zip")
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in sorted(self.folder.rglob("*")):
+                if file.is_file():
+                    archive.write(file, file.relative_to(self.folder).as_posix())
+        partial.rename(self.destination)
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove what was collected."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class _Versioned(msgspec.Struct):
+    schema: str = ""
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UnreadableInput(f"{file}: can't be read ({error.strerror})") from error
+
+
+@contextmanager
+def _open_zip(path: Path) -> Iterator[tuple[zipfile.ZipFile, str]]:
+    """The archive and the folder inside it that holds the capture ('' or 'name/'), after the safety checks."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            if len(members) > MAX_MEMBERS:
+                raise UnreadableInput(f"{path}: {len(members)} entries, more than the {MAX_MEMBERS} of any capture")
+            for member in members:
+                _check_member_name(path, member.filename)
+                if stat.S_ISLNK(member.external_attr >> 16):
+                    raise UnreadableInput(f"{path}: holds a link ({member.filename!r}), which no capture does")
+            if sum(member.file_size for member in members) > MAX_UNPACKED_BYTES:
+                raise UnreadableInput(f"{path}: unpacks to over {MAX_UNPACKED_BYTES >> 30} GiB; no capture does")
+            manifests = [
+                m.filename for m in members if m.filename.split("/")[-1] == MANIFEST and m.filename.count("/") < 2
+            ]
+            if len(manifests) != 1:
+                raise UnreadableInput(f"{path}: {len(manifests)} {MANIFEST} inside; a capture has one")
+            yield archive, manifests[0].removesuffix(MANIFEST)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise UnreadableInput(f"{path}: can't be read as a .zip ({error})") from error
+
+
+def _read_member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+    try:
+        with archive.open(name) as stream:
+            data = stream.read(MAX_UNPACKED_BYTES + 1)
+    except (KeyError, RuntimeError, NotImplementedError, zlib.error, EOFError) as error:
+        raise UnreadableInput(f"{path}: {name} can't be read from it ({error})") from error
+    if len(data) > MAX_UNPACKED_BYTES:
+        raise UnreadableInput(f"{path}: {name} unpacks to over {MAX_UNPACKED_BYTES >> 30} GiB")
+    return data
+
+
+def _check_member_name(path: Path, name: str) -> None:
+    parts = PurePosixPath(name)
+    if parts.is_absolute() or ".." in parts.parts or "\\" in name or ":" in name:
+        raise UnreadableInput(f"{path}: names a file outside of itself ({name!r}), which no capture does")
