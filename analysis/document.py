@@ -153,6 +153,7 @@ class KernelDoc(msgspec.Struct, frozen=True, kw_only=True):
     p90_ns: float
     share_of_busy: float  # of op_sum, which busy equals where ops don't overlap
     operator: str | None
+    operator_inferred: bool = False  # from the aligned eager trace, not from this file
 
 
 class ShortShareDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,6 +197,9 @@ class ActionDoc(msgspec.Struct, frozen=True, kw_only=True):
     low_ns: float | None
     high_ns: float | None
     basis: str = "predicted"  # or 'measured'
+    step_ns: float | None = None  # T that is left after it
+    mode: str | None = None  # the mode that measured it, or null
+    detail: str | None = None  # what it costs, what was predicted
 
 
 class VerdictDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,6 +277,7 @@ class ModeDoc(msgspec.Struct, frozen=True, kw_only=True):
     floor_ns: float | None
     launches: float | None
     kernels: float | None
+    gpu_ops: float | None
     exposed_idle_ns: float | None
     true_idle_fraction: float | None
     launch_tax_ns: float | None
