@@ -188,6 +188,7 @@ class BoundDoc(msgspec.Struct, frozen=True, kw_only=True):
     step_ns: float
     host_submit_ns: float | None
     host_submit_source: str | None  # 'unprofiled', 'as profiled'
+    note: str | None = None  # how not to read it
 
 
 class ActionDoc(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,271 @@
+"""The verdict: which one thing holds this step back, the numbers that decided it, and what to do next.
+
+The first class that holds (docs/metrics.md, "Verdict"):
+
+    insufficient         not reliable, no GPU op, or no steps and under 100 GPU ops
+    gpu-bound            W ≥ 0.85 T
+    launch-bound, node-bound, sync-bound, stall-bound, between-steps-bound
+                         the largest tax, if it is at least half of the idle time
+    mixed                no tax is
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .document import ActionDoc, VerdictDoc
+
+GPU_BOUND_FRACTION: Final = 0.85  # W ÷ T from which the GPU itself is the bottleneck
+MIN_OPS_WITHOUT_STEPS: Final = 100
+WORTH_DOING: Final = 0.05  # of T: smaller savings are not proposed
+MAX_ACTIONS: Final = 3
+
+# A stall is longer than 20 median launch intervals, and one such interval stays when it is gone.
+STALL_LEAVES: Final = 1 / 20
+
+# ν without a calibration: NVIDIA H200, CUDA 13.0, torch 2.11, 2026. Least when one kernel repeats in a graph, usual in
+# a real decode step, most between null kernels.
+REFERENCE_NODE_GAP_NS: Final = (40.0, 350.0, 520.0)
+
+CLASS_OF_TAX: Final = {
+    "launch": "launch-bound",
+    "node": "node-bound",
+    "sync": "sync-bound",
+    "stall": "stall-bound",
+    "between_steps": "between-steps-bound",
+}
+
+TAX_WORDS: Final = {
+    "launch": "waiting for launches",
+    "node": "spent from one graph node to the next",
+    "sync": "waiting for blocking calls inside the step",
+    "stall": "waiting while the host did something else",
+    "between_steps": "spent between one step and the next",
+    "other": "waiting for other streams, copies or what is unknown",
+}
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """What a verdict is reached from. Times are per step, or of the whole window where there are no steps."""
+
+    basis: str  # profile, trace
+    step_ns: float | None  # T
+    gpu_work_ns: float | None  # W
+    gpu_ops: float
+    launches: float  # N
+    tau_ns: float | None
+    taxes_ns: Mapping[str, float] | None  # of one step, adding up to its idle time; None when below resolution
+    work_uncertainty_ns: float = 0.0
+    graph_launches: float = 0.0
+    has_steps: bool = True
+    unreliable: tuple[str, ...] = ()  # why the trace is not reliable
+    floor_ns: float | None = None
+    node_gap_ns: float | None = None  # ν of this machine
+    predicted_graph_ns: float | None = None
+    blocking: tuple[str, ...] = ()  # blocking calls of the step, in words, the longest first
+    measured: tuple[ActionDoc, ...] = ()  # what other modes of the same profile measured
+
+
+def verdict(facts: StepFacts) -> VerdictDoc:
+    """The class of a step with its reason and the most valuable next actions."""
+    missing = _missing(facts)
+    if missing or facts.step_ns is None or facts.gpu_work_ns is None:
+        return VerdictDoc(verdict_class="insufficient", basis=facts.basis, reason=missing or "no step time", actions=[])
+    name = _class_of(facts, facts.step_ns, facts.gpu_work_ns)
+    edge = _on_the_edge(facts, facts.step_ns, facts.gpu_work_ns)
+    reason = _reason(facts, facts.step_ns, facts.gpu_work_ns, name)
+    if edge:
+        reason += f"; on the edge: W ÷ T is {facts.gpu_work_ns / facts.step_ns:.2f}, {GPU_BOUND_FRACTION} is gpu-bound"
+    return VerdictDoc(
+        verdict_class=name,
+        basis=facts.basis,
+        reason=reason,
+        actions=_actions(facts, facts.step_ns, facts.gpu_work_ns, name),
+        on_the_edge=edge,
+    )
+
+
+def _missing(facts: StepFacts) -> str | None:
+    """Why no class can be told, or None."""
+    if facts.gpu_ops == 0:
+        return "no GPU op in the file: was CUDA activity recorded?"
+    if facts.unreliable:
+        return "the trace can't be trusted for this: " + "; ".join(facts.unreliable)
+    if not facts.has_steps and facts.gpu_ops < MIN_OPS_WITHOUT_STEPS:
+        return (
+            f"{facts.gpu_ops:.0f} GPU ops and no steps: too little to judge by "
+            f"({MIN_OPS_WITHOUT_STEPS} are needed without steps)"
+        )
+    if not facts.step_ns:
+        return "the step time is not known"
+    return None
+
+
+def _class_of(facts: StepFacts, step_ns: float, work_ns: float) -> str:
+    if work_ns >= GPU_BOUND_FRACTION * step_ns:
+        return "gpu-bound"
+    tax, share = largest_tax(facts.taxes_ns)
+    return CLASS_OF_TAX.get(tax, "mixed") if share >= 0.5 else "mixed"
+
+
+def largest_tax(taxes_ns: Mapping[str, float] | None) -> tuple[str, float]:
+    """The largest tax and its share of the idle time; ('other', 0) where there is none."""
+    idle = sum(taxes_ns.values()) if taxes_ns else 0.0
+    if not taxes_ns or idle <= 0:
+        return "other", 0.0
+    tax = max(taxes_ns, key=lambda name: taxes_ns[name])
+    return tax, taxes_ns[tax] / idle
+
+
+def _on_the_edge(facts: StepFacts, step_ns: float, work_ns: float) -> bool:
+    """True when W's uncertainty could move the step across the gpu-bound line."""
+    return abs(work_ns - GPU_BOUND_FRACTION * step_ns) < facts.work_uncertainty_ns
+
+
+def _reason(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str:
+    """The numbers that decided the class, in plain words."""
+    span = "step" if facts.has_steps else "window"
+    profiled = ", as profiled" if facts.basis == "trace" else ""
+    share = percent_text(work_ns / step_ns)
+    parts = [f"the GPU works {time_text(work_ns)} of a {time_text(step_ns)} {span}{profiled} ({share})"]
+    tax, tax_share = largest_tax(facts.taxes_ns)
+    if name == "gpu-bound":
+        if facts.floor_ns is not None:
+            parts.append(f"no kernel can beat the floor of {time_text(facts.floor_ns)}")
+    elif facts.taxes_ns is None:
+        parts.append("its idle time is below what can be resolved")
+    elif tax_share >= 0.5:
+        parts.append(_tax_text(facts.taxes_ns, tax))
+    else:
+        parts.append(f"no cause makes half of its idle time: {_all_taxes(facts.taxes_ns)}")
+    host = _host_text(facts)
+    return "; ".join([*parts, host] if host else parts)
+
+
+def _host_text(facts: StepFacts) -> str:
+    """N × τ in words; empty without τ."""
+    if facts.tau_ns is None or not facts.launches:
+        return ""
+    host = time_text(facts.launches * facts.tau_ns)
+    if round(facts.launches) == 1:
+        return f"1 launch takes {host} of host time"
+    return f"{facts.launches:,.0f} launches × {time_text(facts.tau_ns)} = {host} of host time"
+
+
+def _tax_text(taxes_ns: Mapping[str, float], tax: str) -> str:
+    idle = sum(taxes_ns.values())
+    share = percent_text(taxes_ns[tax] / idle)
+    return f"{share} of its idle time ({time_text(taxes_ns[tax])} of {time_text(idle)}) is {TAX_WORDS[tax]}"
+
+
+def _all_taxes(taxes_ns: Mapping[str, float]) -> str:
+    idle = sum(taxes_ns.values()) or 1.0
+    ranked = sorted(((ns, tax) for tax, ns in taxes_ns.items() if ns > 0), reverse=True)
+    return ", ".join(f"{TAX_WORDS[tax]} {percent_text(ns / idle)}" for ns, tax in ranked) or "there is none"
+
+
+def _actions(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> list[ActionDoc]:
+    """What to do next: what was measured first, then what the model predicts, by what it saves."""
+    taxes = dict(facts.taxes_ns or {})
+    done = {action.mode for action in facts.measured}
+    predicted = []
+    for tax, ns in taxes.items():
+        if ns < WORTH_DOING * step_ns or (tax == "launch" and done & {"graph", "fused_graph"}):
+            continue
+        action = _action_for(tax, ns, facts, step_ns, work_ns)
+        if action is not None:
+            predicted.append(action)
+    predicted.sort(key=lambda action: -(action.saves_ns or 0.0))
+    actions = [*facts.measured, *predicted[: max(MAX_ACTIONS - len(facts.measured), 1)]]
+    if name == "gpu-bound":
+        actions.append(_less_work(facts, step_ns, work_ns))
+    return actions
+
+
+def _action_for(tax: str, ns: float, facts: StepFacts, step_ns: float, work_ns: float) -> ActionDoc | None:
+    """The action against one tax, or None where none is known."""
+    if tax == "launch":
+        return _replay_as_graph(ns, facts, step_ns)
+    if tax == "sync":
+        calls = f" ({', '.join(facts.blocking[:2])})" if facts.blocking else ""
+        what = f"take the blocking calls out of the step{calls}"
+        return _saving(what, ns, low=_host_leaves(facts, ns, step_ns, work_ns), high=ns, step_ns=step_ns)
+    if tax == "between_steps":
+        what = "prepare the next step while this one runs: sample on the GPU, copy without waiting, schedule ahead"
+        return _saving(what, ns, low=_host_leaves(facts, ns, step_ns, work_ns), high=ns, step_ns=step_ns)
+    if tax == "stall":
+        what = "find what the host did in its stalls (data, module loading, garbage collector): no graph removes them"
+        return _saving(what, ns * (1 - STALL_LEAVES), low=ns * (1 - STALL_LEAVES), high=ns, step_ns=step_ns)
+    if tax == "node":
+        return _saving("fuse kernels: half the nodes pay half the node tax", ns / 2, low=0.0, high=ns, step_ns=step_ns)
+    return None
+
+
+def _host_leaves(facts: StepFacts, ns: float, step_ns: float, work_ns: float) -> float:
+    """What stays of a saving when the host's own N·τ becomes the limit."""
+    host = 0.0 if facts.tau_ns is None else facts.launches * facts.tau_ns
+    return min(ns, max(step_ns - max(work_ns, host), 0.0))
+
+
+def _replay_as_graph(launch_tax: float, facts: StepFacts, step_ns: float) -> ActionDoc:
+    """One graph for the step: by the calibration where there is one, else by node gaps measured elsewhere."""
+    span = "the step" if facts.has_steps else "each step"
+    what = f"replay {span} as one CUDA graph" if not facts.graph_launches else "put all launches into one CUDA graph"
+    if facts.predicted_graph_ns is not None:
+        saves = max(step_ns - facts.predicted_graph_ns, 0.0)
+        spread = facts.work_uncertainty_ns
+        return _saving(what, saves, low=max(saves - spread, 0.0), high=saves + spread, step_ns=step_ns)
+    least, usual, most = REFERENCE_NODE_GAP_NS if facts.node_gap_ns is None else (facts.node_gap_ns,) * 3
+    new_nodes = max(facts.gpu_ops - 1, 0.0)
+    saved = [max(launch_tax - new_nodes * gap, 0.0) for gap in (usual, most, least)]
+    detail = "as profiled; node gap as on an H200, not this machine" if facts.node_gap_ns is None else "as profiled"
+    return _saving(what, saved[0], low=saved[1], high=saved[2], step_ns=step_ns, detail=detail)
+
+
+def _less_work(facts: StepFacts, step_ns: float, work_ns: float) -> ActionDoc:
+    """What is left when the GPU is busy: fewer bytes, better kernels, larger batches; at most down to the floor."""
+    what = "give the GPU less to do: quantised weights, fused kernels; or more for the same reads: a larger batch"
+    if facts.floor_ns is None:
+        return ActionDoc(what=what, saves_ns=None, share=None, low_ns=None, high_ns=None)
+    high = max(work_ns - facts.floor_ns, 0.0)
+    detail = f"{time_text(work_ns)} of GPU work over a floor of {time_text(facts.floor_ns)}"
+    return ActionDoc(what=what, saves_ns=None, share=None, low_ns=0.0, high_ns=min(high, step_ns), detail=detail)
+
+
+def _saving(
+    what: str, saves: float, *, low: float, high: float, step_ns: float, detail: str | None = None
+) -> ActionDoc:
+    return ActionDoc(
+        what=what,
+        saves_ns=saves,
+        share=saves / step_ns,
+        low_ns=low,
+        high_ns=high,
+        step_ns=step_ns - saves,
+        detail=detail,
+    )
+
+
+def time_text(ns: float) -> str:
+    """A time as people read it: '2.02 ms', '19.0 ms', '25.8 µs', '850 ns'."""
+    size = abs(ns)
+    if size >= 1e9:
+        return f"{_three_digits(ns / 1e9)} s"
+    if size >= 1e6:
+        return f"{_three_digits(ns / 1e6)} ms"
+    if size >= 1e3:
+        return f"{_three_digits(ns / 1e3)} µs"
+    return f"{ns:.0f} ns"
+
+
+def percent_text(share: float) -> str:
+    """A share as people read it: '89 %'."""
+    return f"{share * 100:.0f} %"
+
+
+def _three_digits(value: float) -> str:
+    size = abs(value)
+    return f"{value:.2f}" if size < 9.995 else f"{value:.1f}" if size < 99.95 else f"{value:,.0f}"
