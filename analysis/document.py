@@ -102,6 +102,7 @@ class StepsDoc(msgspec.Struct, frozen=True, kw_only=True):
     graph_launches: Summary
     blocking_calls: Summary
     memcpys: Summary
+    gpu_ops: Summary
 
 
 class OperatorDoc(msgspec.Struct, frozen=True, kw_only=True):
