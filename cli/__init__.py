@@ -1,1 +1,140 @@
-"""The command line."""
+"""The command line: ``launchscope COMMAND …``, one command per file, loaded when it is named.
+
+Exit codes: 0 fine · 2 something to fix, an internal error too · 130 Ctrl-C.
+stdout carries the report and nothing else; everything said beside it goes to stderr.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final, NoReturn
+
+import click
+
+from .. import __version__
+from ..analysis.errors import LaunchscopeError
+from .writing import NobodyReads, flush_stdout, say, settle_stdout, stdout_is_read, stdout_never_fails_to_encode
+
+COMMANDS: Final = ("profile", "analyze", "export", "calibrate", "demo")  # each is ``command`` of the module so named
+
+SOMETHING_TO_FIX: Final = 2
+INTERRUPTED: Final = 130
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command = import_module(f".{name}", __name__).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if word not in COMMANDS and not word.startswith("-"):
+            raise click.UsageError(f"no command '{word}'{_command_meant(word)}; they are {', '.join(COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="No GPU at hand? `launchscope demo` shows a real report, `launchscope analyze` reads your traces.",
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def launchscope() -> None:
+    """Why is this decode step slower than the GPU allows?
+
+    Measures launch overhead, idle gaps, fusion and CUDA graphs of an LLM's decode step, and says what to do next.
+    """
+
+
+def main() -> NoReturn:
+    """The entry point of the console script and of ``python -m launchscope``."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out one command line; the exit code. Whatever goes wrong is one line on stderr, never a traceback."""
+    stdout_never_fails_to_encode()
+    try:
+        code = _invoke(list(arguments))
+        flush_stdout()
+        return code
+    except KeyboardInterrupt:
+        say("interrupted")
+        return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        say(error.format_message(), whole=True)
+        return SOMETHING_TO_FIX
+    except Exception as error:
+        # click's --help meets a pipe without a reader as a plain BrokenPipeError; one from another pipe is a bug
+        pipe_left = isinstance(error, NobodyReads) or (isinstance(error, BrokenPipeError) and not stdout_is_read())
+        settle_stdout()
+        if pipe_left:
+            return 0
+        say(_in_words(error, arguments))
+        return SOMETHING_TO_FIX
+
+
+def _in_words(error: Exception, arguments: Sequence[str]) -> str:
+    match error:
+        case click.UsageError():
+            path = error.ctx.command_path if error.ctx else "launchscope"
+            message = error.format_message().rstrip(".")
+            return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
+        case LaunchscopeError():
+            return str(error)
+        case MemoryError():
+            return "out of memory: give it a smaller trace, or a machine with more"
+        case OSError(errno=errno.ENOSPC, filename=None):
+            return "can't write to stdout: no space left on device"
+        case _:
+            return _internal_error(error, arguments)
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Not ``click.Group.main``: that one exits with 1 on a broken pipe, and 1 means a regression here."""
+    try:
+        with launchscope.make_context("launchscope", arguments) as ctx:
+            launchscope.invoke(ctx)
+    except click.exceptions.Exit as leave:  # --help and --version
+        return leave.exit_code
+    return 0
+
+
+def _command_meant(word: str) -> str:
+    if word.partition(":")[0].endswith(".py"):
+        return f" (did you mean 'launchscope profile {word}'?)"
+    from difflib import get_close_matches
+
+    close = get_close_matches(word.lower(), COMMANDS, n=1)
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def _internal_error(error: Exception, arguments: Sequence[str]) -> str:
+    """One line that names the error and the file that holds its traceback."""
+    import os
+    import tempfile
+    import traceback
+
+    line = f"internal error, {type(error).__name__}: {error}"
+    command = arguments[0] if arguments else ""  # no more of them: logs get mailed, and --set may hold a secret
+    head = f"launchscope {__version__} {command}, Python {sys.version}\n\n"
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="launchscope-error-", suffix=".log")
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as log:
+            log.write(head + "".join(traceback.format_exception(error)))
+    except OSError as failed:
+        return f"{line} (its details could not be kept: {failed.strerror})"
+    return f"{line} (please report it with {path})"

@@ -40,7 +40,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileOptions:
-    """One profile run. ``None`` leaves a value to the target. Raises LaunchscopeError on a value that can't be right."""
+    """One profile run. ``None`` leaves a value to the target. A value that can't be right raises LaunchscopeError."""
 
     target: str
     batch_size: int | None = None

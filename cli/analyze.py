@@ -1,0 +1,29 @@
+"""``launchscope analyze``: the report of captures and of traces that others recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from . import choices
+from .outputs import check_output, deliver
+
+
+@click.command("analyze", short_help="Report on captures or on trace files that someone else recorded.")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=choices.PATH)
+@choices.step_regex
+@choices.output_format(default="by FILE's suffix, else terminal")
+@choices.output_file
+@choices.verbose
+def command(
+    paths: tuple[Path, ...], step_regex: str | None, output: str | None, file: Path | None, verbose: bool
+) -> None:
+    """Report on each PATH: a capture (folder or .zip) of `launchscope profile`, or a Kineto trace (.json, .json.gz)
+    as torch.profiler, vLLM and SGLang write it. Needs no GPU and no torch.
+    """
+    check_output(file, paths)
+    from ..analysis.report import analyze
+
+    report = analyze(*paths, step_regex=step_regex)
+    deliver(report, output=output, file=file, verbose=verbose)

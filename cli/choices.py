@@ -1,0 +1,54 @@
+"""The options that several commands share, so that they mean the same everywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from .outputs import FORMATS
+
+_Decorated = TypeVar("_Decorated", bound="Callable[..., Any] | click.Command")
+
+PATH: Final = click.Path(path_type=Path)
+
+
+def _compiles(_ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise click.BadParameter(f"'{value}' is not a regular expression: {error}") from error
+    return value
+
+
+step_regex: Final = click.option(
+    "--step-regex",
+    metavar="REGEX",
+    callback=_compiles,
+    help="Annotations or NVTX ranges whose name matches (re.search) are the steps.",
+)
+
+
+def output_format(default: str) -> Callable[[_Decorated], _Decorated]:
+    """``--format``; ``default`` tells what holds without it."""
+    return click.option(
+        "--format", "output", type=click.Choice(FORMATS), help=f"How to show the report.  [default: {default}]"
+    )
+
+
+output_file: Final = click.option(
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    type=PATH,
+    help="Write the report to FILE, whole or not at all, instead of stdout.",
+)
+
+verbose: Final = click.option(
+    "-v", "--verbose", is_flag=True, help="Show every cause, every API and every warning in full."
+)

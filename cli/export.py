@@ -1,0 +1,36 @@
+"""``launchscope export``: one capture or trace as a file for another program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from . import choices
+from .outputs import OUTPUTS, by_suffix, check_output, deliver
+
+
+@click.command("export", short_help="Write a Perfetto trace, the JSON report or Markdown.")
+@click.argument("path", type=choices.PATH)
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    type=choices.PATH,
+    required=True,
+    help="What to write; the suffix says what it is: .pftrace (Perfetto), .json (report) or .md.",
+)
+@choices.step_regex
+def command(path: Path, file: Path, step_regex: str | None) -> None:
+    """Write PATH, a capture or a Kineto trace, as FILE. Open a .pftrace in https://ui.perfetto.dev:
+    streams, launches with arrows to their kernels, gaps by cause, queue depth.
+    """
+    output = by_suffix(file)
+    if output is None:
+        known = ", ".join(each.suffix for each in OUTPUTS.values() if each.suffix)
+        raise click.BadParameter(f"{file}: the suffix says what to write: {known}", param_hint="-o")
+    check_output(file, (path,))
+    from ..analysis.report import load
+
+    deliver(load(path, step_regex=step_regex), output=output, file=file)

@@ -1,0 +1,91 @@
+"""The table of outputs: everything that a Report can become. A new output is one renderer and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..analysis.errors import MissingRequirement
+from .writing import WIDTH, check_writable, print_report, say, terminal_width, wants_color, write_file
+
+if TYPE_CHECKING:
+    from ..analysis.report import Report
+
+PACKAGE: Final = __package__.rpartition(".")[0]
+
+
+@dataclass(frozen=True)
+class Output:
+    """``renderer`` is 'module:function' below launchscope, resolved on use: ``render(report) -> str | bytes``."""
+
+    renderer: str
+    suffix: str | None = None  # of a file that gets this output without being asked for it by name
+    styled: bool = False  # the renderer also takes width, color and verbose
+    extra: str | None = None  # what to install launchscope with to have it
+
+
+OUTPUTS: Final = {
+    "terminal": Output("analysis.export.terminal:render", styled=True),
+    "json": Output("analysis.export.json:render", ".json"),
+    "markdown": Output("analysis.export.markdown:render", ".md"),
+    "perfetto": Output("analysis.export.perfetto:render", ".pftrace"),
+}
+FORMATS: Final = ("terminal", "json", "markdown")  # those that a person or a program reads from stdout
+
+
+def by_suffix(path: Path) -> str | None:
+    """The name of the output that a file of this name gets, or None."""
+    return next((name for name, output in OUTPUTS.items() if output.suffix == path.suffix.lower()), None)
+
+
+def renderer(name: str) -> Callable[..., str | bytes]:
+    """Import the renderer of an output. Raises MissingRequirement, naming the extra, when a package of it is absent."""
+    output = OUTPUTS[name]
+    module, _, function = output.renderer.partition(":")
+    try:
+        found: Callable[..., str | bytes] = getattr(import_module(f"{PACKAGE}.{module}"), function)
+    except ModuleNotFoundError as error:
+        if output.extra is None or (error.name or "").partition(".")[0] == PACKAGE:
+            raise
+        raise MissingRequirement(
+            f"the output '{name}' needs the package {error.name}: pip install 'launchscope[{output.extra}]'"
+        ) from error
+    return found
+
+
+def deliver(report: Report, *, output: str | None, file: Path | None, verbose: bool = False) -> None:
+    """Render the report and put it where it was asked for. ``output`` None: by the file's suffix, else terminal."""
+    name = output or (file and by_suffix(file)) or "terminal"
+    style: dict[str, Any] = {}
+    if OUTPUTS[name].styled:
+        style = {"width": WIDTH, "color": False} if file else {"width": terminal_width(), "color": wants_color()}
+        style["verbose"] = verbose
+    else:
+        _tell_warnings(report)
+    content = renderer(name)(report, **style)
+    if file is not None:
+        write_file(file, content)
+        say(f"written to {file}")
+    else:
+        assert isinstance(content, str)  # bytes have a suffix and no --format
+        print_report(content, utf8=not OUTPUTS[name].styled)
+
+
+def _tell_warnings(report: Report) -> None:
+    """On stderr, for outputs whose reader may be a program: the terminal report shows them beside their figures."""
+    for trace in report.document.traces:
+        for warning in trace.warnings:
+            say(f"{trace.name}: {warning.message}")
+    if report.document.profile is not None:
+        for mode, row in report.document.profile.modes.items():
+            for warning in row.warnings:
+                say(f"{mode}: {warning.message}")
+
+
+def check_output(file: Path | None, inputs: tuple[Path, ...] = ()) -> None:
+    """Refuse a file that could not be written before the work for it is done."""
+    if file is not None:
+        check_writable(file, inputs)

@@ -1,0 +1,163 @@
+"""Where text goes: the report to stdout or whole into a file, everything else to stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from ..analysis.errors import LaunchscopeError
+
+WIDTH: Final = 100  # columns, where there is no terminal to ask
+NARROWEST: Final = 40
+
+
+class NobodyReads(Exception):
+    """stdout's reader has gone, as in ``| head``: nothing is wrong, and nothing more is to be written."""
+
+
+def say(text: str, *, whole: bool = False) -> None:
+    """One line on stderr, ``launchscope: …``; ``whole`` keeps the text as it is. A lost stderr is no error."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text if whole else f"launchscope: {one_line(text)}", file=sys.stderr, flush=True)
+
+
+def one_line(text: str) -> str:
+    """``text`` without line breaks and without control characters, which a file name or a trace may bring along."""
+    joined = " ".join(line.strip() for line in text.splitlines() if line.strip())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in joined)
+
+
+def terminal_width() -> int:
+    """Columns of the terminal on stdout (or ``COLUMNS``), else 100."""
+    from shutil import get_terminal_size
+
+    return max(get_terminal_size(fallback=(WIDTH, 24)).columns, NARROWEST)
+
+
+def wants_color() -> bool:
+    """On a terminal only; NO_COLOR and FORCE_COLOR overrule that, in this order (no-color.org, force-color.org)."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def stdout_never_fails_to_encode() -> None:
+    """A terminal whose encoding lacks τ or █ shows ``?`` instead of ending the command."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def print_report(text: str, *, utf8: bool = False) -> None:
+    """Write the report to stdout, in the terminal's encoding, or in UTF-8 whatever that is, for programs to read.
+
+    Raises LaunchscopeError when stdout takes no more, NobodyReads when its reader has gone.
+    """
+    if sys.stdout is None:  # started with stdout closed
+        raise LaunchscopeError("can't write the report: stdout is closed; use -o FILE")
+    whole = text if text.endswith("\n") else f"{text}\n"
+    with _writing_to_stdout():
+        if utf8:
+            sys.stdout.buffer.write(whole.encode())
+        else:
+            sys.stdout.write(whole)
+        sys.stdout.flush()
+
+
+def flush_stdout() -> None:
+    """Send out what is still buffered here, where an error can be told, and not while Python shuts down."""
+    if sys.stdout is not None:
+        with _writing_to_stdout():
+            sys.stdout.flush()
+
+
+def settle_stdout() -> None:
+    """After an error: what stdout does not take goes nowhere, or Python would fail anew when it flushes it at exit."""
+    try:
+        flush_stdout()
+    except (NobodyReads, LaunchscopeError):
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+
+
+def stdout_is_read() -> bool:
+    """False when stdout is a pipe that nobody reads any more."""
+    import select
+
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return not any(event & select.POLLERR for _, event in poll.poll(0))
+    return True
+
+
+def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse, before any work is done, a place for ``-o`` that can't be written or that is one of the inputs."""
+    if path.is_dir():
+        raise LaunchscopeError(f"{path}: is a folder; name a file for -o")
+    if not path.parent.is_dir():
+        raise LaunchscopeError(f"{path}: the folder {path.parent} doesn't exist; make it first")
+    if path.exists() and any(given.exists() and path.samefile(given) for given in inputs):
+        raise LaunchscopeError(f"{path}: is an input; -o would overwrite it: name another file")
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write ``path`` whole or not at all: a temporary name in the same folder, fsync, rename.
+
+    A pipe or a device is written directly: a rename would replace it. Raises LaunchscopeError.
+    """
+    check_writable(path)
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    final = Path(os.path.realpath(path))  # through a link to the file that it names
+    with _failing_as(f"{path}: can't be written"):
+        try:
+            mode = final.stat().st_mode
+        except FileNotFoundError:
+            mode = None
+        if mode is not None and not stat.S_ISREG(mode):
+            final.write_bytes(data)
+        else:
+            _replace(final, data, None if mode is None else stat.S_IMODE(mode))
+
+
+def _replace(final: Path, data: bytes, mode: int | None) -> None:
+    temporary = final.with_name(f".launchscope-{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if mode is not None:
+            temporary.chmod(mode)
+        temporary.replace(final)
+    except BaseException:  # Ctrl-C too must not leave half a file behind
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _failing_as(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LaunchscopeError(f"{what}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _writing_to_stdout() -> Iterator[None]:
+    try:
+        with _failing_as("can't write to stdout"):
+            yield
+    except LaunchscopeError as error:
+        if isinstance(error.__cause__, BrokenPipeError):
+            raise NobodyReads from error
+        raise
