@@ -1,0 +1,108 @@
+"""What belongs together: a GPU op and the host call that enqueued it, a host call and the operator around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from ..trace import NONE, HostKind, HostOps, Ints, Table
+
+
+@dataclass(frozen=True, eq=False)
+class Calls(Table):
+    """Host API calls of any kind, by start."""
+
+    api: Ints  # index into Trace.names
+    process: Ints
+    thread: Ints
+    correlation: Ints  # NONE where the file has none
+    position: Ints  # in the file
+
+
+def home_processes(ops: Mapping[str, Ints], calls: Calls) -> Ints:
+    """The host process of each GPU op: records of GPU ops name a device, not the process that drove it.
+
+    One process in the file: that one. Several (merged ranks, whose correlation ids collide): the one that called with
+    the op's correlation id, and where several did, the one whose calls fit most ops of that device.
+    """
+    processes = np.unique(calls.process)
+    home = np.full(len(ops["start_ns"]), processes[0] if len(processes) else NONE, np.int64)
+    if len(processes) < 2:
+        return home
+    call_start = np.stack([_call_starts(ops["correlation"], calls, int(process)) for process in processes])
+    is_known = call_start != _NO_CALL
+    fits = is_known & (call_start <= ops["start_ns"])
+    for device in np.unique(ops["device"]):
+        rows = np.flatnonzero(ops["device"] == device)
+        ranked = np.argsort(-fits[:, rows].sum(axis=1), kind="stable")
+        first_known = ranked[np.argmax(is_known[ranked][:, rows], axis=0)]  # the best where nobody called
+        home[rows] = processes[first_known]
+    return home
+
+
+def link(process: Ints, correlation: Ints, calls: Calls) -> tuple[Ints, Ints]:
+    """The rows of ``calls`` that enqueued a GPU op, by start, and for each op its index among them or NONE.
+
+    The earliest call with a (process, correlation id) is the launch: a runtime call wraps the driver call it makes.
+    """
+    earliest: dict[tuple[int, int], int] = {}
+    for row, key in enumerate(zip(calls.process.tolist(), calls.correlation.tolist(), strict=True)):
+        if key[1] != NONE:
+            earliest.setdefault(key, row)
+    keys = zip(process.tolist(), correlation.tolist(), strict=True)
+    call_of_op = np.array([earliest.get(key, NONE) for key in keys], np.int64)
+    launches = np.unique(call_of_op[call_of_op != NONE])
+    return launches, np.where(call_of_op == NONE, NONE, np.searchsorted(launches, call_of_op))
+
+
+def innermost_operators(host_ops: HostOps, calls: Table, process: Ints, thread: Ints, slack_ns: int) -> Ints:
+    """For each call the row of the innermost operator around it on its thread, or NONE.
+
+    ``slack_ns`` is how far a call may seem to outlast its operator: whole-µs files round both ends.
+    """
+    found = np.full(len(calls), NONE, np.int64)
+    operators = np.flatnonzero(host_ops.kind == HostKind.OPERATOR)
+    if not len(operators) or not len(calls):
+        return found
+    threads: dict[tuple[int, int], list[int]] = {}
+    for call, key in enumerate(zip(process.tolist(), thread.tolist(), strict=True)):
+        threads.setdefault(key, []).append(call)
+    for (process_id, thread_id), own_calls in threads.items():
+        is_own = (host_ops.process[operators] == process_id) & (host_ops.thread[operators] == thread_id)
+        own = operators[is_own]
+        own = own[np.lexsort((-host_ops.end_ns[own], host_ops.start_ns[own]))]
+        found[own_calls] = _innermost(host_ops.take(own), own, calls.take(np.array(own_calls)), slack_ns)
+    return found
+
+
+def _innermost(operators: HostOps, rows: Ints, calls: Table, slack_ns: int) -> list[int]:
+    """One thread: operators sorted outermost first, calls by start; a stack holds the open operators."""
+    starts, ends, ids = operators.start_ns.tolist(), operators.end_ns.tolist(), rows.tolist()
+    opened, stack, found = 0, list[int](), []
+    for start, end in zip(calls.start_ns.tolist(), calls.end_ns.tolist(), strict=True):
+        while opened < len(starts) and starts[opened] <= start:
+            while stack and ends[stack[-1]] <= starts[opened]:
+                stack.pop()
+            stack.append(opened)
+            opened += 1
+        while stack and ends[stack[-1]] < start:
+            stack.pop()
+        around = (op for op in reversed(stack) if ends[op] + slack_ns >= end)
+        found.append(ids[op] if (op := next(around, None)) is not None else NONE)
+    return found
+
+
+_NO_CALL: Final = np.iinfo(np.int64).max
+
+
+def _call_starts(correlation: Ints, calls: Calls, process: int) -> Ints:
+    """Start of this process's earliest call with each correlation id, _NO_CALL where there is none."""
+    own = np.flatnonzero((calls.process == process) & (calls.correlation != NONE))
+    ids, first = np.unique(calls.correlation[own], return_index=True)
+    if not len(ids):
+        return np.full(len(correlation), _NO_CALL, np.int64)
+    at = np.minimum(np.searchsorted(ids, correlation), len(ids) - 1)
+    return np.where(ids[at] == correlation, calls.start_ns[own[first[at]]], _NO_CALL)

@@ -1,0 +1,392 @@
+"""Kineto: what torch.profiler and every engine on top of it exports. This file owns Kineto's names.
+
+Defined by the writer itself: https://github.com/pytorch/kineto/blob/main/libkineto/src/output_json.cpp (records,
+deviceProperties, baseTimeNanoseconds) and libkineto/include/ActivityType.h (categories). Times are µs with three
+decimals, printed from whole nanoseconds: they are read from the text, since a double can't hold an epoch in ns.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from ..errors import UnreadableInput
+from ..trace import NONE, BlockingCalls, GpuOps, HostKind, HostOps, Ints, Launches, Notice, OpKind, Source, Trace
+from .correlate import Calls, home_processes, innermost_operators, link
+from .json_text import cut_off, mendings, recover, repair
+
+GPU_OPS: Final = {
+    "kernel": OpKind.KERNEL,
+    "gpu_memcpy": OpKind.MEMCPY,
+    "gpu_memset": OpKind.MEMSET,
+    "Kernel": OpKind.KERNEL,
+    "Memcpy": OpKind.MEMCPY,
+    "Memset": OpKind.MEMSET,
+}
+HOST_CALLS: Final = frozenset(
+    {"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "Runtime", "Driver", "runtime", "driver"}
+)
+HOST_OPS: Final = {
+    "cpu_op": HostKind.OPERATOR,
+    "Operator": HostKind.OPERATOR,
+    "user_annotation": HostKind.ANNOTATION,
+    "python_function": HostKind.PYTHON,
+}
+_BLOCKING_COPY: Final = re.compile(r"(?:cuda|hip|cu)Memcpy(?!.*Async)")
+_DROPPED: Final = re.compile(r"[Dd]ropped (\d+) (?:activity )?records")
+_OP_ARGS: Final = ("device", "stream", "bytes", "graph", "graph_node")
+_INT64: Final = range(-(2**63), 2**63)
+
+
+class _Args(msgspec.Struct, gc=False):
+    correlation: Any = None
+    device: Any = None
+    stream: Any = None
+    bytes: Any = None
+    graph: Any = msgspec.field(name="graph id", default=None)
+    graph_node: Any = msgspec.field(name="graph node id", default=None)
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: Any = None
+    cat: Any = None
+    name: Any = ""
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = msgspec.Raw(b"")
+    dur: msgspec.Raw = msgspec.Raw(b"")
+    args: _Args | list[Any] | str | int | float | bool | None = None
+
+
+_Entry = _Event | list[Any] | str | int | float | bool | None
+
+
+class _Head(msgspec.Struct):
+    base_ns: Any = msgspec.field(name="baseTimeNanoseconds", default=None)
+    devices: Any = msgspec.field(name="deviceProperties", default=None)
+    distributed: Any = msgspec.field(name="distributedInfo", default=None)
+    warnings: Any = msgspec.field(name="WARNING", default=None)
+    errors: Any = msgspec.field(name="ERROR", default=None)
+
+
+class _Document(_Head):
+    events: list[_Entry] | None = msgspec.field(name="traceEvents", default=None)
+
+
+_DOCUMENT: Final = msgspec.json.Decoder(_Document)
+_HEAD: Final = msgspec.json.Decoder(_Head)
+_BESIDE_EVENTS: Final = _Head.__struct_fields__
+_ENTRIES: Final = msgspec.json.Decoder(list[_Entry])
+
+
+def read_kineto(data: bytes, source: Source) -> Trace:
+    """Read a Kineto JSON file, already decompressed. UnreadableInput when it holds no list of trace events."""
+    document, notices, complete = _open(data, source)
+    entries = document.events
+    assert isinstance(entries, list)
+    events = [entry for entry in entries if isinstance(entry, _Event)]
+    if entries and not any(event.ph is not None or event.cat is not None for event in events):
+        raise UnreadableInput(
+            f"{source.path}: JSON, but none of its {len(entries)} entries is a trace event; give the file that "
+            "torch.profiler's export_chrome_trace wrote"
+        )
+    columns = _Columns(base_ns=_integer(document.base_ns, default=0))
+    for event in events:
+        columns.add(event)
+    lost = _lost_records(document)
+    if lost:
+        notices.append(
+            Notice(
+                "lost_records",
+                f"the profiler says that it dropped {lost:,} records; record fewer steps",
+                lost,
+            )
+        )
+    if columns.untimed:
+        notices.append(
+            Notice(
+                "unreadable_times",
+                f"{columns.untimed:,} records have no readable time and were left out; the file's writer is at fault",
+                columns.untimed,
+            )
+        )
+    complete = complete and not lost and not columns.untimed
+    return columns.trace(source, document, events=len(entries), notices=tuple(notices), complete=complete)
+
+
+def _open(data: bytes, source: Source) -> tuple[_Document, list[Notice], bool]:
+    """The document with its records, what there is to say about the file, and whether it is whole."""
+    is_list = data.lstrip()[:1] == b"["  # Chrome's other form: the records alone
+    opening, closing = (b'{"traceEvents":', b"}") if is_list else (b"", b"")
+    problem: Exception | None = None
+    for text in mendings(opening + data):
+        try:
+            document = _DOCUMENT.decode(text + closing)
+        except (msgspec.DecodeError, RecursionError) as error:
+            problem = error
+            if not text.lstrip().startswith(b"{"):
+                break
+            cut = cut_off(text, _DOCUMENT) if "truncated" in str(error) else None
+            if cut is not None and cut[0].events:
+                return cut[0], [_cut_notice(len(cut[0].events), cut[1])], cut[1]
+        else:
+            if document.events is None:
+                raise UnreadableInput(
+                    f"{source.path}: JSON without a list traceEvents, so not a trace; give the file that "
+                    "torch.profiler's export_chrome_trace wrote"
+                )
+            return document, [], True
+    assert problem is not None
+    return _rescue(opening + data, source, problem)
+
+
+def _rescue(data: bytes, source: Source, problem: Exception) -> tuple[_Document, list[Notice], bool]:
+    """What is whole in a file that is no JSON."""
+    found = recover(repair(data)) if data.lstrip().startswith(b"{") else None
+    if found is None:
+        raise _no_trace(source, problem) from problem
+    if not found.records and not found.whole:
+        raise UnreadableInput(f"{source.path}: cut before its first whole record; record or copy it again") from problem
+    try:
+        head = _HEAD.decode(found.head)
+        records = _ENTRIES.decode(b"[" + b",".join(found.records) + b"]")
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableInput(f"{source.path}: broken JSON ({error}); record or export it again") from error
+    document = _Document(events=records, **{name: getattr(head, name) for name in _BESIDE_EVENTS})
+    return document, [_cut_notice(len(records), found.whole)], found.whole
+
+
+def _no_trace(source: Source, error: Exception) -> UnreadableInput:
+    return UnreadableInput(
+        f"{source.path}: not a trace: neither JSON nor the beginning of one ({error}); give a Kineto trace "
+        "(.json or .json.gz) as torch.profiler exports it"
+    )
+
+
+def _cut_notice(kept: int, is_whole: bool) -> Notice:
+    if is_whole:
+        return Notice("cut_file", f"the file is damaged outside its list of records; all {kept:,} were read", kept)
+    lost = f"the file is cut or damaged: {kept:,} whole records were read, the rest is lost; record or copy it again"
+    return Notice("cut_file", lost, kept)
+
+
+@dataclass
+class _Records:
+    """Records of one kind in file order, as growing columns."""
+
+    start: list[int] = field(default_factory=list)
+    end: list[int] = field(default_factory=list)
+    name: list[int] = field(default_factory=list)
+    process: list[int] = field(default_factory=list)  # pid
+    thread: list[int] = field(default_factory=list)  # tid
+    kind: list[int] = field(default_factory=list)
+    correlation: list[int] = field(default_factory=list)  # of host calls and GPU ops
+    position: list[int] = field(default_factory=list)  # among the file's timed records
+
+
+@dataclass
+class _Columns:
+    """The file's records, sorted into columns."""
+
+    base_ns: int
+    untimed: int = 0
+    finer_than_us: bool = False
+    names: dict[str, int] = field(default_factory=dict)
+    timed: int = 0
+    ids: dict[Any, int] = field(default_factory=dict)
+    ops: _Records = field(default_factory=_Records)
+    op_args: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # the five columns of _OP_ARGS
+    calls: _Records = field(default_factory=_Records)
+    host: _Records = field(default_factory=_Records)
+
+    def add(self, event: _Event) -> None:
+        """Take a record that the model knows; leave flows, metadata, instants and the rest."""
+        cat = event.cat
+        if event.ph != "X" or type(cat) is not str:
+            return
+        if cat in HOST_OPS:
+            self._record(self.host, event, HOST_OPS[cat])
+        elif cat in HOST_CALLS:
+            if self._record(self.calls, event, HostKind.API):
+                args = event.args
+                self.calls.correlation.append(_id(args.correlation) if type(args) is _Args else NONE)
+        elif cat in GPU_OPS and self._record(self.ops, event, GPU_OPS[cat]):
+            args = event.args if type(event.args) is _Args else _Args()
+            self.ops.correlation.append(_id(args.correlation))
+            self.op_args.append(
+                (
+                    self._number(event.pid if args.device is None else args.device),
+                    self._number(event.tid if args.stream is None else args.stream),
+                    _id(args.bytes),
+                    _id(args.graph) or NONE,  # CUPTI: graph 0 is no graph
+                    _id(args.graph_node) or NONE,
+                )
+            )
+
+    def _record(self, into: _Records, event: _Event, kind: int) -> bool:
+        start, dur = to_ns(bytes(event.ts)), to_ns(bytes(event.dur) or b"0")
+        if start is None or dur is None or not self.base_ns + start + dur < 2**63 > self.base_ns + start:
+            self.untimed += 1
+            return False
+        if into is not self.host and (start % 1000 or dur % 1000):
+            self.finer_than_us = True
+        name = event.name if type(event.name) is str else str(event.name)
+        into.start.append(start + self.base_ns)
+        into.end.append(start + self.base_ns + dur)
+        into.name.append(self.names.setdefault(name, len(self.names)))
+        into.process.append(self._number(event.pid))
+        into.thread.append(self._number(event.tid))
+        into.kind.append(kind)
+        into.position.append(self.timed)
+        self.timed += 1
+        return True
+
+    def _number(self, value: Any) -> int:
+        """A process, thread, device or stream as a number: its own where it has one, else one of ours below -1."""
+        if type(value) is int and value in _INT64:
+            return value
+        if type(value) is str and value.lstrip("-").isdecimal() and int(value) in _INT64:
+            return int(value)
+        return self.ids.setdefault(str(value), -2 - len(self.ids))
+
+    def trace(
+        self, source: Source, document: _Document, *, events: int, notices: tuple[Notice, ...], complete: bool
+    ) -> Trace:
+        """The tables, linked and sorted by start."""
+        names = tuple(self.names)
+        whole_us = bool(self.ops.start) and not self.finer_than_us
+        ops, calls = self._gpu_columns(), self._calls()
+        ops["process"] = home_processes(ops, calls)
+        launch_call, ops["launch_row"] = link(ops["process"], ops["correlation"], calls)
+        blocks = np.array([_blocks(name) for name in names], np.bool_)
+        blocking_call = np.flatnonzero(blocks[calls.api])
+        launches, blocking = calls.take(launch_call), calls.take(blocking_call)
+        neither = np.ones(len(calls), np.bool_)
+        neither[launch_call] = neither[blocking_call] = False
+        host_ops = self._host_ops(calls.take(neither))
+        slack_ns = 1000 if whole_us else 0
+        is_graph = np.array(["GraphLaunch" in name for name in names], np.bool_)
+        return Trace(
+            source=source,
+            names=names,
+            gpu_ops=GpuOps(**ops),
+            launches=Launches(
+                start_ns=launches.start_ns,
+                end_ns=launches.end_ns,
+                api=launches.api,
+                process=launches.process,
+                thread=launches.thread,
+                correlation=launches.correlation,
+                is_graph=is_graph[launches.api],
+                operator_row=innermost_operators(host_ops, launches, launches.process, launches.thread, slack_ns),
+            ),
+            blocking_calls=BlockingCalls(
+                start_ns=blocking.start_ns,
+                end_ns=blocking.end_ns,
+                api=blocking.api,
+                process=blocking.process,
+                thread=blocking.thread,
+                operator_row=innermost_operators(host_ops, blocking, blocking.process, blocking.thread, slack_ns),
+            ),
+            host_ops=host_ops,
+            events=events,
+            device_names=_device_names(document.devices, np.unique(ops["device"])),
+            rank=_rank(document.distributed),
+            whole_us=whole_us,
+            notices=notices,
+            complete=complete,
+        )
+
+    def _gpu_columns(self) -> dict[str, Ints]:
+        """Columns of GpuOps, still without links; ``process`` is the pid, which Kineto makes the device."""
+        records = self.ops
+        order = np.argsort(np.array(records.start, np.int64), kind="stable")
+        args = np.array(self.op_args, np.int64).reshape(-1, len(_OP_ARGS))
+        columns = {
+            "start_ns": records.start,
+            "end_ns": records.end,
+            "kind": records.kind,
+            "name": records.name,
+            "process": records.process,
+            "correlation": records.correlation,
+            **{name: args[:, index] for index, name in enumerate(_OP_ARGS)},
+        }
+        return {name: np.asarray(column, np.int64)[order] for name, column in columns.items()}
+
+    def _calls(self) -> Calls:
+        """Runtime and driver calls by start."""
+        records = self.calls
+        columns = (records.start, records.end, records.name, records.process, records.thread)
+        calls = Calls(*(np.array(column, np.int64) for column in (*columns, records.correlation, records.position)))
+        return calls.take(np.argsort(calls.start_ns, kind="stable"))
+
+    def _host_ops(self, calls: Calls) -> HostOps:
+        """Operators, annotations, Python frames and the given calls, by start."""
+        records = self.host
+        start = np.concatenate([np.array(records.start, np.int64), calls.start_ns])
+        position = np.concatenate([np.array(records.position, np.int64), calls.position])
+        table = HostOps(
+            start_ns=start,
+            end_ns=np.concatenate([np.array(records.end, np.int64), calls.end_ns]),
+            name=np.concatenate([np.array(records.name, np.int64), calls.api]),
+            kind=np.concatenate([np.array(records.kind, np.int64), np.full(len(calls), HostKind.API, np.int64)]),
+            process=np.concatenate([np.array(records.process, np.int64), calls.process]),
+            thread=np.concatenate([np.array(records.thread, np.int64), calls.thread]),
+        )
+        return table.take(np.lexsort((position, start)))
+
+
+def to_ns(text: bytes) -> int | None:
+    """The nanoseconds of a JSON number or string of µs, exactly; None where it is no time that 64 bits hold."""
+    whole, _, fraction = text.partition(b".")
+    if len(fraction) == 3 and fraction.isdigit() and whole.removeprefix(b"-").isdigit():
+        ns = int(whole + fraction)
+    else:
+        try:
+            us = Decimal(text.decode("ascii", "replace").strip('" '))
+        except InvalidOperation:
+            return None
+        if not us.is_finite() or us.adjusted() > 18:
+            return None
+        ns = int((us * 1000).to_integral_value())
+    if 2**63 <= ns < 2**64:
+        ns -= 2**64  # an unsigned counter that ran below zero: the difference of two clocks
+    return ns if ns in _INT64 else None
+
+
+def _integer(value: Any, *, default: int) -> int:
+    if type(value) is str and value.strip().isdecimal():
+        value = int(value)
+    return value if type(value) is int and value in _INT64 else default
+
+
+def _id(value: Any) -> int:
+    return _integer(value, default=NONE)
+
+
+def _blocks(api: str) -> bool:
+    """Whether a host call with this name waits for the GPU."""
+    return "Synchronize" in api or _BLOCKING_COPY.match(api) is not None
+
+
+def _device_names(properties: Any, devices: Ints) -> dict[int, str | None]:
+    """The name of every device that ran a GPU op; null where the file has none or a blank one."""
+    listed = [entry for entry in properties if isinstance(entry, dict)] if isinstance(properties, list) else []
+    names = {entry.get("id"): entry.get("name") for entry in listed if isinstance(entry.get("id"), int)}
+    return {int(device): str(names.get(device) or "").strip() or None for device in devices.tolist()}
+
+
+def _rank(distributed: Any) -> int | None:
+    rank = distributed.get("rank") if isinstance(distributed, dict) else None
+    return rank if type(rank) is int else None
+
+
+def _lost_records(document: _Document) -> int:
+    """How many records the profiler's own log says it dropped."""
+    lines = [line for log in (document.warnings, document.errors) if isinstance(log, list) for line in log]
+    return sum(int(found) for line in lines if isinstance(line, str) for found in _DROPPED.findall(line))
