@@ -1,0 +1,280 @@
+"""Graph replays: which GPU ops ran as nodes of a graph, of which graph, and whether every node was recorded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from .document import GraphsDoc, ReplayDoc
+from .statistics import summarize
+from .trace import NONE, Bools, Ints, Trace
+
+SAME_GRAPH_SHARE: Final = 0.9
+"""A large replay that shares this much of another's kernel names is of the same graph, records lost in both."""
+
+LARGE_GRAPH: Final = 32
+"""Ops from which sharing most kernel names is evidence: below, pieces of one layer look alike by nature."""
+
+LEAST_SHARE: Final = 0.5
+"""A replay with a smaller share of another's ops is under-recorded only where the file itself was cut."""
+
+
+@dataclass(frozen=True, eq=False)
+class GraphReplays:
+    """Every replay of the file (r of them, by their first GPU op) and every GPU op's place in one."""
+
+    op_replay: Ints  # replay of each GPU op, NONE outside graphs
+    ordinal: Ints  # position of each GPU op in its replay by start, NONE outside graphs
+    process: Ints  # [r]
+    correlation: Ints  # [r]
+    launch_row: Ints  # [r] NONE where the launch is not in the file
+    start_ns: Ints  # [r] start of the first op
+    end_ns: Ints  # [r] end of the last op
+    op_count: Ints  # [r]
+    signature: Ints  # [r] equal where the ordered names are equal
+    graph: Ints  # [r] index into graph_names; also holds the replays that lack ops of their graph
+    under_recorded: Bools  # [r] fewer ops than other replays of its graph
+    graph_names: tuple[str, ...]  # 'graph 0', … by first replay, or the file's own graph id
+    kernels_in_graphs: int  # kernels whose launch is a graph launch
+    kernels_with_launch: int
+    kernel_ns_in_graphs: int
+    kernel_ns_with_launch: int
+
+    def __len__(self) -> int:
+        return len(self.op_count)
+
+    @property
+    def coverage_by_count(self) -> float | None:
+        """Graph coverage by count; null when no kernel's launch is in the file."""
+        return self.kernels_in_graphs / self.kernels_with_launch if self.kernels_with_launch else None
+
+    @property
+    def coverage_by_time(self) -> float | None:
+        """Graph coverage by kernel time; null when no kernel time has a launch in the file."""
+        return self.kernel_ns_in_graphs / self.kernel_ns_with_launch if self.kernel_ns_with_launch else None
+
+    @property
+    def differing(self) -> Ints:
+        """Graphs whose replays have differing op counts: records were lost, or the file was cut inside a replay."""
+        graphs = range(len(self.graph_names))
+        return np.array([g for g in graphs if np.ptp(self.op_count[self.graph == g]) > 0], dtype=np.int64)
+
+    def to_doc(self, trace: Trace) -> GraphsDoc:
+        """The ``graphs`` object of the report."""
+        return GraphsDoc(
+            coverage_by_count=self.coverage_by_count,
+            coverage_by_time=self.coverage_by_time,
+            kernels_in_graphs=self.kernels_in_graphs,
+            kernels_with_launch=self.kernels_with_launch,
+            replays=[self._replay_doc(trace, graph) for graph in range(len(self.graph_names))],
+        )
+
+    def _replay_doc(self, trace: Trace, graph: int) -> ReplayDoc:
+        replays = self.graph == graph
+        counts = self.op_count[replays]
+        launches = self.launch_row[replays]
+        launches = launches[launches != NONE]
+        return ReplayDoc(
+            graph=self.graph_names[graph],
+            count=int(replays.sum()),
+            ops_min=int(counts.min()),
+            ops_median=float(np.median(counts)),
+            ops_max=int(counts.max()),
+            launch_overhead_ns=summarize(trace.launches.dur_ns[launches]) if len(launches) else None,
+        )
+
+
+def graph_replays(trace: Trace) -> GraphReplays:
+    """One replay per graph launch, and per correlation id that several ops share without a launch in the file."""
+    ops, launches = trace.gpu_ops, trace.launches
+    groups = _correlation_groups(trace)  # [ops] group of each op, NONE without correlation
+    count = int(groups.max(initial=NONE)) + 1
+    grouped = groups != NONE
+    sizes = np.bincount(groups[grouped], minlength=count)
+    launch_of = np.full(count, NONE, dtype=np.int64)
+    np.maximum.at(launch_of, groups[grouped], ops.launch_row[grouped])
+    linked = launch_of != NONE
+    is_replay = np.where(linked, _at(launches.is_graph, launch_of, False), sizes >= 2)
+
+    rows = np.flatnonzero(grouped & _at(is_replay, groups, False))
+    order = rows[np.argsort(groups[rows], kind="stable")]  # by group, then by start
+    heads = np.flatnonzero(np.diff(groups[order], prepend=NONE))
+    heads = heads[np.argsort(ops.start_ns[order[heads]], kind="stable")]
+    members = [order[head : head + sizes[groups[order[head]]]] for head in heads]
+
+    op_replay = np.full(len(ops), NONE, dtype=np.int64)
+    ordinal = np.full(len(ops), NONE, dtype=np.int64)
+    for replay, its_ops in enumerate(members):
+        op_replay[its_ops] = replay
+        ordinal[its_ops] = np.arange(len(its_ops))
+    first = np.array([its_ops[0] for its_ops in members], dtype=np.int64)
+    signature, sequences = _signatures(trace, members)
+    launch_row = launch_of[groups[first]]
+    graph, under_recorded, labels = _graphs(trace, members, launch_row, signature, sequences)
+
+    kernels = ops.is_kernel & (ops.launch_row != NONE)
+    in_graph = kernels & _at(launches.is_graph, ops.launch_row, False)
+    return GraphReplays(
+        op_replay=op_replay,
+        ordinal=ordinal,
+        process=ops.process[first],
+        correlation=ops.correlation[first],
+        launch_row=launch_row,
+        start_ns=ops.start_ns[first],
+        end_ns=np.array([ops.end_ns[its_ops].max() for its_ops in members], dtype=np.int64),
+        op_count=np.array([len(its_ops) for its_ops in members], dtype=np.int64),
+        signature=signature,
+        graph=graph,
+        under_recorded=under_recorded,
+        graph_names=labels,
+        kernels_in_graphs=int(in_graph.sum()),
+        kernels_with_launch=int(kernels.sum()),
+        kernel_ns_in_graphs=int(ops.dur_ns[in_graph].sum()),
+        kernel_ns_with_launch=int(ops.dur_ns[kernels].sum()),
+    )
+
+
+def _at(column: Bools, rows: Ints, absent: bool) -> Bools:
+    """The column at these rows, `absent` where the row is NONE."""
+    result = np.full(len(rows), absent, dtype=np.bool_)
+    result[rows != NONE] = column[rows[rows != NONE]]
+    return result
+
+
+def _correlation_groups(trace: Trace) -> Ints:
+    """A number per (process, correlation id) for each GPU op; NONE where the op has no correlation id."""
+    ops = trace.gpu_ops
+    groups = np.full(len(ops), NONE, dtype=np.int64)
+    rows = np.flatnonzero(ops.correlation != NONE)
+    if len(rows):
+        processes = np.unique(ops.process[rows], return_inverse=True)[1]
+        ids, correlations = np.unique(ops.correlation[rows], return_inverse=True)
+        groups[rows] = np.unique(processes * len(ids) + correlations, return_inverse=True)[1]
+    return groups
+
+
+def _signatures(trace: Trace, members: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
+    """A signature number per replay, and each signature's ordered names.
+
+    Branches of one graph on several streams may start in a different order from replay to replay: such a replay has
+    its names ordered by themselves.
+    """
+    ops = trace.gpu_ops
+    known: dict[bytes, int] = {}
+    sequences: list[Ints] = []
+    result = np.empty(len(members), dtype=np.int64)
+    for replay, its_ops in enumerate(members):
+        names = ops.name[its_ops]
+        one_stream = (ops.stream[its_ops] == ops.stream[its_ops[0]]).all()
+        names = names if one_stream else np.sort(names)
+        result[replay] = known.setdefault(names.tobytes(), len(known))
+        if len(known) > len(sequences):
+            sequences.append(names)
+    return result, sequences
+
+
+def _graphs(
+    trace: Trace, members: Sequence[Ints], launch_row: Ints, signature: Ints, sequences: Sequence[Ints]
+) -> tuple[Ints, Bools, tuple[str, ...]]:
+    """Graph of each replay, whether it lacks ops, and the graphs' names, in order of first replay."""
+    ids = np.array([trace.gpu_ops.graph[its_ops[0]] for its_ops in members], dtype=np.int64)
+    if len(ids) and (ids != NONE).all():
+        distinct, first, graph = np.unique(ids, return_index=True, return_inverse=True)
+        by_first = np.argsort(first)
+        names = tuple(f"graph {distinct[i]}" for i in by_first)
+        graph = np.argsort(by_first)[graph.reshape(-1)]
+        sizes = np.array([len(its_ops) for its_ops in members], dtype=np.int64)
+        most = np.zeros(len(distinct), dtype=np.int64)
+        np.maximum.at(most, graph, sizes)
+        return graph, sizes < most[graph], names
+    owner = _attach_under_recorded(trace, members, launch_row, signature, sequences)
+    distinct, first, graph = np.unique(owner, return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))
+    return rank[graph.reshape(-1)], owner != signature, tuple(f"graph {i}" for i in range(len(distinct)))
+
+
+def _attach_under_recorded(
+    trace: Trace, members: Sequence[Ints], launch_row: Ints, signature: Ints, sequences: Sequence[Ints]
+) -> Ints:
+    """Signature of the whole graph that each replay is of: its own, or the one that it lacks ops of.
+
+    Kineto files have no graph ids, and the pieces of a piecewise graph are often a part of one another. So a replay
+    is called under-recorded only if its names are a part of the longer one's, and it is either cut off by the edge
+    of the recording or stands where the longer one stands: between the same launches, and not more often.
+    """
+    owner = signature.copy()
+    counts = np.bincount(signature, minlength=len(sequences))
+    at_edge = _at_edge(trace, members) & ((launch_row == NONE) | (not trace.complete))
+    before, after = _neighbours(trace, launch_row, signature)
+    whole: list[int] = []
+    for short in sorted(range(len(sequences)), key=lambda s: (-len(sequences[s]), s)):
+        replays = np.flatnonzero(signature == short)
+        for long in whole:
+            if not _is_part(sequences[short], sequences[long]):
+                continue
+            in_slot = _in_slot(replays, owner == long, (short, long), before, after)
+            small = len(sequences[short]) < LEAST_SHARE * len(sequences[long])
+            found = at_edge[replays] | (in_slot & (counts[short] <= counts[long]) & (not small))
+            owner[replays[found]] = long
+            replays = replays[~found]
+            if not len(replays):
+                break
+        if len(replays):
+            whole.append(short)
+    return owner
+
+
+def _is_part(short: Ints, long: Ints) -> bool:
+    """Whether the shorter sequence of names can be the longer one with some records lost."""
+    if len(short) >= len(long):
+        return False
+    remaining = iter(long.tolist())
+    if all(name in remaining for name in short.tolist()):
+        return True
+    if len(long) < LARGE_GRAPH or not set(short.tolist()) <= set(long.tolist()):
+        return False
+    shared = (Counter(short.tolist()) & Counter(long.tolist())).total()
+    return shared >= SAME_GRAPH_SHARE * len(long)
+
+
+def _at_edge(trace: Trace, members: Sequence[Ints]) -> Bools:
+    """Replays that hold their device's first op or its last: the recording may have begun or ended inside them."""
+    ops = trace.gpu_ops
+    edges = set()
+    for device in trace.devices:
+        rows = np.flatnonzero(ops.device == device)
+        edges |= {int(rows[0]), int(rows[np.argmax(ops.end_ns[rows])])}
+    return np.array([not edges.isdisjoint(its_ops.tolist()) for its_ops in members], dtype=np.bool_)
+
+
+def _neighbours(trace: Trace, launch_row: Ints, signature: Ints) -> tuple[Ints, Ints]:
+    """What was launched right before and after each replay: a signature, or -2 - first op's name; NONE if unknown."""
+    ops = trace.gpu_ops
+    linked_ops = np.flatnonzero(ops.launch_row != NONE)[::-1]
+    tokens = np.full(len(trace.launches), NONE, dtype=np.int64)
+    tokens[ops.launch_row[linked_ops]] = -2 - ops.name[linked_ops]  # the last write is the earliest op's
+    linked = launch_row != NONE
+    tokens[launch_row[linked]] = signature[linked]
+    padded = np.concatenate([[NONE], tokens, [NONE]])
+    rows = launch_row[linked]
+    before, after = (np.full(len(signature), NONE, dtype=np.int64) for _ in range(2))
+    before[linked], after[linked] = padded[rows], padded[rows + 2]
+    return before, after
+
+
+def _in_slot(replays: Ints, wholes: Bools, pair: tuple[int, int], before: Ints, after: Ints) -> Bools:
+    """Replays whose neighbours are also neighbours of whole replays, taking the pair's signatures for one.
+
+    A side without a neighbour fits if the other is a replay of the pair: replays back to back.
+    """
+    short, long = pair
+    fits = np.ones(len(replays), dtype=np.bool_)
+    merged = [np.where(side == short, long, side) for side in (before, after)]
+    for side, other in (merged, merged[::-1]):
+        here, there = side[replays], other[replays]
+        fits &= (here == long) | ((here != NONE) & np.isin(here, side[wholes])) | ((here == NONE) & (there == long))
+    return fits

@@ -1,0 +1,311 @@
+"""Where the steps of a trace are on the host's clock: the first source of METRICS that works."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from .errors import LaunchscopeError
+from .graphs import GraphReplays
+from .repetition import LEAST_REPEATS, Repetition, find_repetition
+from .trace import NONE, HostKind, Ints, Notice, Trace
+
+LEAST_ANNOTATIONS: Final = 3
+LEAST_HELD: Final = 0.9
+"""Share of launches that annotations, or a capture's marks, must hold to be the steps."""
+
+SAME_LAUNCHES: Final = 0.1
+"""Launches per mark may differ from their median by this share; the marks of a drifting clock differ by more."""
+
+LEAST_EAGER_PERIOD: Final = 8
+"""Launches; a shorter repetition without a graph is a layer or a loop inside a step."""
+
+LEAST_REPEATED: Final = 0.5
+"""Share of its thread's launches that a repetition must explain: layers explain at most a third of three steps."""
+
+DISTINCT_PAUSE: Final = 2.0
+"""A pause in the repetition marks the step's end only when it is this much longer than the second longest."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepRanges:
+    """Host ranges of the steps, ascending; ``dropped`` holds the reasons that the source itself knows."""
+
+    source: str
+    names: tuple[str, ...]
+    start_ns: Ints
+    end_ns: Ints
+    dropped: dict[int, str]
+    notices: tuple[Notice, ...] = ()
+
+
+def locate_steps(
+    trace: Trace, replays: GraphReplays, marks_ns: Sequence[tuple[int, int]], step_regex: str | None
+) -> StepRanges:
+    """Ranges by --step-regex, capture marks, ProfilerStep#n, annotations or repetition; none of them: no ranges."""
+    notices: list[Notice] = []
+    sources: list[Callable[[], StepRanges | None]] = [
+        lambda: _by_regex(trace, step_regex, notices),
+        lambda: _by_marks(trace, marks_ns, notices),
+        lambda: _by_profiler_step(trace),
+        lambda: _by_annotation(trace),
+        lambda: _by_repetition(trace, replays),
+        lambda: _by_few_annotations(trace),
+    ]
+    ranges = next((r for source in sources if (r := source()) is not None), None)
+    if ranges is None:
+        ranges = StepRanges("none", (), np.zeros(0, np.int64), np.zeros(0, np.int64), {})
+        message = (
+            "no steps found, so one window spans the file; wrap each step in record_function, or give --step-regex"
+        )
+        notices.append(Notice("no-steps", message))
+    return StepRanges(ranges.source, ranges.names, ranges.start_ns, ranges.end_ns, ranges.dropped, tuple(notices))
+
+
+def held_launches(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
+    """Number of launches that start in each [start, end)."""
+    starts = trace.launches.start_ns
+    return np.searchsorted(starts, end_ns) - np.searchsorted(starts, start_ns)
+
+
+def _by_regex(trace: Trace, step_regex: str | None, notices: list[Notice]) -> StepRanges | None:
+    """Ranges whose name matches: annotations if any does, else operators, else Python frames."""
+    if step_regex is None:
+        return None
+    try:
+        pattern = re.compile(step_regex)
+    except re.error as error:
+        raise LaunchscopeError(f"--step-regex {step_regex!r} is not a regular expression: {error}") from error
+    matching = np.array([i for i, name in enumerate(trace.names) if pattern.search(name)], dtype=np.int64)
+    for kind in (HostKind.ANNOTATION, HostKind.OPERATOR, HostKind.PYTHON):
+        rows = np.flatnonzero((trace.host_ops.kind == kind) & np.isin(trace.host_ops.name, matching))
+        if len(rows):
+            return _ranges_of(trace, "annotation", _outermost(trace, rows))
+    message = (
+        f"--step-regex {step_regex!r} matches no annotation, operator or Python frame; steps were found without it"
+    )
+    notices.append(Notice("step-regex-unmatched", message))
+    return None
+
+
+def _by_marks(trace: Trace, marks_ns: Sequence[tuple[int, int]], notices: list[Notice]) -> StepRanges | None:
+    """The tracer's own marks, unless launches per mark show that they and the file tell different times."""
+    if not marks_ns:
+        return None
+    marks = np.array(sorted(marks_ns), dtype=np.int64)
+    start_ns, end_ns = marks[:, 0], marks[:, 1]
+    held = held_launches(trace, start_ns, end_ns)
+    measured = held[1:]
+    between = int(held_launches(trace, start_ns[:1], end_ns[-1:])[0])
+    median = float(np.median(measured)) if len(measured) else 0.0
+    even = len(measured) and np.mean(np.abs(measured - median) <= SAME_LAUNCHES * median) >= LEAST_HELD
+    if not median or not even or held.sum() < LEAST_HELD * between:
+        message = (
+            f"the capture's step marks don't fit the trace: {int(measured.min(initial=0))} to "
+            f"{int(measured.max(initial=0))} launches a step, {int(held.sum())} of {between} inside; they were left aside"
+        )
+        notices.append(Notice("marks-disagree", message, len(marks)))
+        return None
+    names = tuple(f"step {i}" for i in range(len(marks)))
+    return StepRanges(
+        "capture", names, start_ns, end_ns, {0: "sacrificed: the profiler may lose a session's first records"}
+    )
+
+
+def _by_profiler_step(trace: Trace) -> StepRanges | None:
+    """``ProfilerStep#n`` of torch.profiler, an operator in older files."""
+    named = np.array([i for i, name in enumerate(trace.names) if name.startswith("ProfilerStep#")], dtype=np.int64)
+    rows = np.flatnonzero(_is_named(trace) & np.isin(trace.host_ops.name, named))
+    if not len(rows):
+        return None
+    ranges = _ranges_of(trace, "profiler_step", _outermost(trace, rows))
+    holds_any = held_launches(trace, ranges.start_ns, ranges.end_ns).any()
+    return ranges if holds_any or not len(trace.launches) else None
+
+
+def _is_named(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Host ops that are annotations or operators."""
+    return np.isin(trace.host_ops.kind, (HostKind.ANNOTATION, HostKind.OPERATOR))
+
+
+def _by_annotation(trace: Trace) -> StepRanges | None:
+    """Of the names with at least 3 annotations and 90 % of the launches among them, the one that holds most."""
+    groups = _annotation_groups(trace, LEAST_ANNOTATIONS, len(trace.host_ops))
+    return _best_group(trace, [rows for rows in groups if _held_share(trace, rows, whole_file=False) >= LEAST_HELD])
+
+
+def _by_few_annotations(trace: Trace) -> StepRanges | None:
+    """One annotation or two, if they hold 90 % of the whole file's launches."""
+    groups = _annotation_groups(trace, 1, LEAST_ANNOTATIONS - 1)
+    return _best_group(trace, [rows for rows in groups if _held_share(trace, rows, whole_file=True) >= LEAST_HELD])
+
+
+def _annotation_groups(trace: Trace, least: int, most: int) -> list[Ints]:
+    """Rows of the outermost annotations of each normalised name and process, where there are that many."""
+    host = trace.host_ops
+    normalised: dict[int, str] = {}
+    groups: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for row in np.flatnonzero(host.kind == HostKind.ANNOTATION).tolist():
+        index = int(host.name[row])
+        if index not in normalised:
+            normalised[index] = normalised_name(trace.name(index))
+        groups[int(host.process[row]), normalised[index]].append(row)
+    outermost = [_outermost(trace, np.array(rows, dtype=np.int64)) for rows in groups.values()]
+    return [rows for rows in outermost if least <= len(rows) <= most]
+
+
+def normalised_name(name: str) -> str:
+    """The name without numbers and parenthesised arguments: what the steps of one loop have in common."""
+    previous = None
+    while previous != name:
+        previous, name = name, re.sub(r"\([^()]*\)", "", name)
+    name = re.sub(r"\(.*", "", name)  # an argument list that the writer cut short
+    return " ".join(re.sub(r"0[xX][0-9a-fA-F]+|\d+", "", name).split())
+
+
+def _outermost(trace: Trace, rows: Ints) -> Ints:
+    """Rows that lie in no other of these, by start. Ranges that overlap in part (two threads): the busier thread's."""
+    host = trace.host_ops
+    rows = rows[np.lexsort((-host.end_ns[rows], host.start_ns[rows]))]
+    reach = np.maximum.accumulate(host.end_ns[rows])
+    nested = np.zeros(len(rows), dtype=np.bool_)
+    nested[1:] = host.end_ns[rows[1:]] <= reach[:-1]
+    rows = rows[~nested]
+    threads = np.unique(host.thread[rows])
+    if (host.start_ns[rows[1:]] >= host.end_ns[rows[:-1]]).all() or len(threads) == 1:
+        return rows
+    by_thread = [_outermost(trace, rows[host.thread[rows] == thread]) for thread in threads]
+    return max(by_thread, key=lambda r: int(held_launches(trace, host.start_ns[r], host.end_ns[r]).sum()))
+
+
+def _held_share(trace: Trace, rows: Ints, *, whole_file: bool) -> float:
+    """Share of the launches from the first range's start to the last one's end (or of all) that the ranges hold."""
+    start_ns, end_ns = trace.host_ops.start_ns[rows], trace.host_ops.end_ns[rows]
+    among = len(trace.launches) if whole_file else int(held_launches(trace, start_ns[:1], end_ns[-1:])[0])
+    return int(held_launches(trace, start_ns, end_ns).sum()) / among if among else 0.0
+
+
+def _best_group(trace: Trace, groups: Sequence[Ints]) -> StepRanges | None:
+    """The group that holds most launches; of equal ones the outermost: the one of fewer ranges, then the first."""
+    if not groups:
+        return None
+    host = trace.host_ops
+
+    def rank(rows: Ints) -> tuple[int, int, int]:
+        return (-int(held_launches(trace, host.start_ns[rows], host.end_ns[rows]).sum()), len(rows), int(rows[0]))
+
+    return _ranges_of(trace, "annotation", min(groups, key=rank))
+
+
+def _ranges_of(trace: Trace, source: str, rows: Ints) -> StepRanges:
+    names = tuple(trace.name(int(name)) for name in trace.host_ops.name[rows])
+    return StepRanges(source, names, trace.host_ops.start_ns[rows], trace.host_ops.end_ns[rows], {})
+
+
+def _by_repetition(trace: Trace, replays: GraphReplays) -> StepRanges | None:
+    """The repetition of launches and replays on the thread that launches most."""
+    rows = _busiest_thread(trace)
+    if len(rows) < LEAST_REPEATS:
+        return None
+    tokens = _launch_tokens(trace, replays)[rows]
+    found = find_repetition(tokens)
+    if found is None or found.length < LEAST_REPEATED * len(rows):
+        return None
+    graph_launches = trace.launches.is_graph[rows[found.start : found.start + found.period]].sum()
+    if not graph_launches and found.period < LEAST_EAGER_PERIOD:
+        return None
+    if graph_launches == 1 and _is_piece(trace, replays, rows, found):
+        return None
+    return _repeated_ranges(trace, rows, found)
+
+
+def _busiest_thread(trace: Trace) -> Ints:
+    """Launch rows of the thread with the most launches."""
+    launches = trace.launches
+    if not len(launches):
+        return np.zeros(0, dtype=np.int64)
+    processes = np.unique(launches.process, return_inverse=True)[1]
+    threads = np.unique(launches.thread, return_inverse=True)[1]
+    keys = processes * (int(threads.max()) + 1) + threads
+    return np.flatnonzero(keys == np.argmax(np.bincount(keys)))
+
+
+def _launch_tokens(trace: Trace, replays: GraphReplays) -> Ints:
+    """A number per launch, equal where launches do the same: one graph, or one API, first op and op count."""
+    launches, ops = trace.launches, trace.gpu_ops
+    linked = np.flatnonzero(ops.launch_row != NONE)
+    op_count = np.bincount(ops.launch_row[linked], minlength=len(launches))
+    first_name = np.full(len(launches), NONE, dtype=np.int64)
+    first_name[ops.launch_row[linked[::-1]]] = ops.name[linked[::-1]]  # the last write is the earliest op's
+    graph = np.full(len(launches), NONE, dtype=np.int64)
+    with_launch = (replays.launch_row != NONE) if len(replays) else np.zeros(0, dtype=np.bool_)
+    graph[replays.launch_row[with_launch]] = replays.graph[with_launch]
+    in_graph = graph != NONE
+    columns = (launches.api, graph, np.where(in_graph, 0, first_name), np.where(in_graph, 0, op_count))
+    tokens = np.zeros(len(launches), dtype=np.int64)
+    for column in columns:
+        values, numbers = np.unique(column, return_inverse=True)
+        tokens = np.unique(tokens * len(values) + numbers, return_inverse=True)[1]
+    return tokens
+
+
+def _is_piece(trace: Trace, replays: GraphReplays, rows: Ints, found: Repetition) -> bool:
+    """Whether the lone replay of the period is one piece of a step: a layer of a piecewise graph.
+
+    The first and last pieces differ from those between and stand next to the repetition; a piece has no layers that
+    repeat in it. A whole step's graph may have another (a batch bucket's) beside it, but holds its layers.
+    """
+    launch_graph = np.full(len(trace.launches), NONE, dtype=np.int64)
+    with_launch = replays.launch_row != NONE
+    launch_graph[replays.launch_row[with_launch]] = replays.graph[with_launch]
+    graphs = launch_graph[rows]
+    end = found.start + found.length
+    own = graphs[found.start : found.start + found.period].max()
+    beside = np.concatenate(
+        [graphs[max(0, found.start - found.period) : found.start], graphs[end : end + found.period]]
+    )
+    if not ((beside != NONE) & (beside != own)).any():
+        return False
+    its_ops = np.flatnonzero(replays.op_replay == np.flatnonzero(replays.graph == own)[0])
+    return find_repetition(trace.gpu_ops.name[its_ops]) is None
+
+
+def _repeated_ranges(trace: Trace, rows: Ints, found: Repetition) -> StepRanges:
+    """Each repetition from its first launch to the next one's; what the file's edges cut off is dropped."""
+    launches, period = trace.launches, found.period
+    end = found.start + found.length
+    phase = _phase(trace, rows, found)
+    heads = list(range(found.start + phase, end, period))
+    dropped: dict[int, str] = {}
+    if end - heads[-1] < period:  # an incomplete last one: a step only if the file's end cut it off
+        if end < len(rows):
+            end = heads.pop()
+        else:
+            dropped[len(heads) - 1] = "cut off by the end of the file"
+    if phase and found.start == 0:
+        heads.insert(0, 0)
+        dropped = {0: "cut off by the start of the file"} | {i + 1: reason for i, reason in dropped.items()}
+    start_ns = launches.start_ns[rows[heads]]
+    end_ns = np.append(start_ns[1:], launches.end_ns[rows[end - 1]])
+    if end < len(rows):
+        end_ns[-1] = min(int(end_ns[-1]), int(launches.start_ns[rows[end]]))
+    names = tuple(f"repetition {i}" for i in range(len(heads)))
+    return StepRanges("repetition", names, start_ns, end_ns, dropped)
+
+
+def _phase(trace: Trace, rows: Ints, found: Repetition) -> int:
+    """Offset of the launch that begins a step: the one after a distinct pause of the host, else the stretch's first."""
+    period = found.period
+    repeats = (found.length - 1) // period
+    if period == 1 or repeats < LEAST_REPEATS:
+        return 0
+    its_rows = rows[found.start : found.start + repeats * period + 1]
+    pauses = trace.launches.start_ns[its_rows[1:]] - trace.launches.end_ns[its_rows[:-1]]
+    medians = np.median(pauses.reshape(repeats, period), axis=0)
+    second, longest = np.sort(medians)[-2:]
+    return (int(np.argmax(medians)) + 1) % period if longest >= DISTINCT_PAUSE * max(second, 1.0) else 0
