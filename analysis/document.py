@@ -155,6 +155,8 @@ class KernelDoc(msgspec.Struct, frozen=True, kw_only=True):
     share_of_busy: float  # of op_sum, which busy equals where ops don't overlap
     operator: str | None
     operator_inferred: bool = False  # from the aligned eager trace, not from this file
+    count_per_step: float | None = None  # over kept steps; null without
+    ns_per_step: float | None = None
 
 
 class ShortShareDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +174,7 @@ class ShortKernelsDoc(msgspec.Struct, frozen=True, kw_only=True):
 class QueueDepthDoc(msgspec.Struct, frozen=True, kw_only=True):
     median: float | None
     max: int | None
+    max_launches: int | None = None  # launches of which no GPU op has started: what the driver's queue holds
 
 
 class MemoryOpsDoc(msgspec.Struct, frozen=True, kw_only=True):
