@@ -1,0 +1,228 @@
+"""Profile a target: every mode in fresh processes, alternated, kept in a capture."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from .. import __version__
+from ..analysis import capture
+from ..analysis.errors import BadTarget, MissingRequirement, NothingMeasured
+from .calibrate import load_or_measure
+from .client import ForkServer, ProcessFailed
+from .options import ProfileOptions, Progress
+from .worker import Job, Probe, Result
+
+CUDA: Final = "launchscope.tracer.device:CudaDevice"
+PRELOAD: Final = ("torch", "torch.profiler", "launchscope.tracer.worker")
+PRELOAD_FUSED: Final = ("torch._dynamo", "torch._inductor.compile_fx")
+PROBE_TIMEOUT_S: Final = 120.0
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a profile; ``capture`` holds what was measured until then, null when nothing was."""
+
+    def __init__(self, capture: Path | None) -> None:
+        super().__init__()
+        self.capture = capture
+
+
+def run_profile(options: ProfileOptions, progress: Progress, device_layer: str = CUDA) -> Path:
+    """Measure the target in every mode and keep it; the path of the capture.
+
+    Raises MissingRequirement without GPU, driver or torch; BadTarget when the target can't be profiled as it stands;
+    NothingMeasured when every mode failed; Interrupted on Ctrl-C.
+    """
+    began = time.perf_counter()
+    if device_layer == CUDA:
+        _require_hardware()
+    destination = options.out or _default_place(options)
+    writer = capture.CaptureWriter(destination)
+    run = _Run(options, writer, progress, device_layer)
+    try:
+        with ForkServer(_preload(options)) as server:
+            progress("starting")
+            run.seconds["import torch"] = server.preload_s
+            run.all(server)
+    except KeyboardInterrupt:
+        raise Interrupted(_finish(run, writer, began)) from None
+    except BaseException:
+        writer.discard()
+        raise
+    path = _finish(run, writer, began)
+    if path is None:
+        raise NothingMeasured("no mode ran: " + "; ".join(f"{mode}: {run.error(mode)}" for mode in run.modes))
+    return path
+
+
+def _finish(run: _Run, writer: capture.CaptureWriter, began: float) -> Path | None:
+    """Name the capture, if it holds any measurement."""
+    run.seconds["all"] = time.perf_counter() - began
+    if not any(process.samples_ns for mode in run.modes.values() for process in mode):
+        writer.discard()
+        return None
+    return writer.finish(run.manifest())
+
+
+class _Run:
+    """The state of one profile run: what has been measured so far."""
+
+    def __init__(
+        self, options: ProfileOptions, writer: capture.CaptureWriter, progress: Progress, device_layer: str
+    ) -> None:
+        self.options = options
+        self.writer = writer
+        self.progress = progress
+        self.device_layer = device_layer
+        self.created = datetime.now(UTC).isoformat(timespec="seconds")
+        self.modes: dict[str, list[capture.ProcessRecord]] = {mode: [] for mode in options.modes}
+        self.seconds: dict[str, float] = {}
+        self.environment: dict[str, str | int | float | bool | None] = {}
+        self.calibration: capture.Calibration | None = None
+        self.target: capture.Target | None = None
+        self.floor: capture.Floor | None = None
+
+    def all(self, server: ForkServer) -> None:
+        """Probe the machine, calibrate it if need be, then every (repeat, mode) in turn and the stacks pass."""
+        probe: Probe = server.run("launchscope.tracer.worker:probe", self.device_layer, Probe, PROBE_TIMEOUT_S, _ignore)
+        if probe.missing is not None:
+            raise MissingRequirement(f"{probe.missing} {_WITHOUT_A_GPU}")
+        self.environment = probe.environment
+        began = time.perf_counter()
+        self.calibration, _, _ = load_or_measure(server, self.environment, self.device_layer, self.progress)
+        self.seconds["calibrate"] = time.perf_counter() - began
+        for repeat in range(self.options.repeats):
+            for mode in list(self.modes):
+                if self.error(mode) is None:
+                    self.one(server, mode, repeat, "cpu_cuda" if repeat % 2 else "cuda")
+        first = next(iter(self.modes))
+        if self.options.repeats > 1 and first in ("eager", capture.AS_WRITTEN) and self.error(first) is None:
+            self.one(server, first, self.options.repeats, "stacks")
+
+    def one(self, server: ForkServer, mode: str, repeat: int, trace_pass: str) -> None:
+        """One fresh process."""
+        job = self._job(mode, repeat, trace_pass)
+        of = "with stacks" if trace_pass == "stacks" else f"process {repeat + 1} of {self.options.repeats}"
+        try:
+            result: Result = server.run(
+                "launchscope.tracer.worker:run",
+                job,
+                Result,
+                self.options.timeout_s,
+                lambda phase: self.progress(f"{mode}, {of}: {phase}"),
+            )
+        except ProcessFailed as error:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            result = Result(process=capture.ProcessRecord(repeat=repeat, started=now, error=str(error)))
+        if result.refusal is not None:
+            raise BadTarget(result.refusal)
+        for phase, seconds in result.seconds.items():
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+        if result.as_written is not None and mode != capture.AS_WRITTEN:
+            self._only_as_written(mode)
+            mode = capture.AS_WRITTEN
+        self.target = self.target or _labelled(result)
+        self.floor = self.floor or result.floor
+        if result.process is not None:
+            self.modes[mode].append(result.process)
+
+    def error(self, mode: str) -> str | None:
+        """Why the mode failed; null when it has not."""
+        return next((process.error for process in self.modes[mode] if process.error), None)
+
+    def manifest(self) -> capture.Manifest:
+        from .describe import masked, masked_command, target_name
+
+        fallback = capture.Target(name=target_name(self.options.target), settings=masked(self.options.settings))
+        return capture.Manifest(
+            launchscope=__version__,
+            created=self.created,
+            command=masked_command(sys.argv),
+            target=self.target or fallback,
+            environment=self.environment,
+            calibration=self.calibration,
+            floor=self.floor,
+            modes={mode: self._mode_record(mode) for mode in self.modes},
+            seconds={phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
+        )
+
+    def _mode_record(self, mode: str) -> capture.ModeRecord:
+        processes = tuple(self.modes[mode])
+        measured = any(process.samples_ns for process in processes)
+        return capture.ModeRecord(processes=processes, error=None if measured else self.error(mode) or "interrupted")
+
+    def _only_as_written(self, mode: str) -> None:
+        """The target is under graphs or compiled by its own hand: one mode replaces all."""
+        self.modes = {capture.AS_WRITTEN: self.modes[mode]}
+
+    def _job(self, mode: str, repeat: int, trace_pass: str) -> Job:
+        o = self.options
+        return Job(
+            mode=mode,
+            repeat=repeat,
+            trace_pass=trace_pass,
+            folder=str(self.writer.folder),
+            target=o.target,
+            batch_size=o.batch_size,
+            dtype=o.dtype,
+            context_length=o.context_length,
+            steps=o.steps,
+            settings=o.settings,
+            device_layer=self.device_layer,
+        )
+
+
+def _labelled(result: Result) -> capture.Target | None:
+    if result.target is None or result.as_written is None:
+        return result.target
+    return msgspec.structs.replace(result.target, labels=(*result.target.labels, result.as_written))
+
+
+_WITHOUT_A_GPU: Final = (
+    "(without a GPU: `launchscope demo` shows a report, `launchscope analyze TRACE` reads a trace recorded elsewhere)"
+)
+
+
+def _require_hardware() -> None:
+    """Fail in a moment, before torch is imported, where that can be told."""
+    from .nvml import driver_version
+
+    if importlib.util.find_spec("torch") is None:
+        raise MissingRequirement(f"torch is not installed: pip install 'launchscope[torch]' {_WITHOUT_A_GPU}")
+    if driver_version() is None and not Path("/dev/kfd").exists():  # /dev/kfd: AMD's driver
+        raise MissingRequirement(f"no GPU driver found on this machine {_WITHOUT_A_GPU}")
+
+
+def _preload(options: ProfileOptions) -> list[str]:
+    fused = PRELOAD_FUSED if {"fused", "fused_graph"} & set(options.modes) else ()
+    return [*PRELOAD, *fused, *_imports_of_transformers(Path(options.target.rpartition(":")[0] or options.target))]
+
+
+def _imports_of_transformers(script: Path) -> list[str]:
+    """What the script takes from transformers at its top level: seconds of import that each process would repeat."""
+    try:
+        tree = ast.parse(script.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return []  # a module name, or a file whose own error the first process will tell
+    return [
+        f"transformers:{alias.name}"
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module == "transformers"
+        for alias in node.names
+    ]
+
+
+def _default_place(options: ProfileOptions) -> Path:
+    stem = Path(options.target.rpartition(":")[0] or options.target).stem
+    return Path("launchscope-out", f"{stem}-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+
+
+def _ignore(_: str) -> None:
+    """Progress that nobody needs to see."""

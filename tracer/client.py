@@ -1,0 +1,110 @@
+"""The parent's side of the fork server: start it, give it jobs one at a time, end it and all its children."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+import msgspec
+
+from ..analysis.errors import MissingRequirement
+from .server import Event, Request
+
+_GRACE_S: Final = 10.0
+
+
+class ProcessFailed(Exception):
+    """A child process ended without a result; the message says how."""
+
+
+class ForkServer:
+    """Fresh processes on demand; a context manager that leaves none behind. ``preload`` names what they import.
+
+    Compiled kernels are cached in a folder of its own, so that a compile time is one from a cold cache.
+    """
+
+    def __init__(self, preload: Sequence[str]) -> None:
+        self._preload = preload
+        self.preload_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._scratch = tempfile.TemporaryDirectory(prefix="launchscope-", ignore_cleanup_errors=True)
+        caches = {
+            "TORCHINDUCTOR_CACHE_DIR": str(Path(self._scratch.name, "inductor")),
+            "TRITON_CACHE_DIR": str(Path(self._scratch.name, "triton")),
+        }
+        reading, writing = os.pipe()
+        self._process = subprocess.Popen(
+            # -P: the current folder's own modules must not take the place of installed ones
+            [sys.executable, "-P", "-m", "launchscope.tracer.server", str(writing), *self._preload],
+            stdin=subprocess.PIPE,
+            stdout=2,
+            pass_fds=(writing,),
+            start_new_session=True,  # Ctrl-C reaches us alone, and we decide
+            env=os.environ | caches,
+        )
+        os.close(writing)
+        self._events: IO[bytes] = os.fdopen(reading, "rb")
+        self._jobs = 0
+        event = self._next_event()
+        if event is None:
+            self._close()
+            raise MissingRequirement("torch can't be imported; what it printed stands above")
+        self.preload_s = event.seconds
+        return self
+
+    def run(
+        self, function: str, argument: object, kind: type[Any], timeout_s: float, tell: Callable[[str], None]
+    ) -> Any:
+        """One job in a fresh process: its result as ``kind``. ProcessFailed when it left none."""
+        self._jobs += 1
+        result = Path(self._scratch.name, f"result-{self._jobs}.json")
+        request = Request(
+            function=function,
+            argument=msgspec.Raw(msgspec.json.encode(argument)),
+            result=str(result),
+            timeout_s=timeout_s,
+        )
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(msgspec.json.encode(request) + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise ProcessFailed(self._gone()) from error
+        while (event := self._next_event()) is not None:
+            if event.phase is not None:
+                tell(event.phase)
+            if event.end:
+                if event.error is not None:
+                    raise ProcessFailed(event.error)
+                return msgspec.json.decode(result.read_bytes(), type=kind)
+        raise ProcessFailed(self._gone())
+
+    def __exit__(self, *exception: object) -> None:
+        self._close()
+
+    def _next_event(self) -> Event | None:
+        line = self._events.readline()
+        return msgspec.json.decode(line, type=Event) if line.endswith(b"\n") else None
+
+    def _gone(self) -> str:
+        return f"the process that starts the others is gone (exit status {self._process.poll()})"
+
+    def _close(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()  # the server kills its child and ends
+        try:
+            self._process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._events.close()
+        self._scratch.cleanup()

@@ -1,0 +1,114 @@
+"""What a capture says about its target and its machine, with nothing that tells who or where the user is."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+_SECRET: Final = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECASE)
+MASK: Final = "***"
+
+ENVIRONMENT_VARIABLES: Final = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "NVIDIA_TF32_OVERRIDE",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "TORCH_COMPILE_DISABLE",
+    "TORCHINDUCTOR_MAX_AUTOTUNE",
+    "OMP_NUM_THREADS",
+)
+"""Variables that change what is measured; no other one is kept."""
+
+
+def target_name(spec: str) -> str:
+    """`model.py` or `model.py:name`, without the folder."""
+    place, colon, name = spec.rpartition(":")
+    if colon and name.isidentifier():
+        return f"{Path(place).name}:{name}"
+    return Path(spec).name
+
+
+def revision(spec: str) -> str | None:
+    """Git commit of the folder that the target lies in, with a + when the folder has changes; null outside git."""
+    path = Path(spec.rpartition(":")[0] or spec)
+    folder = path.resolve().parent if path.suffix == ".py" else Path.cwd()
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    return commit + ("+" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def masked(settings: Mapping[str, str]) -> dict[str, str]:
+    """--set values, those whose key looks like a secret replaced."""
+    return {key: MASK if _SECRET.search(key) else value for key, value in settings.items()}
+
+
+def masked_command(arguments: list[str]) -> tuple[str, ...]:
+    """The command line as typed, paths cut to their last part, values that look like secrets replaced."""
+    words = []
+    for argument in arguments:
+        key, equals, _ = argument.partition("=")
+        if equals and _SECRET.search(key):
+            words.append(f"{key}={MASK}")
+        elif "/" in argument and not equals:
+            words.append(Path(argument).name)
+        else:
+            words.append(argument)
+    return tuple(words)
+
+
+def parameter_count(model: Any) -> int | None:
+    """Distinct parameters (tied weights count once); null without a model."""
+    if model is None:
+        return None
+    return int(sum(parameter.numel() for parameter in set(model.parameters())))
+
+
+def environment() -> dict[str, str | int | float | bool | None]:
+    """GPU, driver, CUDA, torch, host CPU and the variables that matter. Starts CUDA: call it in a child process."""
+    import os
+
+    import torch
+
+    from .nvml import driver_version
+
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    found: dict[str, str | int | float | bool | None] = {
+        "gpu": properties.name,
+        "gpu_memory_bytes": properties.total_memory,
+        "compute_capability": f"{properties.major}.{properties.minor}",
+        "driver": driver_version(),
+        "cuda": torch.version.cuda or torch.version.hip,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "os": platform.system(),
+        "cpu": _cpu_model(),
+        "cpu_cores": os.cpu_count(),
+    }
+    found |= {name: os.environ[name] for name in ENVIRONMENT_VARIABLES if name in os.environ}
+    return found
+
+
+def _cpu_model() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or None
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)

@@ -1,0 +1,166 @@
+"""The few things that measuring needs from a GPU; everything else in the tracer is free of CUDA calls.
+
+``Device`` is what the measuring code asks for; ``CudaDevice`` answers on an NVIDIA or AMD GPU through torch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from ..analysis.capture import GpuState
+
+Step = Callable[[], Any]
+
+OLDEST_TORCH: Final = (2, 6)
+
+
+class Session(Protocol):
+    """One profiler session."""
+
+    def export(self, path: Path) -> None:
+        """Write the trace as the collector writes it; a name ending in .gz compresses."""
+
+
+class Device(Protocol):
+    """What the measuring code asks of a device."""
+
+    name: str  # as torch spells it: 'cuda'
+
+    def missing(self) -> str | None:
+        """What this machine lacks to profile, in words; null when nothing is missing. May start the device."""
+
+    def environment(self) -> dict[str, str | int | float | bool | None]:
+        """What identifies the machine: a capture's environment."""
+
+    def state(self) -> GpuState | None:
+        """Clocks, power, temperature and throttling now; null where nothing tells."""
+
+    def synchronize(self) -> None:
+        """Wait until the device has nothing left to do."""
+
+    def time_batches(self, step: Step, batches: int, steps: int) -> list[float]:
+        """Device time of each of ``batches`` runs of ``steps`` back-to-back steps, ns, with no wait in between."""
+
+    def capture(self, step: Step) -> Step:
+        """Record one step as a device graph; the step that replays it returns the captured step's outputs."""
+
+    def free_memory(self) -> int:
+        """Bytes of device memory that no one holds, after the allocator gave back what it can."""
+
+    def session(self, trace_pass: str) -> AbstractContextManager[Session]:
+        """Run a profiler session of this pass ('cuda', 'cpu_cuda', 'stacks')."""
+
+
+class CudaDevice:
+    """A CUDA (or ROCm) device of this process, through torch."""
+
+    name = "cuda"
+
+    def missing(self) -> str | None:
+        import torch
+
+        version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+        if version < OLDEST_TORCH:
+            return f"torch {torch.__version__} is too old: {'.'.join(map(str, OLDEST_TORCH))} or newer is needed"
+        if torch.version.cuda is None and torch.version.hip is None:
+            return f"torch {torch.__version__} is a CPU build: install one with CUDA"
+        return None if torch.cuda.is_available() else "no GPU that torch can use"
+
+    def environment(self) -> dict[str, str | int | float | bool | None]:
+        from .describe import environment
+
+        return environment()
+
+    def state(self) -> GpuState | None:
+        import torch
+
+        from .nvml import gpu_state
+
+        return gpu_state(str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid))
+
+    def synchronize(self) -> None:
+        import torch
+
+        torch.cuda.synchronize()
+
+    def time_batches(self, step: Step, batches: int, steps: int) -> list[float]:
+        import torch
+
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(batches + 1)]  # type: ignore[no-untyped-call]
+        events[0].record()
+        for event in events[1:]:
+            for _ in range(steps):
+                step()
+            event.record()
+        torch.cuda.synchronize()
+        ms = [before.elapsed_time(after) for before, after in itertools.pairwise(events)]
+        return [value * 1e6 / steps for value in ms]
+
+    def capture(self, step: Step) -> Step:
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        # thread_local: a helper thread of the user's (a data loader, say) may call CUDA during the capture
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            outputs = step()
+
+        def replay() -> Any:
+            graph.replay()
+            return outputs
+
+        return replay
+
+    def free_memory(self) -> int:
+        import gc
+
+        import torch
+
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        return int(torch.cuda.mem_get_info()[0])
+
+    @contextmanager
+    def session(self, trace_pass: str) -> Any:
+        from torch.profiler import ProfilerActivity, profile
+
+        activities = [ProfilerActivity.CUDA] if trace_pass == "cuda" else [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+        rich = trace_pass == "stacks"
+        with profile(activities=activities, record_shapes=rich, with_stack=rich) as profiler:
+            yield _TorchSession(profiler)
+            self.synchronize()
+
+
+class _TorchSession:
+    def __init__(self, profiler: Any) -> None:
+        self._profiler = profiler
+
+    def export(self, path: Path) -> None:
+        self._profiler.export_chrome_trace(str(path))
+
+
+def host_times(step: Step, count: int, synchronize: Callable[[], None]) -> list[float]:
+    """Host time to submit one step, ns, with the queue drained before each."""
+    times = []
+    for _ in range(count):
+        synchronize()
+        begin = time.perf_counter_ns()
+        step()
+        times.append(float(time.perf_counter_ns() - begin))
+    synchronize()
+    return times
+
+
+def marked_steps(step: Step, count: int) -> list[tuple[int, int]]:
+    """Run ``count`` back-to-back steps; the host-clock range (epoch ns) of each one's submission."""
+    marks = []
+    for _ in range(count):
+        begin = time.time_ns()
+        step()
+        marks.append((begin, time.time_ns()))
+    return marks

@@ -1,0 +1,119 @@
+"""Does a mode compute what eager computes? The same inputs and state, three input sets, eager's outputs beside its own.
+
+A graph that was frozen on its first input (a host value read during capture, a buffer replaced instead of
+overwritten) fails here: its outputs stay the same when the inputs change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from ..analysis.capture import OutputCheck
+from .device import Step
+from .target import Target
+
+TOLERANCES: Final = {torch.float16: 1e-2, torch.bfloat16: 4e-2}
+"""Allowed error ÷ largest magnitude of the reference: about 8 units in the last place of the dtype, since another
+order of summation moves a logit by several of them over tens of layers. Other dtypes: 1e-3."""
+DEFAULT_TOLERANCE: Final = 1e-3
+INPUT_SETS: Final = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Eager's outputs for each input set, and what to put back before each run."""
+
+    input_sets: tuple[dict[str, torch.Tensor], ...]
+    state: tuple[torch.Tensor, ...]
+    outputs: tuple[tuple[torch.Tensor, ...], ...]
+
+
+def reference(step: Step, target: Target) -> Reference:
+    """Run the eager step on every input set; inputs and state are as before afterwards."""
+    original = {name: tensor.clone() for name, tensor in target.inputs.items()}
+    sets = tuple(
+        {name: _vary(value, i) for name, value in original.items()} for i in range(INPUT_SETS if original else 1)
+    )
+    state = tuple(tensor.clone() for tensor in target.state)
+    outputs = tuple(_run(step, target, inputs, state) for inputs in sets)
+    _restore(target, original, state)
+    return Reference(sets, state, outputs)
+
+
+def compare(step: Step, target: Target, expected: Reference) -> OutputCheck | None:
+    """Run a mode's step on the same input sets; null when the step returns no tensor. Leaves inputs as they were."""
+    original = {name: tensor.clone() for name, tensor in target.inputs.items()}
+    found = [_run(step, target, inputs, expected.state) for inputs in expected.input_sets]
+    _restore(target, original, expected.state)
+    if not expected.outputs[0]:
+        return None
+    pairs = [pair for e, f in zip(expected.outputs, found, strict=True) for pair in zip(e, f, strict=False)]
+    same_form = all(
+        len(e) == len(f) and all(a.shape == b.shape for a, b in zip(e, f, strict=True))
+        for e, f in zip(expected.outputs, found, strict=True)
+    )
+    floats = [(a.double(), b.double(), _tolerance(a)) for a, b in pairs if a.is_floating_point()] if same_form else []
+    errors = [float((a - b).abs().max()) for a, b, _ in floats if a.numel()]
+    tolerance = max((t for *_, t in floats), default=0.0)
+    close = all(bool((a - b).abs().max() <= t * a.abs().max()) for a, b, t in floats if a.numel())
+    whole = all(torch.equal(a, b) for a, b in pairs if not a.is_floating_point()) if same_form else False
+    return OutputCheck(
+        matches=same_form and close and whole,
+        max_abs_error=max(errors, default=None) if all(e == e for e in errors) else None,
+        tolerance=tolerance,
+        inputs_compared=len(expected.input_sets),
+        inputs_change_output=_differ(expected.outputs),
+        note=_note(target, expected, same_form, whole),
+    )
+
+
+def _note(target: Target, expected: Reference, same_form: bool, whole: bool) -> str | None:
+    if not same_form:
+        return "the outputs have other shapes than eager's"
+    if not whole:
+        return "whole-number outputs (tokens) differ from eager's"
+    if not target.inputs:
+        return "one input compared: the target names no inputs"
+    if not _differ(expected.outputs):
+        return "eager's own outputs don't change with the inputs, so a frozen graph can't be told"
+    return None
+
+
+def _run(
+    step: Step, target: Target, inputs: dict[str, torch.Tensor], state: tuple[torch.Tensor, ...]
+) -> tuple[torch.Tensor, ...]:
+    _restore(target, inputs, state)
+    torch.manual_seed(0)
+    leaves: list[Any] = tree_leaves(step())
+    return tuple(leaf.detach().clone() for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def _restore(target: Target, inputs: dict[str, torch.Tensor], state: tuple[torch.Tensor, ...]) -> None:
+    for name, value in inputs.items():
+        target.inputs[name].copy_(value)
+    for tensor, value in zip(target.state, state, strict=True):
+        tensor.copy_(value)
+
+
+def _vary(value: torch.Tensor, index: int) -> torch.Tensor:
+    """The ``index``-th variation of an input; 0 is the input itself. Whole numbers go down, so that a token or a
+    position stays valid, and up only from below the number of variations."""
+    if index == 0 or value.dtype is torch.bool:
+        return value.clone()
+    if value.is_floating_point():
+        return value * (1 + 0.1 * index)
+    lowest = int(value.min()) if value.numel() else 0
+    return value - index if lowest >= INPUT_SETS else value + index
+
+
+def _tolerance(tensor: torch.Tensor) -> float:
+    return TOLERANCES.get(tensor.dtype, DEFAULT_TOLERANCE)
+
+
+def _differ(outputs: tuple[tuple[torch.Tensor, ...], ...]) -> bool:
+    first = outputs[0]
+    return any(not torch.equal(a, b) for other in outputs[1:] for a, b in zip(first, other, strict=False))

@@ -1,0 +1,179 @@
+"""A process that has imported torch once and forks a fresh child per job, before CUDA starts in any of them.
+
+    python -P -m launchscope.tracer.server EVENTS_FD [MODULE:NAME ...]
+
+Jobs come as JSON lines on standard input; events go as JSON lines to EVENTS_FD. When standard input closes, however
+the parent ended, every child's process group is killed. A child that outlives its time is killed likewise. If the
+server itself is killed, the kernel kills its children (PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+_POLL_S: Final = 0.05
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One job: ``function`` ('module:name') gets ``argument``, undecoded JSON, and a function to name its phases to;
+    what it returns is written as JSON."""
+
+    function: str
+    argument: msgspec.Raw
+    result: str  # file to write, whole or not at all
+    timeout_s: float
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """``phase``: what the child does now. ``end``: the child ended; ``error`` says how when it left no result."""
+
+    phase: str | None = None
+    end: bool = False
+    ready: bool = False
+    error: str | None = None
+    seconds: float = 0.0
+
+
+def serve(events: int, preload: list[str]) -> None:
+    """Preload, then fork one child per request until standard input closes."""
+    os.set_inheritable(events, False)
+    os.dup2(2, 1)  # whatever a target prints, at file-descriptor level too, must not reach the report on stdout
+    began = time.perf_counter()
+    _preload(preload)
+    _send(events, Event(ready=True, seconds=time.perf_counter() - began))
+    decode = msgspec.json.Decoder(Request).decode
+    pending = b""
+    while True:
+        while b"\n" not in pending:
+            received = os.read(0, 1 << 16)
+            if not received:
+                return
+            pending += received
+        line, _, pending = pending.partition(b"\n")
+        if not _one(decode(line), events):
+            return
+
+
+def _preload(names: list[str]) -> None:
+    """Import what every child needs. A name that can't be imported is the target's own affair, later."""
+    # an import that asks whether there is a GPU must not start CUDA here: no forked child could use it then
+    with _environment("PYTORCH_NVML_BASED_CUDA_CHECK", "1"):
+        _import(names)
+
+
+def _import(names: list[str]) -> None:
+    for name in names:
+        module, _, attribute = name.partition(":")
+        try:
+            getattr(import_module(module), attribute) if attribute else import_module(module)
+        except (ImportError, AttributeError) as error:
+            print(f"launchscope: {name} not preloaded: {error}", file=sys.stderr)
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _one(request: Request, events: int) -> bool:
+    """Run one child to its end; False when the parent is gone."""
+    began = time.perf_counter()
+    child = os.fork()
+    if child == 0:
+        _child(request, events)
+    with suppress(ProcessLookupError, PermissionError):  # both sides set it: whoever comes first
+        os.setpgid(child, child)
+    status = _wait(child, began + request.timeout_s)
+    if status is None:
+        return False
+    _send(events, Event(end=True, error=_how_it_ended(status, request), seconds=time.perf_counter() - began))
+    return True
+
+
+def _wait(child: int, deadline: float) -> int | None:
+    """The child's wait status; -1 when it outlived its time; null when the parent is gone (all is killed then)."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(0, selectors.EVENT_READ)
+        while True:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                _kill_group(child)  # what the child itself left running
+                return status
+            if selector.select(_POLL_S):  # the parent sends nothing during a job: it closed its end
+                _kill_group(child)
+                os.waitpid(child, 0)
+                return None
+            if time.perf_counter() > deadline:
+                _kill_group(child)
+                os.waitpid(child, 0)
+                return -1
+
+
+def _how_it_ended(status: int, request: Request) -> str | None:
+    if status == -1:
+        return f"did not end within {request.timeout_s:g} s and was stopped (--timeout)"
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        why = " (out of host memory?)" if number == signal.SIGKILL else ""
+        return f"died of signal {number} ({signal.Signals(number).name}){why}"
+    if not Path(request.result).is_file():
+        return f"ended with exit status {os.waitstatus_to_exitcode(status)} and left no result"
+    return None
+
+
+def _kill_group(child: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+
+
+def _child(request: Request, events: int) -> NoReturn:
+    os.setpgid(0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    status = 1
+    try:
+        module, _, name = request.function.partition(":")
+        function: Callable[..., object] = getattr(import_module(module), name)
+        found = function(bytes(request.argument), lambda phase: _send(events, Event(phase=phase)))
+        partial = Path(request.result + ".partial")
+        partial.write_bytes(msgspec.json.encode(found))
+        partial.rename(request.result)
+        status = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)  # no interpreter shutdown: what the target registered to run at exit is not ours to run
+
+
+def _send(events: int, event: Event) -> None:
+    with suppress(BrokenPipeError):
+        os.write(events, msgspec.json.encode(event) + b"\n")
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), sys.argv[2:])
