@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .progress import ProgressLine
 from .writing import print_report, say
 
 if TYPE_CHECKING:
@@ -19,11 +20,13 @@ def command(refresh: bool, output: str) -> None:
     """Measure what the reports compare with: the cheapest launch, graph launch and node costs, memory bandwidth and
     matrix rate. Kept per machine (GPU, driver, CUDA, torch, host) and reused by `launchscope profile`.
     """
+    from ..tracer.api import CUDA
     from ..tracer.calibrate import calibrate
 
-    calibration, measured, kept = calibrate(refresh)
+    with ProgressLine() as progress:
+        calibration, measured_before, kept = calibrate(refresh, progress, CUDA)
     print_report(_as_json(calibration) if output == "json" else _as_text(calibration))
-    say(f"measured now, kept in {kept}" if measured else f"measured earlier, read from {kept}; --refresh measures anew")
+    say(f"measured before, read from {kept}; --refresh measures anew" if measured_before else f"kept in {kept}")
 
 
 def _as_json(calibration: Calibration) -> str:

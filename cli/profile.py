@@ -75,15 +75,14 @@ def command(
     )
     from ..tracer.api import Interrupted, run_profile
 
-    stopped: Interrupted | None = None
-    with ProgressLine() as progress:
-        try:
+    try:
+        with ProgressLine() as progress:
             capture = run_profile(options, progress)
-        except Interrupted as interrupted:
-            stopped, capture = interrupted, interrupted.capture
+    except Interrupted as stopped:
+        if stopped.capture is not None:
+            _report(stopped.capture, output, verbose)
+        raise
     _report(capture, output, verbose)
-    if stopped is not None:
-        raise stopped
 
 
 def _report(capture: Path, output: str | None, verbose: bool) -> None:

@@ -23,6 +23,8 @@ class NobodyReads(Exception):
 
 def say(text: str, *, whole: bool = False) -> None:
     """One line on stderr, ``launchscope: …``; ``whole`` keeps the text as it is. A lost stderr is no error."""
+    if sys.stderr is None:  # started with stderr closed; print would turn to stdout
+        return
     with contextlib.suppress(OSError, ValueError):
         print(text if whole else f"launchscope: {one_line(text)}", file=sys.stderr, flush=True)
 
@@ -102,11 +104,14 @@ def stdout_is_read() -> bool:
 
 def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Refuse, before any work is done, a place for ``-o`` that can't be written or that is one of the inputs."""
-    if path.is_dir():
+    with _failing_as(f"{path}: can't be written"):
+        is_folder, has_folder = path.is_dir(), path.parent.is_dir()
+        is_input = path.exists() and any(given.exists() and path.samefile(given) for given in inputs)
+    if is_folder:
         raise LaunchscopeError(f"{path}: is a folder; name a file for -o")
-    if not path.parent.is_dir():
+    if not has_folder:
         raise LaunchscopeError(f"{path}: the folder {path.parent} doesn't exist; make it first")
-    if path.exists() and any(given.exists() and path.samefile(given) for given in inputs):
+    if is_input:
         raise LaunchscopeError(f"{path}: is an input; -o would overwrite it: name another file")
 
 

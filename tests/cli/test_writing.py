@@ -1,0 +1,171 @@
+"""``-o FILE`` is written whole or not at all; color and width follow the terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launchscope.analysis.errors import LaunchscopeError
+from launchscope.cli import writing
+from launchscope.cli.progress import ProgressLine
+from launchscope.cli.writing import check_writable, one_line, terminal_width, wants_color, write_file
+
+
+def test_a_file_is_written(tmp_path: Path) -> None:
+    write_file(tmp_path / "report.md", "τ = 4.3 µs\n")
+    write_file(tmp_path / "out.pftrace", b"\x0a\x00")
+    assert (tmp_path / "report.md").read_text("utf-8") == "τ = 4.3 µs\n"
+    assert (tmp_path / "out.pftrace").read_bytes() == b"\x0a\x00"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["out.pftrace", "report.md"]
+
+
+def test_a_new_file_has_the_modes_that_umask_leaves_and_an_old_one_keeps_its_own(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.write_text("old")
+    old.chmod(0o640)
+    before = os.umask(0o022)
+    try:
+        write_file(tmp_path / "new", "new")
+        write_file(old, "new")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o644
+    assert stat.S_IMODE(old.stat().st_mode) == 0o640
+    assert old.read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "Ctrl-C"])
+def test_what_was_there_stays_when_writing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fail(_: int) -> None:
+        raise error
+
+    target = tmp_path / "report.json"
+    target.write_text("the old report")
+    monkeypatch.setattr(writing.os, "fsync", fail)
+    with pytest.raises((LaunchscopeError, KeyboardInterrupt)) as raised:
+        write_file(target, "half of the new")
+    if isinstance(error, OSError):
+        assert str(raised.value) == f"{target}: can't be written: No space left on device"
+    assert target.read_text() == "the old report"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_write_protected_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(LaunchscopeError, match="Permission denied"):
+        write_file(tmp_path / "report.md", "x")
+
+
+def test_places_that_can_not_be_written_are_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(LaunchscopeError, match="is a folder; name a file"):
+        check_writable(tmp_path)
+    with pytest.raises(LaunchscopeError, match=r"the folder .*missing doesn't exist"):
+        check_writable(tmp_path / "missing" / "report.md")
+    trace = tmp_path / "trace.json"
+    trace.write_text("{}")
+    (tmp_path / "same.json").hardlink_to(trace)
+    with pytest.raises(LaunchscopeError, match="is an input; -o would overwrite it"):
+        check_writable(tmp_path / "same.json", [tmp_path / "absent", trace])
+
+
+def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    write_file(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_a_device_is_written_and_not_replaced() -> None:
+    write_file(Path("/dev/null"), "gone")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_a_longest_possible_name_can_be_written(tmp_path: Path) -> None:
+    write_file(tmp_path / ("n" * 255), "x")
+    with pytest.raises(LaunchscopeError, match="File name too long"):
+        write_file(tmp_path / ("n" * 256), "x")
+
+
+def test_one_line_has_no_breaks_and_no_control_characters() -> None:
+    assert one_line("a\n  b\x1b[2J\udcff\n\nc · τ") == "a b\\x1b[2J\\udcff c · τ"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "wanted"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": ""}, True, True),
+        ({"FORCE_COLOR": "1"}, False, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, True, False),
+        ({"TERM": "dumb"}, True, False),
+    ],
+)
+def test_color(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], terminal: bool, wanted: bool) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", Terminal() if terminal else io.StringIO())
+    assert wants_color() is wanted
+
+
+def test_width_is_the_terminals_else_100() -> None:
+    code = "from launchscope.cli.writing import terminal_width; print(terminal_width())"
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert piped.stdout == "100\n"
+    assert seen_in_a_terminal(code, columns=72, environment=environment) == "72\r\n"
+
+
+def test_width_has_a_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "3")
+    assert terminal_width() == 40
+
+
+def seen_in_a_terminal(code: str, columns: int, environment: dict[str, str]) -> str:
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    subprocess.run([sys.executable, "-c", code], stdout=theirs, stderr=theirs, env=environment, check=True)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as shown:
+        return shown.read1(4096).decode()
+
+
+def test_progress_is_a_line_each_in_a_log(capfd: pytest.CaptureFixture[str]) -> None:
+    with ProgressLine() as progress:
+        progress("eager, process 1 of 3: timing")
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err == "launchscope: eager, process 1 of 3: timing · 0 s\n"
+
+
+def test_progress_is_one_line_that_goes_away_on_a_terminal() -> None:
+    code = """
+from launchscope.cli.progress import ProgressLine
+with ProgressLine() as progress:
+    progress("eager" + "!" * 99)
+    progress("graph")
+"""
+    shown = seen_in_a_terminal(code, columns=30, environment=dict(os.environ))
+    assert shown == f"\r\x1b[2Keager{'!' * 24}\r\x1b[2Kgraph · 0 s\r\x1b[2K"

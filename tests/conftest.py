@@ -1,0 +1,21 @@
+"""Skips the tests marked ``gpu`` where there is no GPU, and says why."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") is not None and (reason := _why_no_gpu()):
+        pytest.skip(reason)
+
+
+@cache
+def _why_no_gpu() -> str:
+    try:
+        import torch
+    except ImportError:
+        return "needs an NVIDIA GPU, and torch is not installed"
+    return "" if torch.cuda.is_available() else "needs an NVIDIA GPU, and torch finds none"
