@@ -210,32 +210,33 @@ def _attach_under_recorded(
     counts = np.bincount(signature, minlength=len(sequences))
     at_edge = _at_edge(trace, members) & ((launch_row == NONE) | (not trace.complete))
     before, after = _neighbours(trace, launch_row, signature)
-    whole: list[int] = []
-    for short in sorted(range(len(sequences)), key=lambda s: (-len(sequences[s]), s)):
+    by_length = sorted(range(len(sequences)), key=lambda s: (-len(sequences[s]), s))
+    names = [frozenset(sequence.tolist()) for sequence in sequences]
+    parts: dict[int, list[int]] = {}  # of each whole graph: the signatures that may be of it
+    for short in by_length:
         replays = np.flatnonzero(signature == short)
-        for long in whole:
-            if not _is_part(sequences[short], sequences[long]):
-                continue
-            in_slot = _in_slot(replays, owner == long, (short, long), before, after)
+        for long in (whole for whole, its_parts in parts.items() if short in its_parts):
             small = len(sequences[short]) < LEAST_SHARE * len(sequences[long])
+            alike = [s for s in parts[long] if len(sequences[s]) >= LEAST_SHARE * len(sequences[long])]
+            in_slot = _in_slot(replays, owner == long, [long, *alike], before, after)
             found = at_edge[replays] | (in_slot & (counts[short] <= counts[long]) & (not small))
             owner[replays[found]] = long
             replays = replays[~found]
-            if not len(replays):
-                break
         if len(replays):
-            whole.append(short)
+            parts[short] = [
+                s for s in by_length if names[s] <= names[short] and _is_part(sequences[s], sequences[short])
+            ]
     return owner
 
 
 def _is_part(short: Ints, long: Ints) -> bool:
-    """Whether the shorter sequence of names can be the longer one with some records lost."""
+    """Whether the shorter sequence, of names that all occur in the longer, can be that one with some records lost."""
     if len(short) >= len(long):
         return False
     remaining = iter(long.tolist())
     if all(name in remaining for name in short.tolist()):
         return True
-    if len(long) < LARGE_GRAPH or not set(short.tolist()) <= set(long.tolist()):
+    if len(long) < LARGE_GRAPH:
         return False
     shared = (Counter(short.tolist()) & Counter(long.tolist())).total()
     return shared >= SAME_GRAPH_SHARE * len(long)
@@ -266,15 +267,15 @@ def _neighbours(trace: Trace, launch_row: Ints, signature: Ints) -> tuple[Ints, 
     return before, after
 
 
-def _in_slot(replays: Ints, wholes: Bools, pair: tuple[int, int], before: Ints, after: Ints) -> Bools:
-    """Replays whose neighbours are also neighbours of whole replays, taking the pair's signatures for one.
+def _in_slot(replays: Ints, wholes: Bools, alike: Sequence[int], before: Ints, after: Ints) -> Bools:
+    """Replays whose neighbours are also neighbours of whole replays, taking signatures that are alike for one.
 
-    A side without a neighbour fits if the other is a replay of the pair: replays back to back.
+    A side without a neighbour fits if the other is a replay of those: replays back to back.
     """
-    short, long = pair
     fits = np.ones(len(replays), dtype=np.bool_)
-    merged = [np.where(side == short, long, side) for side in (before, after)]
+    merged = [np.where(np.isin(side, alike), alike[0], side) for side in (before, after)]
     for side, other in (merged, merged[::-1]):
         here, there = side[replays], other[replays]
-        fits &= (here == long) | ((here != NONE) & np.isin(here, side[wholes])) | ((here == NONE) & (there == long))
+        known = (here == alike[0]) | ((here != NONE) & np.isin(here, side[wholes]))
+        fits &= known | ((here == NONE) & (there == alike[0]))
     return fits

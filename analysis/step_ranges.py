@@ -107,7 +107,7 @@ def _by_marks(trace: Trace, marks_ns: Sequence[tuple[int, int]], notices: list[N
     if not median or not even or held.sum() < LEAST_HELD * between:
         message = (
             f"the capture's step marks don't fit the trace: {int(measured.min(initial=0))} to "
-            f"{int(measured.max(initial=0))} launches a step, {int(held.sum())} of {between} inside; they were left aside"
+            f"{int(measured.max(initial=0))} launches a step, {int(held.sum())} of {between} inside; left aside"
         )
         notices.append(Notice("marks-disagree", message, len(marks)))
         return None
