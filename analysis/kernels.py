@@ -1,0 +1,114 @@
+"""GPU ops by name: which kernels take the time, how many are short, and what memory operations move."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from .document import KernelDoc, MemoryOpsDoc, ShortKernelsDoc, ShortShareDoc
+from .launches import operator_names
+from .steps import Steps
+from .trace import NONE, Bools, Ints, OpKind, Trace
+
+SHORT_NS: Final = 10_000
+"""A decode step's kernels take 1–10 µs; below this a launch from the host costs as much as the kernel."""
+
+CATEGORIES: Final = {OpKind.KERNEL: "kernel", OpKind.MEMCPY: "memcpy", OpKind.MEMSET: "memset"}
+
+
+def kernel_table(
+    trace: Trace, device: int, ops_in_scope: Bools | None = None, *, steps: Steps | None = None
+) -> list[KernelDoc]:
+    """One row per name and category of the device's GPU ops (those in scope, else all), the longest in total first.
+
+    The operator is the one most of them were launched by, null where none was recorded. Per-step figures are over
+    kept steps and their own ops, null without any.
+    """
+    ops = trace.gpu_ops
+    rows = _scope(trace, device, ops_in_scope)
+    keys = ops.name[rows] * len(OpKind) + ops.kind[rows]
+    distinct, group = np.unique(keys, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    members = np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1) if len(rows) else []
+    op_sum = int(ops.dur_ns[rows].sum())
+    operator = _op_operators(trace)
+    docs = [_kernel_doc(trace, its_rows, op_sum, operator, steps) for its_rows in members]
+    assert len(docs) == len(distinct)
+    return sorted(docs, key=lambda doc: (-doc.total_ns, doc.name, doc.category))
+
+
+def short_kernels(
+    trace: Trace,
+    device: int,
+    ops_in_scope: Bools | None = None,
+    *,
+    tau_ns: float | None = None,
+    tau_source: str | None = None,
+) -> ShortKernelsDoc:
+    """Share of the device's kernels below 10 µs and below τ, by count and by time; null without kernels (or τ)."""
+    ops = trace.gpu_ops
+    rows = _scope(trace, device, ops_in_scope)
+    dur_ns = ops.dur_ns[rows[ops.kind[rows] == OpKind.KERNEL]]
+    return ShortKernelsDoc(
+        below_10us=_share_below(dur_ns, SHORT_NS),
+        below_tau=None if tau_ns is None else _share_below(dur_ns, tau_ns),
+        tau_ns=tau_ns,
+        tau_source=None if tau_ns is None else tau_source,
+    )
+
+
+def memory_ops(trace: Trace, device: int, ops_in_scope: Bools | None = None) -> MemoryOpsDoc:
+    """Bytes and GPU time of the device's copies and sets; bytes are null when the file lacks some op's."""
+    ops = trace.gpu_ops
+    rows = _scope(trace, device, ops_in_scope)
+    rows = rows[ops.kind[rows] != OpKind.KERNEL]
+    moved = ops.bytes[rows]
+    return MemoryOpsDoc(bytes=None if (moved == NONE).any() else int(moved.sum()), ns=int(ops.dur_ns[rows].sum()))
+
+
+def _scope(trace: Trace, device: int, ops_in_scope: Bools | None) -> Ints:
+    """Rows of the device's GPU ops, those in scope."""
+    on_device = trace.gpu_ops.device == device
+    return np.flatnonzero(on_device if ops_in_scope is None else on_device & ops_in_scope)
+
+
+def _op_operators(trace: Trace) -> Ints:
+    """Name index of the operator that launched each GPU op, NONE where unknown."""
+    launch_row = trace.gpu_ops.launch_row
+    result = np.full(len(launch_row), NONE, dtype=np.int64)
+    linked = launch_row != NONE
+    result[linked] = operator_names(trace, trace.launches.operator_row[launch_row[linked]])
+    return result
+
+
+def _kernel_doc(trace: Trace, rows: Ints, op_sum: int, operator: Ints, steps: Steps | None) -> KernelDoc:
+    ops = trace.gpu_ops
+    dur_ns = ops.dur_ns[rows]
+    total = int(dur_ns.sum())
+    median, p90 = np.percentile(dur_ns, (50, 90))
+    names, counts = np.unique(operator[rows], return_counts=True)
+    likely = int(names[np.argmax(counts)])
+    kept = steps.kept_rows if steps is not None else np.zeros(0, dtype=np.int64)
+    per_step = np.isin(steps.op_step[rows], kept) if steps is not None else np.zeros(len(rows), dtype=np.bool_)
+    return KernelDoc(
+        name=trace.name(int(ops.name[rows[0]])),
+        category=CATEGORIES[OpKind(int(ops.kind[rows[0]]))],
+        count=len(rows),
+        total_ns=total,
+        median_ns=float(median),
+        p90_ns=float(p90),
+        share_of_busy=total / op_sum if op_sum else 0.0,
+        operator=None if likely == NONE else trace.name(likely),
+        count_per_step=int(per_step.sum()) / len(kept) if len(kept) else None,
+        ns_per_step=int(dur_ns[per_step].sum()) / len(kept) if len(kept) else None,
+    )
+
+
+def _share_below(dur_ns: Ints, limit_ns: float) -> ShortShareDoc | None:
+    """Share of kernels that are shorter than the limit; null when there are none, or none that took any time."""
+    total = int(dur_ns.sum())
+    if not total:
+        return None
+    short = dur_ns < limit_ns
+    return ShortShareDoc(by_count=float(np.mean(short)), by_time=int(dur_ns[short].sum()) / total)

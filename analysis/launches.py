@@ -1,0 +1,134 @@
+"""Launches: what they cost the host, how long their work waited, who made them, and how deep the queue was."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .document import LaunchesDoc, OperatorDoc, QueueDepthDoc
+from .stacks import Stack, enclosing_stacks
+from .statistics import summarize
+from .trace import NONE, Bools, Ints, Trace
+
+
+@dataclass(frozen=True, eq=False)
+class LaunchTimes:
+    """Times of every launch, a row each of Trace.launches. Negative ones are kept: METRICS says what they mean."""
+
+    first_op: Ints  # row of its earliest GPU op
+    overhead_ns: Ints  # host time inside the call
+    latency_ns: Ints  # call start to start of its earliest GPU op; negative: the clocks disagree
+    queue_ns: Ints  # call end to start of its earliest GPU op; negative: the op started before the call returned
+
+    def __len__(self) -> int:
+        return len(self.first_op)
+
+
+def launch_times(trace: Trace) -> LaunchTimes:
+    """Overhead, latency and queue time of each launch, by its earliest GPU op."""
+    launches, ops = trace.launches, trace.gpu_ops
+    rows = np.flatnonzero(ops.launch_row != NONE)[::-1]
+    first_op = np.full(len(launches), NONE, dtype=np.int64)
+    first_op[ops.launch_row[rows]] = rows  # rows are by start, so the last write is the earliest op
+    assert (first_op != NONE).all(), "a launch enqueued at least one GPU op of the file"
+    first_start = ops.start_ns[first_op]
+    return LaunchTimes(first_op, launches.dur_ns, first_start - launches.start_ns, first_start - launches.end_ns)
+
+
+def launches_doc(trace: Trace, times: LaunchTimes) -> LaunchesDoc:
+    """The ``launches`` object of the report."""
+    return LaunchesDoc(
+        overhead_ns=summarize(times.overhead_ns),
+        latency_ns=summarize(times.latency_ns),
+        queue_ns=summarize(times.queue_ns),
+        by_api=by_api(trace),
+        by_operator=by_operator(trace),
+    )
+
+
+def by_api(trace: Trace) -> dict[str, int]:
+    """Number of launches by API name, most first."""
+    counts = np.bincount(trace.launches.api, minlength=len(trace.names))
+    found = np.flatnonzero(counts)
+    return {trace.name(name): int(counts[name]) for name in found[np.argsort(-counts[found], kind="stable")].tolist()}
+
+
+def by_operator(trace: Trace) -> list[OperatorDoc]:
+    """Launches and their kernels by innermost operator and the stack around the call, most launches first.
+
+    Without recorded operators: one row, operator null.
+    """
+    launches, ops = trace.launches, trace.gpu_ops
+    operator = operator_names(trace, launches.operator_row).tolist()
+    stacks = enclosing_stacks(trace, launches.start_ns, launches.process, launches.thread)
+    kernels_of = np.bincount(ops.launch_row[ops.is_kernel & (ops.launch_row != NONE)], minlength=len(launches)).tolist()
+    launched: Counter[tuple[int, Stack]] = Counter()
+    kernels: Counter[tuple[int, Stack]] = Counter()
+    for key, its_kernels in zip(zip(operator, stacks, strict=True), kernels_of, strict=True):
+        launched[key] += 1
+        kernels[key] += its_kernels
+    return [
+        OperatorDoc(
+            operator=None if name == NONE else trace.name(name),
+            launches=count,
+            kernels=kernels[name, stack],
+            stack=[trace.name(frame) for frame in stack],
+        )
+        for (name, stack), count in launched.most_common()
+    ]
+
+
+def operator_names(trace: Trace, operator_row: Ints) -> Ints:
+    """Name index of the operators in these rows of Trace.host_ops, NONE where there is none."""
+    names = np.full(len(operator_row), NONE, dtype=np.int64)
+    known = operator_row != NONE
+    names[known] = trace.host_ops.name[operator_row[known]]
+    return names
+
+
+def queue_depth(trace: Trace, device: int, windows: Sequence[tuple[int, int]] | None = None) -> QueueDepthDoc:
+    """GPU ops launched (call ended) and not started: the median over time and the maximum, in the windows.
+
+    Without windows: from the device's first GPU op to its last. Null when no op's launch is in the file.
+    """
+    ops = trace.gpu_ops
+    linked = (ops.device == device) & (ops.launch_row != NONE)
+    if not linked.any():
+        return QueueDepthDoc(median=None, max=None)
+    if windows is None:
+        on_device = ops.device == device
+        windows = [(int(ops.start_ns[on_device].min()), int(ops.end_ns[on_device].max()))]
+    called_ns = trace.launches.end_ns[ops.launch_row[linked]]
+    median, most = _depth(called_ns, ops.start_ns[linked], windows)
+    first_op = launch_times(trace).first_op
+    its_launches = np.flatnonzero(linked[first_op])
+    _, most_launches = _depth(trace.launches.end_ns[its_launches], ops.start_ns[first_op[its_launches]], windows)
+    return QueueDepthDoc(median=median, max=most, max_launches=most_launches)
+
+
+def _depth(called_ns: Ints, started_ns: Ints, windows: Sequence[tuple[int, int]]) -> tuple[float | None, int | None]:
+    """Median over time and maximum of the number of open intervals [called, started), null in windows of no length."""
+    waits = started_ns > called_ns
+    times = np.concatenate([called_ns[waits], started_ns[waits], np.array(windows, dtype=np.int64).ravel()])
+    changes = np.concatenate([np.repeat([1, -1], waits.sum()), np.zeros(2 * len(windows), dtype=np.int64)])
+    order = np.argsort(times, kind="stable")
+    times, depth = times[order], np.cumsum(changes[order])
+    lasts_ns = np.diff(times)
+    inside = _inside(times[:-1], windows) & (lasts_ns > 0)
+    if not inside.any():
+        return None, None
+    depth, lasts_ns = depth[:-1][inside], lasts_ns[inside]
+    by_depth = np.argsort(depth, kind="stable")
+    until = np.cumsum(lasts_ns[by_depth])
+    middle = int(np.searchsorted(until, until[-1] / 2))
+    return float(depth[by_depth[middle]]), int(depth.max())
+
+
+def _inside(times_ns: Ints, windows: Sequence[tuple[int, int]]) -> Bools:
+    inside = np.zeros(len(times_ns), dtype=np.bool_)
+    for start_ns, end_ns in windows:
+        inside |= (times_ns >= start_ns) & (times_ns < end_ns)
+    return inside
