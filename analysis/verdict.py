@@ -22,6 +22,9 @@ MIN_OPS_WITHOUT_STEPS: Final = 100
 WORTH_DOING: Final = 0.05  # of T: smaller savings are not proposed
 MAX_ACTIONS: Final = 3
 
+# CUPTI stretches each kernel of a replay by about this much: NVIDIA H200, CUDA 13.0, torch 2.11, 2026.
+KERNEL_STRETCH_NS: Final = 130.0
+
 # A stall is longer than 20 median launch intervals, and one such interval stays when it is gone.
 STALL_LEAVES: Final = 1 / 20
 
@@ -65,6 +68,7 @@ class StepFacts:
     floor_ns: float | None = None
     node_gap_ns: float | None = None  # ν of this machine
     predicted_graph_ns: float | None = None
+    graph_obstacle: str | None = None  # why the step could not be captured, in words
     blocking: tuple[str, ...] = ()  # blocking calls of the step, in words, the longest first
     measured: tuple[ActionDoc, ...] = ()  # what other modes of the same profile measured
 
@@ -217,7 +221,8 @@ def _replay_as_graph(launch_tax: float, facts: StepFacts, step_ns: float) -> Act
     if facts.predicted_graph_ns is not None:
         saves = max(step_ns - facts.predicted_graph_ns, 0.0)
         spread = facts.work_uncertainty_ns
-        return _saving(what, saves, low=max(saves - spread, 0.0), high=saves + spread, step_ns=step_ns)
+        detail = f"first: {facts.graph_obstacle}" if facts.graph_obstacle else None
+        return _saving(what, saves, low=max(saves - spread, 0.0), high=saves + spread, step_ns=step_ns, detail=detail)
     least, usual, most = REFERENCE_NODE_GAP_NS if facts.node_gap_ns is None else (facts.node_gap_ns,) * 3
     new_nodes = max(facts.gpu_ops - 1, 0.0)
     saved = [max(launch_tax - new_nodes * gap, 0.0) for gap in (usual, most, least)]

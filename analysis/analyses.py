@@ -1,0 +1,226 @@
+"""All analyses of one trace, and its part of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .blocking import blocking_calls
+from .coverage import Coverage, coverage
+from .document import (
+    BoundDoc,
+    DeviceDoc,
+    MemoryOpsDoc,
+    QueueDepthDoc,
+    ShortKernelsDoc,
+    SourceDoc,
+    SteadyDoc,
+    StepsDoc,
+    TraceDoc,
+)
+from .gaps import Gaps, find_gaps
+from .graphs import GraphReplays, graph_replays
+from .host_submit import submits_as_profiled
+from .kernels import kernel_table, memory_ops, short_kernels
+from .launches import LaunchTimes, launch_times, launches_doc, queue_depth
+from .statistics import summarize
+from .steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns
+from .trace import NONE, OpKind, Trace
+from .trace_verdict import TraceTimes, blocking_words, trace_bound, trace_times, trace_verdict
+
+
+@dataclass(frozen=True, eq=False)
+class TraceAnalysis:
+    """One trace with everything that was found in it. Mode, pass and repeat are null outside captures."""
+
+    trace: Trace
+    name: str
+    mode: str | None
+    trace_pass: str | None
+    repeat: int | None
+    steps: Steps
+    coverage: Coverage
+    gaps: Mapping[int, Gaps]  # by device, whole scope
+    steady: Mapping[int, Gaps | None]  # by device, None without a window of kept steps
+    launch_times: LaunchTimes
+    graphs: GraphReplays
+    blocking_words: tuple[str, ...]  # blocking calls inside kept steps, in words
+    document: TraceDoc
+
+    @property
+    def headline_steady(self) -> Gaps | None:
+        """The steady gaps of the headline device, or None."""
+        device = self.document.headline_device
+        return None if device is None else self.steady[device]
+
+    @property
+    def unreliable(self) -> tuple[str, ...]:
+        """Why the trace is not reliable; empty where it is."""
+        return self.coverage.unreliable
+
+
+def analyze_trace(
+    trace: Trace,
+    *,
+    name: str,
+    mode: str | None = None,
+    trace_pass: str | None = None,
+    repeat: int | None = None,
+    marks_ns: Sequence[tuple[int, int]] = (),
+    step_regex: str | None = None,
+    host_submit_ns: float | None = None,
+) -> TraceAnalysis:
+    """Run every analysis. ``host_submit_ns`` is the unprofiled one of the same process: it gives τ_step."""
+    steps = find_steps(trace, marks_ns=marks_ns, step_regex=step_regex)
+    whole = {device: find_gaps(trace, steps, device) for device in trace.devices}
+    windows = {device: steady_windows(trace, steps, device) for device in trace.devices}
+    steady = {d: find_gaps(trace, steps, d, windows[d]) if windows[d] else None for d in trace.devices}
+    covered = coverage(trace, steps)
+    times, graphs = launch_times(trace), graph_replays(trace)
+    headline = max(whole, key=lambda device: whole[device].busy_ns, default=None)
+    step_times = None if headline is None else trace_times(trace, steps, whole[headline], steady[headline])
+    words = blocking_words(trace, steps)
+    withheld = dict(covered.withheld)
+    step_figures = None if headline is None else _steps_document(trace, steps, headline)
+    depth = QueueDepthDoc(median=None, max=None)
+    if headline is not None:
+        depth = queue_depth(trace, headline, windows[headline] or None)
+    document = TraceDoc(
+        name=name,
+        mode=mode,
+        trace_pass=trace_pass,
+        repeat=repeat,
+        rank=trace.rank,
+        source=SourceDoc(path=trace.source.path, format=trace.source.format, bytes=trace.source.bytes),
+        coverage=covered.to_doc(),
+        headline_device=headline,
+        warnings=covered.warnings(),
+        withheld=withheld,
+        devices=[_device_document(trace, whole[device], steady[device]) for device in trace.devices],
+        steps=step_figures,
+        launches=launches_doc(trace, times),
+        blocking_calls=blocking_calls(trace, steps),
+        graphs=graphs.to_doc(trace),
+        kernels=[] if headline is None else kernel_table(trace, headline, steps=steps),
+        short_kernels=_short_kernels(trace, headline, times, step_figures, depth, host_submit_ns),
+        queue_depth=depth,
+        memory_ops=MemoryOpsDoc(bytes=None, ns=0) if headline is None else memory_ops(trace, headline),
+        bound=_bound_document(step_times, withheld),
+        verdict=trace_verdict(step_times, covered.unreliable, words),
+    )
+    _withhold_missing(document, withheld)
+    return TraceAnalysis(
+        trace=trace,
+        name=name,
+        mode=mode,
+        trace_pass=trace_pass,
+        repeat=repeat,
+        steps=steps,
+        coverage=covered,
+        gaps=whole,
+        steady=steady,
+        launch_times=times,
+        graphs=graphs,
+        blocking_words=words,
+        document=document,
+    )
+
+
+def _device_document(trace: Trace, whole: Gaps, steady: Gaps | None) -> DeviceDoc:
+    return DeviceDoc(
+        device=whole.device,
+        name=trace.device_names.get(whole.device),
+        window_ns=whole.window_ns,
+        busy_ns=whole.busy_ns,
+        idle_ns=whole.idle_ns,
+        op_sum_ns=whole.op_sum_ns,
+        idle_fraction=_fraction(whole),
+        gaps=whole.to_doc(),
+        steady=None
+        if steady is None
+        else SteadyDoc(
+            window_ns=steady.window_ns,
+            busy_ns=steady.busy_ns,
+            idle_ns=steady.idle_ns,
+            idle_fraction=_fraction(steady),
+            gaps=steady.to_doc(),
+        ),
+    )
+
+
+def _fraction(gaps: Gaps) -> float:
+    """Idle ÷ window; 0 for a window of no length."""
+    return gaps.idle_ns / gaps.window_ns if gaps.window_ns else 0.0
+
+
+def _steps_document(trace: Trace, steps: Steps, device: int) -> StepsDoc | None:
+    """Figures per kept step of one device; null without a kept step."""
+    kept = len(steps.kept_rows)
+    if not kept:
+        return None
+    ops, launches = trace.gpu_ops, trace.launches
+    on_device = np.where(ops.device == device, steps.op_step, NONE)
+    periods = periods_ns(trace, steps, device)
+    return StepsDoc(
+        count=kept,
+        period_ns=summarize(periods) if len(periods) else None,
+        busy_ns=summarize(step_busy_ns(trace, steps, device)),
+        kernels=summarize(steps.count_kept(on_device[ops.is_kernel])),
+        launches=summarize(steps.count_kept(steps.launch_step)),
+        graph_launches=summarize(steps.count_kept(steps.launch_step[launches.is_graph])),
+        blocking_calls=summarize(steps.count_kept(steps.blocking_step)),
+        memcpys=summarize(steps.count_kept(on_device[ops.kind == OpKind.MEMCPY])),
+        gpu_ops=summarize(steps.count_kept(on_device)),
+    )
+
+
+def _short_kernels(
+    trace: Trace,
+    device: int | None,
+    times: LaunchTimes,
+    steps: StepsDoc | None,
+    depth: QueueDepthDoc,
+    host_submit_ns: float | None,
+) -> ShortKernelsDoc:
+    """Against τ_step where it can be told, else against the median launch overhead."""
+    if device is None:
+        return ShortKernelsDoc(below_10us=None, below_tau=None, tau_ns=None, tau_source=None)
+    launches = steps.launches.median if steps is not None else None
+    if steps is not None and launches and host_submit_ns is not None and not submits_as_profiled(steps, depth):
+        return short_kernels(trace, device, tau_ns=host_submit_ns / launches, tau_source="tau_step")
+    overhead = summarize(times.overhead_ns).median
+    return short_kernels(trace, device, tau_ns=overhead, tau_source="median launch overhead")
+
+
+def _bound_document(times: TraceTimes | None, withheld: dict[str, str]) -> BoundDoc | None:
+    if times is None:
+        withheld["bound"] = "no GPU op"
+        return None
+    if times.host_ns is None:
+        withheld["bound"] = "no launch in the file, so the host's time is not known"
+        return None
+    return trace_bound(times)
+
+
+def _withhold_missing(document: TraceDoc, withheld: dict[str, str]) -> None:
+    """Reasons for the figures that are null for want of what they are made from."""
+    reasons: dict[str, tuple[object, str]] = {
+        "headline_device": (document.headline_device, "no GPU op"),
+        "steps": (document.steps, "no steps were found; --step-regex names annotations that are steps"),
+        "graphs.coverage_by_count": (document.graphs.coverage_by_count, "no kernel's launch is in the file"),
+        "graphs.coverage_by_time": (document.graphs.coverage_by_time, "no kernel time has its launch in the file"),
+        "short_kernels.below_10us": (document.short_kernels.below_10us, "no kernel took any time"),
+        "short_kernels.below_tau": (document.short_kernels.below_tau, "no kernel took any time, or τ is not known"),
+        "queue_depth": (document.queue_depth.max, "no op's launch is in the file"),
+        "memory_ops.bytes": (document.memory_ops.bytes, "the file does not tell the bytes of every copy"),
+    }
+    if document.steps is not None:
+        reasons["steps.period_ns"] = (document.steps.period_ns, "no kept step is followed by another")
+    for index, device in enumerate(document.devices):
+        path = f"devices.{index}.steady"
+        reasons[path] = (device.steady, "no kept step is followed by another on this device")
+    for path, (figure, reason) in reasons.items():
+        if figure is None:
+            withheld.setdefault(path, reason)

@@ -1,0 +1,124 @@
+"""The bound and the verdict of a bare trace: all times as profiled (docs/metrics.md, "Verdict")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .bound import bound_ns, serial_ns
+from .document import BoundDoc, VerdictDoc
+from .gaps import Gaps
+from .host_submit import host_submit_ns
+from .steps import Steps, periods_ns, step_busy_ns
+from .trace import NONE, Ints, Trace
+from .verdict import KERNEL_STRETCH_NS, StepFacts, verdict
+
+
+@dataclass(frozen=True)
+class TraceTimes:
+    """What one step of a trace took on the headline device; the whole window where there are no steps."""
+
+    has_steps: bool
+    step_ns: float  # T: median period, or the one step's window, or the whole window
+    work_ns: float  # W
+    gpu_ops: float
+    launches: float  # N
+    graph_launches: float
+    host_ns: float | None  # N·τ; None without launches
+    taxes_ns: dict[str, float] | None  # of T − W; None where the trace has no idle time
+
+
+def trace_times(trace: Trace, steps: Steps, whole: Gaps, steady: Gaps | None) -> TraceTimes:
+    """T, W, N and N·τ of the headline device, whose gaps these are."""
+    kept = steps.kept_rows
+    launches = steps.launch_step
+    if len(kept):
+        periods = periods_ns(trace, steps, whole.device)
+        step = float(np.median(periods if len(periods) else _windows_ns(trace, steps, whole.device)))
+        work = float(np.median(step_busy_ns(trace, steps, whole.device)))
+        counts = [
+            float(np.median(steps.count_kept(rows)))
+            for rows in (steps.op_step, launches, launches[trace.launches.is_graph])
+        ]
+    else:
+        launches, kept = np.zeros(len(trace.launches), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        step, work = float(whole.window_ns), float(whole.busy_ns)
+        counts = [float(n) for n in (len(trace.gpu_ops), len(trace.launches), trace.launches.is_graph.sum())]
+    host = host_submit_ns(trace, launches, kept)
+    return TraceTimes(
+        has_steps=len(steps.kept_rows) > 0,
+        step_ns=step,
+        work_ns=work,
+        gpu_ops=counts[0],
+        launches=counts[1],
+        graph_launches=counts[2],
+        host_ns=float(np.median(host)) if counts[1] else None,
+        taxes_ns=_scaled(steady or whole, step - work),
+    )
+
+
+def _windows_ns(trace: Trace, steps: Steps, device: int) -> Ints:
+    """First GPU op start → last GPU op end of each kept step."""
+    ops, found = trace.gpu_ops, []
+    for step in steps.kept_rows:
+        rows = np.flatnonzero((steps.op_step == step) & (ops.device == device))
+        found.append(int(ops.end_ns[rows].max() - ops.start_ns[rows].min()) if len(rows) else 0)
+    return np.asarray(found, dtype=np.int64)
+
+
+def _scaled(gaps: Gaps, exposed_ns: float) -> dict[str, float] | None:
+    """T − W by the taxes' shares of the idle time."""
+    if gaps.idle_ns <= 0:
+        return None
+    return {tax: ns / gaps.idle_ns * max(exposed_ns, 0.0) for tax, ns in gaps.taxes_ns().items()}
+
+
+def trace_bound(times: TraceTimes) -> BoundDoc:
+    """The closed-form model with the trace's own τ."""
+    tau = None if times.host_ns is None else times.host_ns / times.launches
+    return BoundDoc(
+        basis="trace",
+        gpu_work_ns=times.work_ns,
+        launches=times.launches,
+        tau_ns=tau,
+        bound_ns=None if tau is None else bound_ns(times.work_ns, times.launches, tau),
+        serial_ns=None if tau is None else serial_ns(times.work_ns, times.launches, tau),
+        step_ns=times.step_ns,
+        host_submit_ns=times.host_ns,
+        host_submit_source=None if times.host_ns is None else "as profiled",
+    )
+
+
+def trace_verdict(times: TraceTimes | None, unreliable: Sequence[str], blocking: Sequence[str]) -> VerdictDoc:
+    """The verdict on the basis of the trace alone; ``times`` is None without a GPU op."""
+    if times is None:
+        return verdict(StepFacts("trace", None, None, 0, 0, None, None, unreliable=tuple(unreliable)))
+    return verdict(
+        StepFacts(
+            basis="trace",
+            step_ns=times.step_ns,
+            gpu_work_ns=times.work_ns,
+            gpu_ops=times.gpu_ops,
+            launches=times.launches,
+            tau_ns=None if times.host_ns is None else times.host_ns / times.launches,
+            taxes_ns=times.taxes_ns,
+            work_uncertainty_ns=times.gpu_ops * KERNEL_STRETCH_NS,
+            graph_launches=times.graph_launches,
+            has_steps=times.has_steps,
+            unreliable=tuple(unreliable),
+            blocking=tuple(blocking),
+        )
+    )
+
+
+def blocking_words(trace: Trace, steps: Steps) -> tuple[str, ...]:
+    """Blocking calls inside kept steps as 'api in operator', those with the most time first."""
+    calls, spent = trace.blocking_calls, dict[str, int]()
+    for row in np.flatnonzero(np.isin(steps.blocking_step, steps.kept_rows)):
+        operator = calls.operator_row[row]
+        inside = "" if operator == NONE else f" in {trace.name(int(trace.host_ops.name[operator]))}"
+        words = trace.name(int(calls.api[row])) + inside
+        spent[words] = spent.get(words, 0) + int(calls.dur_ns[row])
+    return tuple(sorted(spent, key=lambda words: -spent[words]))
