@@ -1,0 +1,209 @@
+"""A profiled model, told: the answer, one row per mode, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from ..document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, TraceDoc, WarningDoc
+from . import parts, units
+from .blocks import Block, Fact, Heading, Headline, Listing
+from .mode_table import baseline, mode_table, shown_name
+from .tables import Column, Row, Table
+from .trace_story import label
+from .units import MISSING, duration, number, plural, share
+
+# The mode that measures what is predicted from another.
+GRAPH_OF: Final = {"eager": "graph", "fused": "fused_graph"}
+
+
+def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: bool) -> list[Block]:
+    """Everything there is to say about several modes of one target."""
+    base = baseline(profile)
+    trace = None if base is None else _trace_of(document.traces, base, ("cuda", "cpu_cuda"))
+    story: list[Block] = [*_headings(document, profile)]
+    if profile.verdict is not None:
+        mode = None if base is None else profile.modes[base]
+        step_ns = None if mode is None or mode.step_ns is None else mode.step_ns.median
+        story.append(parts.headline(profile.verdict, base and shown_name(base)))
+        story += parts.actions(profile.verdict.actions, step_ns)
+    elif base is None:
+        story.append(Headline("NOTHING MEASURED: no mode ran; each row has its reason", None))
+    story.append(mode_table(profile))
+    if base is not None:
+        story += _bound(profile.modes[base], shown_name(base), profile)
+    story += _predictions(profile)
+    if trace is not None and base is not None:
+        story += parts.idle(trace, f"idle, {shown_name(base)}", verbose=verbose)
+        story += parts.short_kernels(trace.short_kernels)
+        story += _longest_kernels(document.traces, base, verbose)
+    story += _trace_warnings(document.traces, verbose=verbose)
+    if verbose:
+        story += _details(profile)
+        reasons = [
+            (f"{shown_name(n)}.{path}", why) for n, m in profile.modes.items() for path, why in m.withheld.items()
+        ]
+        story += parts.withheld(dict(reasons), verbose=True)
+    return story
+
+
+def _headings(document: ReportDocument, profile: ProfileDoc) -> Iterator[Heading | Fact]:
+    target = document.target
+    name = "profile" if target is None else " · ".join(_target_words(target))
+    yield Heading(name, " · ".join(_machine_words(document.environment or {})))
+    ran = [mode for mode in profile.modes.values() if mode.processes]
+    repeats = max((len(mode.processes) for mode in ran), default=0)
+    run = f"{plural(len(profile.modes), 'mode')} × {plural(repeats, 'process', 'processes')}"
+    yield Fact("measured", [" · ".join([run, *_where_time_went(profile.seconds)])])
+    if target is not None and target.labels:
+        yield Fact("read with", target.labels, concern=True)
+
+
+def _target_words(target: TargetDoc) -> Iterator[str]:
+    yield target.name
+    if target.batch_size is not None:
+        yield f"batch {target.batch_size}"
+    if target.dtype is not None:
+        yield target.dtype
+    if target.context_length is not None:
+        yield f"context {number(target.context_length)}"
+    if target.parameters is not None:
+        yield f"{target.parameters / 1e9:.2f} B parameters"
+    yield from (f"{key}={value}" for key, value in target.settings.items())
+    if target.revision is not None:
+        yield target.revision[:12]
+
+
+def _machine_words(environment: Mapping[str, str | int | float | bool | None]) -> Iterator[str]:
+    if environment.get("gpu"):
+        yield str(environment["gpu"])
+    for key, word in (("driver", "driver"), ("cuda", "CUDA"), ("torch", "torch")):
+        if environment.get(key):
+            yield f"{word} {environment[key]}"
+
+
+def _where_time_went(seconds: Mapping[str, float]) -> Iterator[str]:
+    """The run's wall-clock time, itemised; the parts are the program's own names."""
+    if "all" in seconds:
+        yield f"in {units.seconds(seconds['all'])}"
+    ranked = sorted(((value, name) for name, value in seconds.items() if name != "all"), reverse=True)
+    yield from (f"{name} {units.seconds(value)}" for value, name in ranked if value >= 0.05)
+
+
+def _bound(mode: ModeDoc, name: str, profile: ProfileDoc) -> Iterator[Fact]:
+    lines = []
+    if mode.bound is not None:
+        lines.append(parts.bound_line(mode.bound, "measured"))
+    floor = None if profile.calibration is None else profile.calibration.tau_floor_ns
+    taus = [
+        (floor, "cheapest launch"),
+        (mode.tau_api_ns, "in the launch call, as traced"),
+        (mode.tau_step_ns, f"with Python and dispatcher, {mode.host_submit_source or 'unknown'}"),
+    ]
+    told = [f"{_product(mode.launches, tau)} {words}" for tau, words in taus if tau is not None]
+    if told:
+        count = "" if mode.launches is None else f"N·τ of {plural(mode.launches, 'launch', 'launches')}: "
+        lines.append(count + " · ".join(told))
+    if mode.floor_ns is not None:
+        over = ratio_text(mode.gpu_work_ns, mode.floor_ns)
+        lines.append(f"floor {duration(mode.floor_ns)}: what one step must read and compute{over}")
+    if mode.bound is not None and mode.bound.note:
+        lines.append(mode.bound.note)
+    if lines:
+        yield Fact(f"bound, {name}", lines)
+
+
+def ratio_text(work_ns: float | None, floor_ns: float) -> str:
+    """How far the GPU work lies above its floor; empty where it isn't known."""
+    return (
+        "" if work_ns is None or floor_ns <= 0 else f" · GPU work {duration(work_ns)} is {work_ns / floor_ns:.1f}× that"
+    )
+
+
+def _product(launches: float | None, tau: float) -> str:
+    return f"{duration(tau)} each" if launches is None else f"× {duration(tau)} = {duration(launches * tau)}"
+
+
+def _predictions(profile: ProfileDoc) -> Iterator[Fact]:
+    """Each graph time as predicted from the ungraphed mode, beside the measured one."""
+    lines = []
+    for source, goal in GRAPH_OF.items():
+        found = [profile.modes[name] for name in (source, goal) if name in profile.modes]
+        predicted = next((m.predicted_graph_ns for m in found if m.predicted_graph_ns is not None), None)
+        if predicted is None:
+            continue
+        text = f"{goal}: predicted {duration(predicted)} from {source} and the calibration"
+        graph = profile.modes.get(goal)
+        error = next((m.predicted_graph_error for m in found if m.predicted_graph_error is not None), None)
+        if graph is None or graph.step_ns is None:
+            text += " · not measured"
+        else:
+            text += f" · measured {duration(graph.step_ns.median)}"
+        if error is not None:
+            text += f" · off by {share(error)} of T − W"
+        lines.append(text)
+    if lines:
+        yield Fact("graph time", lines)
+
+
+def _trace_of(traces: Sequence[TraceDoc], mode: str, passes: Sequence[str]) -> TraceDoc | None:
+    """The first trace of a mode by the order of passes, or None. ``as_written`` is null in a trace."""
+    own = [trace for trace in traces if trace.mode == mode or (trace.mode is None and mode == "as_written")]
+    ranked = [trace for wanted in passes for trace in own if trace.trace_pass == wanted]
+    return next(iter(ranked or own), None)
+
+
+def _longest_kernels(traces: Sequence[TraceDoc], mode: str, verbose: bool) -> Iterator[Listing]:
+    """From the `cuda` pass, which stretches kernels least, unless only another one knows the operators."""
+    chosen = _trace_of(traces, mode, ("cuda", "cpu_cuda"))
+    if chosen is not None and not any(kernel.operator for kernel in chosen.kernels):
+        other = _trace_of(traces, mode, ("cpu_cuda", "stacks", "cuda"))
+        chosen = other if other is not None and any(kernel.operator for kernel in other.kernels) else chosen
+    if chosen is not None:
+        title = f"longest kernels ({shown_name(mode)}, {chosen.trace_pass} pass)"
+        yield from parts.kernels(chosen.kernels, title, limit=None if verbose else 6)
+
+
+def _trace_warnings(traces: Sequence[TraceDoc], *, verbose: bool) -> Iterator[Fact]:
+    """Warnings of the recordings; one that several recordings share is told once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for trace in traces:
+        for warning in trace.warnings:
+            found.setdefault((warning.code, warning.message), []).append(label(trace))
+    told = [
+        WarningDoc(code=code, message=f"{names[0] if len(names) == 1 else plural(len(names), 'trace')}: {message}")
+        for (code, message), names in found.items()
+    ]
+    yield from parts.warnings(told, verbose=verbose)
+
+
+def _details(profile: ProfileDoc) -> Iterator[Fact | Listing]:
+    """What only a second look needs: the bound of every mode, every verdict, the calibration."""
+    rows = [_bound_row(shown_name(name), mode) for name, mode in profile.modes.items() if mode.bound is not None]
+    if rows:
+        titles = ("W", "N", "τ per\nlaunch", "N·τ", "max(W,\nN·τ)", "serial", "T", "T ÷\nbound", "floor")
+        yield Listing(Table([Column("bound", right=False), *[Column(title) for title in titles]], rows))
+    for name, mode in profile.modes.items():
+        if mode.verdict is not None and mode.verdict is not profile.verdict:
+            yield Fact(shown_name(name), [parts.headline(mode.verdict).text])
+    calibration = profile.calibration
+    if calibration is not None:
+        per_node = f"{duration(calibration.graph_launch_per_node_ns)} a node"
+        words = [
+            f"cheapest launch {duration(calibration.tau_floor_ns)}",
+            f"graph launch {duration(calibration.graph_launch_ns)} + {per_node}",
+            f"replay gap {duration(calibration.replay_gap_ns)}",
+            f"node gap ν {duration(calibration.node_gap_ns)}",
+            f"memory {units.rate(calibration.bandwidth_bytes_per_s, 'B')}",
+            *(f"{dtype} {units.rate(flops, 'FLOP')}" for dtype, flops in calibration.flops_per_s.items()),
+        ]
+        yield Fact("calibration", [" · ".join(words)])
+
+
+def _bound_row(name: str, mode: ModeDoc) -> Row:
+    bound = mode.bound
+    assert bound is not None
+    host = None if bound.tau_ns is None else bound.launches * bound.tau_ns
+    over = MISSING if not bound.bound_ns else f"{bound.step_ns / bound.bound_ns:.2f}"
+    times = [duration(ns) for ns in (bound.tau_ns, host, bound.bound_ns, bound.serial_ns, bound.step_ns)]
+    return Row([name, duration(bound.gpu_work_ns), number(bound.launches), *times, over, duration(mode.floor_ns)])

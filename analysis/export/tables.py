@@ -1,0 +1,240 @@
+"""Tables that fit: columns that don't fit continue in a further block, by rank; long names lose their middle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.cells import cell_len, chop_cells
+
+GAP: Final = "  "
+
+_UNITS: Final = frozenset({"%", "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "TiB", "TB/s"})
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. The first of a table is its key: it stands in every block."""
+
+    title: str  # a line break splits it over two lines
+    right: bool = True
+    rank: int = 0  # the highest leave the first block first
+    behind: bool = False  # evidence: never in the first block
+    least: int | None = None  # flexible: may shrink to this width
+    wraps: bool = False  # a flexible column of sentences: wrapped instead of cut
+    optional: bool = False  # told only where that takes no room from another column
+    foreign: bool = False  # names from the traced program
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row; with ``span``, a sentence stands in place of every cell but the first."""
+
+    cells: Sequence[str]
+    span: str | None = None
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    more: int = 0  # rows that were left out
+    headless: bool = False
+
+    def map(self, change: Callable[[str], str]) -> Table:
+        """The table with every cell of it changed."""
+        rows = [
+            Row([change(cell) for cell in row.cells], row.span and change(row.span), row.strong) for row in self.rows
+        ]
+        return Table(self.columns, rows, self.more, self.headless)
+
+    def parts(self) -> list[Table]:
+        """What answers and what is behind it, as two tables; one where nothing is behind."""
+        behind = [i for i, column in enumerate(self.columns) if column.behind]
+        front = [i for i in range(len(self.columns)) if i not in behind]
+        told = Table(self.columns, [row for row in self.rows if row.span is None])
+        return [self._only(front), told._only([0, *behind])] if behind else [self]
+
+    def without_empty_columns(self, missing: str) -> Table:
+        """The table without the columns, other than the first, that hold nothing in any row."""
+        told = [row for row in self.rows if row.span is None]
+        kept = [i for i in range(len(self.columns)) if i == 0 or any(row.cells[i] != missing for row in told)]
+        kept = kept if told else [0, 1]  # a span needs a column to stand in
+        return self._only(kept)
+
+    def _only(self, columns: Sequence[int]) -> Table:
+        rows = [Row([r.cells[i] if i < len(r.cells) else "" for i in columns], r.span, r.strong) for r in self.rows]
+        return Table([self.columns[i] for i in columns], rows, self.more, self.headless)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Some columns of a table with the width of each."""
+
+    columns: Sequence[int]
+    widths: Sequence[int]
+
+
+def fold(table: Table, width: int) -> list[Layout]:
+    """The table in blocks no wider than ``width``; the key column opens each."""
+    natural = [_natural(table, index) for index in range(len(table.columns))]
+    least = [
+        size if column.least is None else min(size, column.least)
+        for size, column in zip(natural, table.columns, strict=True)
+    ]
+    required = [i for i, column in enumerate(table.columns) if not column.optional]
+    room = width - sum(len(GAP) + natural[i] for i in required)
+    told = required + _affordable([i for i in range(len(table.columns)) if i not in required], natural, room)
+    waiting = sorted(told[1:], key=lambda i: (table.columns[i].behind, table.columns[i].rank, i))
+    blocks: list[Layout] = []
+    while waiting or not blocks:
+        chosen, used = [0], least[0]
+        for index in list(waiting):
+            needed = len(GAP) + least[index]
+            late = not blocks and table.columns[index].behind
+            if len(chosen) > 1 and (used + needed > width or late):
+                break
+            chosen.append(index)
+            waiting.remove(index)
+            used += needed
+        chosen.sort()
+        blocks.append(Layout(chosen, _stretch([natural[i] for i in chosen], [least[i] for i in chosen], width)))
+    return blocks
+
+
+def _affordable(optional: list[int], natural: list[int], room: int) -> list[int]:
+    chosen = []
+    for index in optional:
+        if len(GAP) + natural[index] <= room:
+            chosen.append(index)
+            room -= len(GAP) + natural[index]
+    return chosen
+
+
+def _natural(table: Table, index: int) -> int:
+    cells = [row.cells[index] for row in table.rows if row.span is None or index == 0]
+    title = [] if table.headless else table.columns[index].title.split("\n")
+    return max((cell_len(text) for text in [*cells, *title]), default=0)
+
+
+def _stretch(natural: list[int], least: list[int], width: int) -> list[int]:
+    """Widths between least and natural: what is left over goes where most is wanted; cut evenly if nothing fits."""
+    left = width - len(GAP) * (len(natural) - 1) - sum(least)
+    sizes = list(least)
+    wanting = [i for i in range(len(sizes)) if natural[i] > sizes[i]]
+    while left > 0 and wanting:
+        index = min(wanting, key=lambda i: sizes[i] / natural[i])
+        sizes[index] += 1
+        left -= 1
+        wanting = [i for i in wanting if natural[i] > sizes[i]]
+    while left < 0 and max(sizes) > 1:
+        sizes[sizes.index(max(sizes))] -= 1
+        left += 1
+    return sizes
+
+
+def lines(table: Table, layout: Layout, width: int, *, spans: bool = True) -> list[tuple[str, str]]:
+    """The block's lines, each with its role: 'head', 'row', 'strong' or 'span'; ``spans`` only once per table."""
+    columns = [table.columns[index] for index in layout.columns]
+    written: list[tuple[str, str]] = []
+    if not table.headless:
+        titles = [column.title.split("\n") for column in columns]
+        height = max(len(title) for title in titles)
+        for level in range(height):
+            cells = [title[level - height + len(title)] if level >= height - len(title) else "" for title in titles]
+            written.append((_join(cells, columns, layout.widths), "head"))
+    for row in table.rows:
+        if row.span is not None:
+            written += [(text, "span") for text in _span(row, layout, width) if spans]
+            continue
+        cells = [row.cells[index] for index in layout.columns]
+        parts = [
+            wrap(cell, size) if column.wraps else [middle(cell, size)]
+            for cell, column, size in zip(cells, columns, layout.widths, strict=True)
+        ]
+        for level in range(max(len(part) for part in parts)):
+            texts = [part[level] if level < len(part) else "" for part in parts]
+            written.append((_join(texts, columns, layout.widths), "strong" if row.strong else "row"))
+    return written
+
+
+def _span(row: Row, layout: Layout, width: int) -> list[str]:
+    indent = layout.widths[0] + len(GAP)
+    texts = wrap(row.span or "", max(width - indent, 1))
+    key = pad(middle(row.cells[0], layout.widths[0]), layout.widths[0]) + GAP
+    return [(key if level == 0 else " " * indent) + text for level, text in enumerate(texts)]
+
+
+def _join(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+    padded = [
+        pad(middle(cell, size), size, right=column.right)
+        for cell, column, size in zip(cells, columns, widths, strict=True)
+    ]
+    return GAP.join(padded).rstrip()
+
+
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """Text filled up to a width in cells."""
+    blank = " " * max(width - cell_len(text), 0)
+    return blank + text if right else text + blank
+
+
+def middle(text: str, width: int) -> str:
+    """Text no wider than ``width`` cells: the middle goes, as the ends of kernel names tell them apart."""
+    if cell_len(text) <= width:
+        return text
+    if width <= 1:
+        return "…"[:width]
+    tail = _end(text, (width - 1) // 2)
+    head = chop_cells(text, width - 1 - cell_len(tail))[0] if width - 1 > cell_len(tail) else ""
+    return f"{head}…{tail}"
+
+
+def _end(text: str, width: int) -> str:
+    start = len(text)
+    while start > 0 and cell_len(text[start - 1 :]) <= width:
+        start -= 1
+    return text[start:]
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Text in lines no wider than ``width`` cells, broken after `` ·`` first, else at blanks; longer words are cut."""
+    written: list[str] = []
+    line = ""
+    for part in _parts(text, width):
+        joined = f"{line} {part}" if line else part
+        if cell_len(joined) <= width:
+            line = joined
+            continue
+        if line:
+            written.append(line)
+        line = part
+        while cell_len(line) > width:
+            head, *_ = chop_cells(line, width)
+            written.append(head)
+            line = line[len(head) :]
+    return [*written, line] if line or not written else written
+
+
+def _parts(text: str, width: int) -> list[str]:
+    """Pieces that should stay together: what stands between `` · `` where that fits on a line, else words."""
+    parts: list[str] = []
+    items = text.split(" · ")
+    for index, item in enumerate(items):
+        piece = item if index == len(items) - 1 else f"{item} ·"
+        parts += [piece] if len(items) > 1 and cell_len(piece) <= width else _words(piece)
+    return parts
+
+
+def _words(text: str) -> list[str]:
+    """Words; a number keeps its unit and a product its factors."""
+    words: list[str] = []
+    for word in text.split(" "):
+        bare = word.rstrip(".,;:)")
+        if words and ((words[-1][-1:].isdigit() and bare in _UNITS) or word == "·"):
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
+    return words

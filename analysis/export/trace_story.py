@@ -1,0 +1,259 @@
+"""One trace, told: the verdict first, then what it rests on. Everything is as profiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..document import CoverageDoc, DeviceDoc, SteadyDoc, Summary, TraceDoc
+from . import parts, units
+from .blocks import Block, Fact, Heading, Listing
+from .tables import Column, Row, Table
+from .units import MISSING, duration, number, plural, ratio, share
+
+
+def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> list[Block]:
+    """Everything there is to say about one trace."""
+    step_ns = None if trace.bound is None else trace.bound.step_ns
+    return [
+        _heading(trace, divides),
+        parts.headline(trace.verdict),
+        *parts.actions(trace.verdict.actions, step_ns),
+        *parts.warnings(trace.warnings, verbose=verbose),
+        *parts.withheld(trace.withheld, verbose=verbose),
+        *_coverage(trace.coverage, verbose=verbose),
+        *_bound(trace),
+        *_graphs_and_queue(trace),
+        *parts.short_kernels(trace.short_kernels),
+        *parts.idle(trace, "idle", verbose=verbose),
+        *_devices(trace),
+        *_steps(trace),
+        *parts.kernels(trace.kernels, "longest kernels", limit=None if verbose else 8),
+        *_launches(trace, verbose=verbose),
+        *_blocking(trace, verbose=verbose),
+        *_replays(trace, verbose=verbose),
+    ]
+
+
+def traces_overview(traces: Sequence[TraceDoc]) -> Iterator[Listing]:
+    """Several traces side by side."""
+    rows = []
+    for trace in traces:
+        device = next((d for d in trace.devices if d.device == trace.headline_device), None)
+        scope: DeviceDoc | SteadyDoc | None = device if device is None or device.steady is None else device.steady
+        steps = trace.steps
+        period = None if steps is None or steps.period_ns is None else steps.period_ns.median
+        rows.append(
+            Row(
+                [
+                    label(trace),
+                    trace.verdict.verdict_class,
+                    duration(period),
+                    MISSING if scope is None else share(scope.idle_fraction),
+                    MISSING if steps is None else number(steps.launches.median),
+                    MISSING if steps is None else number(steps.kernels.median),
+                    MISSING if steps is None else number(steps.count),
+                    number(trace.coverage.gpu_ops),
+                    str(len(trace.warnings)),
+                ]
+            )
+        )
+    columns = [
+        Column("trace", right=False, least=20, foreign=True),
+        Column("verdict", right=False),
+        Column("step"),
+        Column("idle"),
+        Column("launches\nper step", rank=1),
+        Column("kernels\nper step", rank=2),
+        Column("steps", rank=3),
+        Column("GPU ops", rank=4),
+        Column("warnings", rank=5),
+    ]
+    yield Listing(Table(columns, rows))
+
+
+def label(trace: TraceDoc) -> str:
+    """A trace's name with what tells it from its siblings."""
+    told = [trace.name, trace.mode, trace.trace_pass and f"{trace.trace_pass} pass"]
+    told.append(None if trace.repeat is None else f"repeat {trace.repeat}")
+    told.append(None if trace.rank is None else f"rank {trace.rank}")
+    return " · ".join(part for part in told if part)
+
+
+def _heading(trace: TraceDoc, divides: bool) -> Heading:
+    named = sorted({device.name for device in trace.devices if device.name})
+    right = [*named, trace.source.format, units.byte_size(trace.source.bytes)]
+    return Heading(label(trace), " · ".join(right), divides)
+
+
+def _coverage(c: CoverageDoc, *, verbose: bool) -> Iterator[Fact]:
+    counts = [f"{number(c.events)} events", plural(c.gpu_ops, "GPU op"), plural(c.kernels, "kernel")]
+    counts += [plural(c.launches, "launch", "launches"), f"{number(c.graph_launches)} of them graph launches"]
+    linked = f"launch in the file for {number(c.linked)} of {number(c.gpu_ops)} GPU ops ({ratio(c.linked, c.gpu_ops)})"
+    oddities = [
+        (c.negative_latency, "start before their launch call does"),
+        (c.same_stream_overlaps, "overlap an earlier one of their stream"),
+        (c.zero_duration, "take no time"),
+    ]
+    odd = [f"{number(count)} {text}" for count, text in oddities if count or verbose]
+    if c.negative_queue and verbose:
+        odd.append(f"{plural(c.negative_queue, 'launch', 'launches')} return after their GPU op started (normal)")
+    lines = [" · ".join(counts), " · ".join([linked, "reliable" if c.reliable else "NOT RELIABLE", *odd])]
+    kept = f"{number(c.steps_found - c.steps_dropped)} of {number(c.steps_found)} kept"
+    lines.append(f"steps: {kept}, found by {c.step_source.replace('_', ' ')}" if c.steps_found else "steps: none found")
+    yield Fact("coverage", lines)
+
+
+def _devices(trace: TraceDoc) -> Iterator[Listing]:
+    several = len(trace.devices) > 1
+    rows = []
+    for device in trace.devices:
+        chosen = several and device.device == trace.headline_device
+        overlap = device.op_sum_ns - device.busy_ns > 0.01 * device.busy_ns
+        op_sum = duration(device.op_sum_ns) if overlap else MISSING
+        rows.append(_scope_row(f"device {device.device}{' *' if chosen else ''}", "whole", device, op_sum))
+        if device.steady is not None:
+            rows.append(_scope_row("", "steady", device.steady, MISSING))
+    if rows:
+        columns = [Column("GPU", right=False), Column("scope", right=False), Column("window"), Column("busy")]
+        columns += [Column("idle"), Column("of window"), Column("gaps"), Column("sum of ops", rank=1)]
+        notes = ["* what the verdict, the steps and the idle time speak of"] if several else []
+        yield Listing(Table(columns, rows).without_empty_columns(MISSING), notes)
+
+
+def _scope_row(name: str, scope: str, figures: DeviceDoc | SteadyDoc, op_sum: str) -> Row:
+    times = [duration(ns) for ns in (figures.window_ns, figures.busy_ns, figures.idle_ns)]
+    return Row([name, scope, *times, share(figures.idle_fraction), number(figures.gaps.count), op_sum])
+
+
+def _steps(trace: TraceDoc) -> Iterator[Listing]:
+    steps = trace.steps
+    if steps is None:
+        return
+    counts = ("kernels", "launches", "graph_launches", "blocking_calls", "memcpys")
+    rows = [_summary_row("step time (first op to first op)", steps.period_ns, time=True)]
+    rows.append(_summary_row("GPU work", steps.busy_ns, time=True))
+    words = {name: name.replace("_", " ").replace("memcpys", "copies") for name in counts}
+    rows += [_summary_row(words[name], getattr(steps, name)) for name in counts if getattr(steps, name).total]
+    yield Listing(Table(_summary_columns(f"per step, {plural(steps.count, 'step')}"), rows))
+
+
+def _summary_columns(title: str) -> list[Column]:
+    return [Column(title, right=False), Column("median"), Column("p10"), Column("p90"), Column("total"), Column("of")]
+
+
+def _summary_row(name: str, summary: Summary | None, *, time: bool = False) -> Row:
+    if summary is None:
+        return Row([name, *[MISSING] * 5])
+    write = duration if time else number
+    figures = [write(value) for value in (summary.median, summary.p10, summary.p90, summary.total)]
+    return Row([name, *figures, number(summary.count)])
+
+
+def _bound(trace: TraceDoc) -> Iterator[Fact]:
+    bound = trace.bound
+    if bound is None:
+        return
+    lines = [parts.bound_line(bound, "step")]
+    if bound.host_submit_ns is not None:
+        lines.append(f"host submits the step in {duration(bound.host_submit_ns)} ({bound.host_submit_source})")
+    yield Fact("as profiled", [*lines, *([bound.note] if bound.note else [])])
+
+
+def _graphs_and_queue(trace: TraceDoc) -> Iterator[Fact]:
+    graphs, queue, memory = trace.graphs, trace.queue_depth, trace.memory_ops
+    if graphs.coverage_by_count is not None:
+        known = f"{number(graphs.kernels_in_graphs)} of {number(graphs.kernels_with_launch)} kernels with a launch"
+        by_time = f"{share(graphs.coverage_by_time)} by time"
+        yield Fact("in graphs", [f"{known} ({share(graphs.coverage_by_count)}, {by_time})"])
+    if queue.median is not None:
+        yield Fact("queue depth", [f"median {number(queue.median)}, at most {number(queue.max)} GPU ops waiting"])
+    if memory.ns:
+        yield Fact("copies, sets", [f"{duration(memory.ns)} · {units.byte_size(memory.bytes)}"])
+
+
+def _launches(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
+    launches = trace.launches
+    if not launches.by_api:
+        return
+    names = {"overhead_ns": "in the launch call", "latency_ns": "call start → GPU start"}
+    names["queue_ns"] = "call end → GPU start"
+    rows = [_summary_row(text, getattr(launches, field), time=True) for field, text in names.items()]
+    yield Listing(Table(_summary_columns("launches"), rows))
+    ranked = sorted(launches.by_api.items(), key=lambda item: -item[1])
+    told = ranked if verbose else ranked[:5]
+    total = sum(launches.by_api.values())
+    apis = [Row([api, number(count), ratio(count, total)]) for api, count in told]
+    columns = [Column("launch API", right=False, least=20, foreign=True), Column("launches"), Column("share")]
+    yield Listing(Table(columns, apis, more=len(ranked) - len(told)))
+    by_operator = sorted(launches.by_operator, key=lambda row: -row.launches)
+    if not any(row.operator for row in by_operator):
+        return
+    told_operators = by_operator if verbose else by_operator[:8]
+    operators = [
+        Row(
+            [
+                "(outside any operator)" if row.operator is None else row.operator,
+                number(row.launches),
+                ratio(row.launches, trace.coverage.launches),
+                number(row.kernels),
+                _stack(row.stack, row.operator),
+            ]
+        )
+        for row in told_operators
+    ]
+    columns = [Column("launching operator", right=False, least=20, foreign=True), Column("launches"), Column("share")]
+    columns += [Column("kernels"), Column("inside", right=False, rank=1, least=16, foreign=True)]
+    table = Table(columns, operators, more=len(by_operator) - len(told_operators))
+    yield Listing(table.without_empty_columns(MISSING))
+
+
+def _stack(frames: Sequence[str], operator: str | None) -> str:
+    """What encloses an operator, outermost first; the operator itself ends most stacks and is told already."""
+    around = frames[:-1] if frames and frames[-1] == operator else frames
+    return " › ".join(around) if around else MISSING
+
+
+def _blocking(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
+    ranked = sorted(trace.blocking_calls, key=lambda call: -call.ns)
+    told = ranked if verbose else ranked[:5]
+    rows = [
+        Row(
+            [
+                call.api,
+                number(call.count_per_step),
+                duration(call.ns),
+                call.operator if call.operator else MISSING,
+                _stack(call.stack, call.operator),
+            ]
+        )
+        for call in told
+    ]
+    if rows:
+        columns = [
+            Column("blocking calls", right=False, least=22, foreign=True),
+            Column("per step"),
+            Column("blocked"),
+            Column("operator", right=False, least=14, foreign=True),
+            Column("inside", right=False, rank=1, least=16, foreign=True),
+        ]
+        yield Listing(Table(columns, rows, more=len(ranked) - len(told)).without_empty_columns(MISSING))
+
+
+def _replays(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
+    ranked = sorted(trace.graphs.replays, key=lambda replay: -replay.count)
+    told = ranked if verbose else ranked[:5]
+    rows = []
+    for replay in told:
+        even = replay.ops_min == replay.ops_max
+        ops = number(replay.ops_median) if even else f"{number(replay.ops_min)}–{number(replay.ops_max)}"
+        overhead = replay.launch_overhead_ns
+        rows.append(
+            Row([replay.graph, number(replay.count), ops, MISSING if overhead is None else duration(overhead.median)])
+        )
+    if rows:
+        columns = [
+            Column("graph replays", right=False, least=16, foreign=True),
+            Column("replays"),
+            Column("GPU ops each"),
+        ]
+        yield Listing(Table([*columns, Column("in the launch call")], rows, more=len(ranked) - len(told)))

@@ -1,0 +1,165 @@
+"""Figures as people read them: ``19.0 ms``, ``89 %``, ``64,335``, ``14.0 MiB``. Missing is ``–``, zero is ``0``."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from typing import Final
+
+MISSING: Final = "–"
+
+_TIME_UNITS: Final = ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
+_BYTE_UNITS: Final = ((1.0, "B"), (2.0**10, "KiB"), (2.0**20, "MiB"), (2.0**30, "GiB"), (2.0**40, "TiB"))
+_SI_UNITS: Final = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"))
+
+# Unicode categories that draw nothing, or move the text around them: controls, formats (bidi overrides, zero width),
+# surrogates, private use, unassigned, line and paragraph separators.
+_UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def duration(ns: float | None) -> str:
+    """Nanoseconds to three significant digits in the unit that suits: ``25.8 µs``."""
+    if ns is None or not math.isfinite(ns):
+        return MISSING
+    if ns == 0:
+        return "0"
+    scale, unit = _pick(abs(ns), _TIME_UNITS)
+    figure = f"{abs(ns):.0f}" if unit == "ns" and float(ns).is_integer() else _digits(abs(ns) / scale)
+    return f"{_sign(ns)}{figure} {unit}"
+
+
+def duration_interval(ns: float | None, low: float | None, high: float | None) -> str:
+    """A median with its interval in the same unit and decimals: ``19.0 ms (17.8–20.1)``."""
+    if low is None or high is None or ns is None or not math.isfinite(ns) or ns == 0:
+        return duration(ns)
+    scale, _ = _pick(abs(ns), _TIME_UNITS)
+    decimals = _decimals(abs(ns) / scale)
+    if low < high and f"{low / scale:.{decimals}f}" == f"{high / scale:.{decimals}f}":
+        decimals += 1
+    return f"{duration(ns)} ({low / scale:.{decimals}f}–{high / scale:.{decimals}f})"
+
+
+def duration_pm(ns: float | None, uncertainty: float | None) -> str:
+    """A difference with its uncertainty in the same unit: ``17.0 ±0.1 ms``; the decimals are the uncertainty's."""
+    if ns is None or uncertainty is None or uncertainty <= 0 or not math.isfinite(ns):
+        return duration(ns)
+    scale, unit = _pick(max(abs(ns), uncertainty), _TIME_UNITS)
+    decimals = _decimals(uncertainty / scale, significant=1)
+    return f"{_sign(ns)}{abs(ns) / scale:.{decimals}f} ±{uncertainty / scale:.{decimals}f} {unit}"
+
+
+def seconds(value: float | None) -> str:
+    """Wall-clock seconds, whole from ten on: ``96 s``, ``4.6 s``, ``3 min 20 s``."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    if round(value) >= 120:
+        return f"{round(value) // 60} min {round(value) % 60} s"
+    return f"{value:.0f} s" if value >= 9.95 else f"{value:.1f} s"
+
+
+def share(fraction: float | None) -> str:
+    """A fraction in per cent. Never ``0 %`` for something nor ``100 %`` for less than all."""
+    if fraction is None or not math.isfinite(fraction):
+        return MISSING
+    percent = abs(fraction) * 100
+    if percent == 0:
+        return "0 %"
+    if percent < 0.1:
+        return f"{_sign(fraction)}<0.1 %"
+    if percent < 0.95:
+        return f"{_sign(fraction)}{percent:.1f} %"
+    if 99.5 <= percent < 100:
+        return f"{_sign(fraction)}{min(math.floor(percent * 10) / 10, 99.9):.1f} %"
+    return f"{_sign(fraction)}{percent:.0f} %"
+
+
+def ratio(part: float | None, whole: float | None) -> str:
+    """``part ÷ whole`` in per cent; missing where either is, or where the whole is nothing."""
+    return MISSING if part is None or whole is None or whole == 0 else share(part / whole)
+
+
+def times(factor: float | None) -> str:
+    """A speedup or an observer effect: ``8.3×``, ``1.07×``."""
+    if factor is None or not math.isfinite(factor):
+        return MISSING
+    return f"{factor:.2f}×" if abs(factor) < 1.995 else f"{factor:.1f}×"
+
+
+def number(value: float | None) -> str:
+    """A count, or a median of counts: ``64,335``, ``1.5``."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def plural(count: float, noun: str, nouns: str | None = None) -> str:
+    """``1 kernel``, ``2 kernels``, ``735 launches``."""
+    return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {nouns or noun + 's'}"
+
+
+def byte_size(count: float | None) -> str:
+    """Bytes in binary units: ``14.0 MiB``."""
+    if count is None or not math.isfinite(count):
+        return MISSING
+    scale, unit = _pick(abs(count), _BYTE_UNITS)
+    return f"{number(count)} B" if unit == "B" else f"{_sign(count)}{_digits(abs(count) / scale)} {unit}"
+
+
+def rate(per_second: float | None, unit: str) -> str:
+    """Something per second in decimal units: ``4.26 TB/s``, ``790 TFLOP/s``."""
+    if per_second is None or not math.isfinite(per_second):
+        return MISSING
+    scale, prefix = _pick(abs(per_second), _SI_UNITS)
+    return f"{_digits(per_second / scale)} {prefix}{unit}/s"
+
+
+def error(value: float | None) -> str:
+    """A numerical error: ``2e-3``, ``0.31``; zero is ``0``."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    if value >= 0.01:
+        return f"{value:.2g}"
+    mantissa, exponent = f"{value:.0e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def printable(text: str) -> str:
+    """Foreign text on one line: every character that draws nothing or moves the text is shown as its escape."""
+    return "".join(_visible(char) if unicodedata.category(char) in _UNPRINTABLE else char for char in text)
+
+
+def one_line(text: str) -> str:
+    """A foreign sentence on one line: line breaks and runs of blanks become one blank."""
+    return printable(" ".join(text.split()))
+
+
+def _visible(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def _sign(value: float) -> str:
+    return "−" if value < 0 else ""
+
+
+def _pick(magnitude: float, units: tuple[tuple[float, str], ...]) -> tuple[float, str]:
+    """The largest unit that leaves at least 1 after rounding to three digits."""
+    for scale, unit in reversed(units):
+        if magnitude / scale >= 0.9995:
+            return scale, unit
+    return units[0]
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.{_decimals(value)}f}"
+
+
+def _decimals(value: float, significant: int = 3) -> int:
+    """Decimals that show this many significant digits of a value, after rounding."""
+    if value == 0:
+        return significant - 1
+    exponent = math.floor(math.log10(abs(value)))
+    if round(abs(value), significant - 1 - exponent) >= 10 ** (exponent + 1):
+        exponent += 1
+    return max(0, significant - 1 - exponent)
