@@ -191,6 +191,9 @@ def _actions(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> lis
 
 def _action_for(tax: str, ns: float, facts: StepFacts, step_ns: float, work_ns: float) -> ActionDoc | None:
     """The action against one tax, or None where none is known."""
+    if tax == "launch" and 0 < facts.launches <= facts.graph_launches:
+        what = "launch the next replay while this one still runs"
+        return _saving(what, ns, low=_host_leaves(facts, ns, step_ns, work_ns), high=ns, step_ns=step_ns)
     if tax == "launch":
         return _replay_as_graph(ns, facts, step_ns)
     if tax == "sync":

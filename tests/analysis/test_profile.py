@@ -1,0 +1,313 @@
+"""Two modes of one tiny step side by side: every figure of a profile by hand."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import msgspec
+import pytest
+from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
+from launchscope.analysis.capture import Calibration, GpuState, Manifest, ModeRecord, ProcessRecord
+from launchscope.analysis.document import ModeDoc, ProfileDoc
+from launchscope.analysis.observer import observer_effect, taxes_without_observer
+from launchscope.analysis.profile import TAX_FIELDS, profile_document
+from launchscope.fixtures.builder import TraceBuilder, trace
+
+from .captures import EQUAL, MACHINE, STARTED, TRACES, US, graph_trace, process, two_modes
+from .test_analyses import numbers
+
+REASONED = tuple(
+    field.name
+    for field in msgspec.structs.fields(ModeDoc)
+    if field.name not in ("processes", "observer_effect", "host_submit_source", "error", "warnings", "withheld")
+)
+"""Figures of a mode that are null only with a reason."""
+
+
+def analyses_of(manifest: Manifest, traces: dict[str, TraceBuilder] | None = None) -> list[TraceAnalysis]:
+    """Every trace that the manifest names."""
+    return [
+        analyze_trace(
+            (traces[mode] if traces and mode in traces else TRACES[mode]()).build(),
+            name=each.trace or "",
+            mode=None if mode == "as_written" else mode,
+            trace_pass=each.trace_pass,
+            repeat=each.repeat,
+        )
+        for mode, record in manifest.modes.items()
+        for each in record.processes
+        if each.trace
+    ]
+
+
+def profile_of(manifest: Manifest, traces: dict[str, TraceBuilder] | None = None) -> ProfileDoc:
+    document = profile_document(manifest, analyses_of(manifest, traces))
+    for mode in document.modes.values():
+        check(mode)
+    return document
+
+
+def check(mode: ModeDoc) -> None:
+    """What must hold for any mode: every null has its reason, the taxes add up, every number is finite."""
+    for name in REASONED:
+        assert (getattr(mode, name) is None) == (name in mode.withheld), name
+    taxes = [getattr(mode, name) for name in TAX_FIELDS.values()]
+    if taxes[0] is not None:
+        assert sum(taxes) == pytest.approx(mode.exposed_idle_ns)
+        assert all(tax >= 0 for tax in taxes)
+    assert all(isfinite(number) for number in numbers(msgspec.to_builtins(mode)))
+
+
+@pytest.fixture(scope="module")
+def profile() -> ProfileDoc:
+    return profile_of(two_modes())
+
+
+def test_t_is_the_median_over_processes_with_its_interval(profile: ProfileDoc) -> None:
+    eager, graph = profile.modes["eager"].step_ns, profile.modes["graph"].step_ns
+    assert eager is not None
+    assert graph is not None
+    assert (eager.median, graph.median) == (300 * US, 50 * US)
+    assert eager.ci_low is not None
+    assert eager.ci_high is not None
+    assert 240 * US <= eager.ci_low < 300 * US < eager.ci_high <= 360 * US
+    assert (graph.ci_low, graph.ci_high) == (50 * US, 50 * US)
+
+
+def test_one_process_has_no_interval_and_no_range() -> None:
+    record = ModeRecord(processes=(process(0, 300, "eager"),))
+    mode = profile_of(two_modes(modes={"eager": record})).modes["eager"]
+    assert mode.step_ns is not None
+    assert (mode.step_ns.median, mode.step_ns.ci_low, mode.step_ns.ci_high) == (300 * US, None, None)
+    assert mode.observer_effect["cuda"].low is None
+
+
+def test_speedup_is_paired_by_repeat(profile: ProfileDoc) -> None:
+    """240, 300 and 360 µs against 50: 4.8, 6 and 7.2."""
+    assert (profile.modes["eager"].speedup, profile.modes["graph"].speedup) == (1.0, 6.0)
+
+
+def test_tau_is_submit_time_over_launches(profile: ProfileDoc) -> None:
+    eager = profile.modes["eager"]
+    assert (eager.host_submit_ns, eager.host_submit_source, eager.launches) == (280 * US, "unprofiled", 20)
+    assert (eager.tau_step_ns, eager.tau_api_ns) == (14 * US, 6 * US)
+
+
+def test_work_is_the_cuda_passes_busy_time(profile: ProfileDoc) -> None:
+    """20 kernels of 2 µs; 20 × 0.13 µs uncertain; 20 MB at 1 TB/s are the floor."""
+    eager = profile.modes["eager"]
+    assert (eager.gpu_work_ns, eager.gpu_work_uncertainty_ns, eager.kernels, eager.gpu_ops) == (40 * US, 2_600, 20, 20)
+    assert eager.floor_ns == pytest.approx(20 * US)
+
+
+def test_bound_and_serial_stand_beside_t(profile: ProfileDoc) -> None:
+    bound = profile.modes["eager"].bound
+    assert bound is not None
+    assert (bound.bound_ns, bound.serial_ns, bound.step_ns) == (280 * US, 320 * US, 300 * US)
+    assert "proves nothing by itself" in (bound.note or "")
+    graph = profile.modes["graph"].bound
+    assert graph is not None
+    assert (graph.bound_ns, graph.note) == (40 * US, None)
+
+
+def test_idle_is_split_by_the_shares_of_the_trace(profile: ProfileDoc) -> None:
+    """In the trace 360 µs are idle, 10 of them (host, before a step's first kernel) between steps."""
+    eager = profile.modes["eager"]
+    assert eager.exposed_idle_ns == 260 * US
+    assert eager.true_idle_fraction == pytest.approx(260 / 300)
+    assert eager.launch_tax_ns == pytest.approx(260 * US * 350 / 360)
+    assert eager.between_steps_ns == pytest.approx(260 * US * 10 / 360)
+
+
+def test_the_profilers_part_of_a_graph_launch_is_replaced(profile: ProfileDoc) -> None:
+    """Of 30 µs a step, 25 lie in the launch call; unprofiled 20 nodes take 1 + 20 × 0.05 = 2: 7 are left."""
+    graph = profile.modes["graph"]
+    assert graph.exposed_idle_ns == 10 * US
+    assert graph.launch_tax_ns == pytest.approx(10 * US * 2 / 7)
+    assert graph.node_tax_ns == pytest.approx(10 * US * 1.9 / 7)
+    assert graph.between_steps_ns == pytest.approx(10 * US * 3.1 / 7)
+
+
+def test_a_launch_part_shorter_than_the_unprofiled_cost_stays() -> None:
+    analysis = analyze_trace(graph_trace().build(), name="graph")
+    steady = analysis.headline_steady
+    assert steady is not None
+    dear = Calibration(graph_launch_ns=1e6, graph_launch_per_node_ns=0)
+    assert taxes_without_observer(analysis.trace, steady, dear) == steady.taxes_ns()
+    assert taxes_without_observer(analysis.trace, steady, None) is None
+
+
+def test_without_calibration_a_graphs_taxes_are_withheld() -> None:
+    document = profile_of(two_modes(calibration=None))
+    assert document.calibration is None
+    assert document.modes["eager"].launch_tax_ns is not None
+    graph = document.modes["graph"]
+    assert (graph.exposed_idle_ns, graph.launch_tax_ns, graph.predicted_graph_ns) == (10 * US, None, None)
+    assert "calibration" in graph.withheld["launch_tax_ns"]
+
+
+def test_idle_below_resolution_is_null() -> None:
+    """T − W of 2 µs against an uncertainty of 2.6."""
+    modes = two_modes().modes | {"graph": ModeRecord(processes=(process(0, 42, "graph"),))}
+    graph = profile_of(two_modes(modes=modes)).modes["graph"]
+    assert (graph.exposed_idle_ns, graph.true_idle_fraction, graph.node_tax_ns) == (2 * US, None, None)
+    assert "below resolution" in graph.withheld["true_idle_fraction"]
+    assert graph.verdict is not None
+    assert graph.verdict.verdict_class == "gpu-bound"
+
+
+def test_prediction_stands_with_both_modes(profile: ProfileDoc) -> None:
+    """40 + 19 × 0.1 + 0.5 = 42.4 against 50: 7.6 of the 10 µs of T − W too few."""
+    for mode in profile.modes.values():
+        assert mode.predicted_graph_ns == pytest.approx(42.4 * US)
+        assert mode.predicted_graph_error == pytest.approx(-0.76)
+
+
+def test_observer_effect_is_the_period_over_t_of_the_same_process(profile: ProfileDoc) -> None:
+    """Periods of 400 µs against 240 and 360; one process of the other pass: no range."""
+    effect = profile.modes["eager"].observer_effect
+    assert (effect["cuda"].low, effect["cuda"].high) == (pytest.approx(400 / 360), pytest.approx(400 / 240))
+    assert (effect["cpu_cuda"].median, effect["cpu_cuda"].low) == (pytest.approx(400 / 300), None)
+    assert observer_effect([]) == {}
+
+
+def test_costs_and_output(profile: ProfileDoc) -> None:
+    graph, eager = profile.modes["graph"], profile.modes["eager"]
+    assert (graph.capture_ns, graph.graph_memory_bytes, graph.compile_ns) == (5_000_000, 2**20, None)
+    assert (graph.output_matches_eager, graph.max_abs_error) == (True, 0.0)
+    assert (eager.output_matches_eager, eager.withheld["output_matches_eager"]) == (None, "eager is the reference")
+
+
+def test_the_profiles_verdict_is_eagers_with_what_was_measured(profile: ProfileDoc) -> None:
+    told = profile.verdict
+    assert told is not None
+    assert told == profile.modes["eager"].verdict
+    assert (told.verdict_class, told.basis) == ("launch-bound", "profile")
+    graph, left = told.actions
+    assert (graph.what, graph.basis, graph.mode) == ("replay it as one CUDA graph", "measured", "graph")
+    assert (graph.saves_ns, graph.step_ns) == (250 * US, 50 * US)
+    assert graph.detail == "42.4 µs predicted, + 1 MiB, 5.00 ms to capture"
+    assert left.what == "what is left then"
+    assert left.detail is not None
+    assert left.detail.startswith("10.0 µs between 20 kernels; 40.0 µs of GPU work over a floor of 20.0 µs")
+
+
+def test_compiled_and_captured_is_the_second_step() -> None:
+    fused = ModeRecord(processes=(process(0, 150, "fused", compile_ns=31e9),))
+    both = ModeRecord(processes=(process(0, 45, "fused_graph", compile_ns=31e9, capture_ns=1e6),))
+    told = profile_of(two_modes(modes=two_modes().modes | {"fused": fused, "fused_graph": both})).verdict
+    assert told is not None
+    assert [a.what for a in told.actions] == [
+        "replay it as one CUDA graph",
+        "torch.compile, then capture",
+        "what is left then",
+    ]
+    assert told.actions[1].detail == "31.0 s to compile"
+
+
+def test_a_failed_mode_is_a_row_with_its_reason() -> None:
+    failed = ModeRecord(error="tiny.py:7: .item() is not allowed while a graph is captured")
+    document = profile_of(two_modes(modes={"eager": two_modes().modes["eager"], "graph": failed}))
+    graph = document.modes["graph"]
+    assert (graph.step_ns, graph.verdict, graph.bound) == (None, None, None)
+    assert graph.error == failed.error
+    assert graph.withheld["step_ns"] == failed.error
+    assert document.verdict is not None
+    predicted = document.verdict.actions[0]
+    assert (predicted.what, predicted.basis) == ("replay the step as one CUDA graph", "predicted")
+    assert predicted.step_ns == pytest.approx(42.4 * US)
+    assert predicted.detail == f"first: {failed.error}"
+
+
+def test_without_eager_the_first_mode_that_ran_is_judged() -> None:
+    modes = {"eager": ModeRecord(error="out of memory"), "graph": two_modes().modes["graph"]}
+    document = profile_of(two_modes(modes=modes))
+    assert document.verdict == document.modes["graph"].verdict
+    assert document.modes["graph"].speedup is None
+
+
+def test_nothing_ran() -> None:
+    document = profile_of(two_modes(modes={"eager": ModeRecord(error="out of memory")}))
+    assert document.verdict is None
+
+
+def test_a_step_measured_as_written_is_its_own_baseline() -> None:
+    record = ModeRecord(processes=(process(0, 50, "graph"),))
+    document = profile_of(two_modes(modes={"as_written": record}), {"as_written": graph_trace()})
+    mode = document.modes["as_written"]
+    assert mode.gpu_work_ns == 40 * US
+    assert document.verdict == mode.verdict
+
+
+def syncing_trace() -> TraceBuilder:
+    """Six steps of 100 µs: two launches of 5 µs, 60 µs apart, with a sync of 50 µs between them."""
+    builder = trace()
+    for step in range(6):
+        at = 100 * step
+        builder.step(step, at, 95).launch(at + 1, 5).kernel(at + 10, 44).sync(at + 8, 50).launch(at + 61, 5)
+        builder.kernel(at + 70, 5)
+    return builder
+
+
+def test_a_sync_inside_the_step_makes_submit_time_profiled() -> None:
+    """First launch start 1 → last launch end 66, minus 50 in the sync: 15 µs, 7.5 a launch."""
+    record = ModeRecord(processes=(process(0, 90, "eager", host_submit_ns=(85 * US,)),))
+    mode = profile_of(two_modes(modes={"eager": record}), {"eager": syncing_trace()}).modes["eager"]
+    assert (mode.host_submit_ns, mode.host_submit_source, mode.tau_step_ns) == (15 * US, "as profiled", 7.5 * US)
+    assert "host_as_profiled" in [w.code for w in mode.warnings]
+
+
+def test_stacks_never_give_a_time() -> None:
+    record = ModeRecord(processes=(process(0, 300, "eager"), process(1, 9_000, "eager", "stacks")))
+    mode = profile_of(two_modes(modes={"eager": record})).modes["eager"]
+    assert mode.step_ns is not None
+    assert mode.step_ns.median == 300 * US
+    assert list(mode.observer_effect) == ["cuda"]
+
+
+def test_only_a_timing_pass_withholds_what_needs_a_trace() -> None:
+    record = ModeRecord(processes=(ProcessRecord(repeat=0, started=STARTED, samples_ns=(300 * US,)),))
+    mode = profile_of(two_modes(modes={"eager": record})).modes["eager"]
+    assert mode.step_ns is not None
+    assert (mode.gpu_work_ns, mode.bound, mode.exposed_idle_ns) == (None, None, None)
+    assert mode.verdict is not None
+    assert mode.verdict.verdict_class == "insufficient"
+    assert "`cuda` trace" in mode.verdict.reason
+
+
+HOT = GpuState(sm_clock_mhz=900, throttle_reasons=("thermal slowdown",))
+NOTED = msgspec.structs.replace(EQUAL, note="one input")
+SHARED = GpuState(sm_clock_mhz=1_980, other_processes=2)
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "processes"),
+    [
+        ("noisy_host", "T ±", (process(0, 240, "eager"), process(1, 480, "eager"))),
+        ("throttled", "thermal slowdown", (process(0, 300, "eager", after=HOT),)),
+        ("shared_gpu", "2 other processes", (process(0, 300, "eager", before=SHARED),)),
+        ("process_failed", "hung", (process(0, 300, "eager"), ProcessRecord(repeat=1, started="", error="hung"))),
+        ("work_over_step", "longer than T", (process(0, 20, "eager"),)),
+        ("output_check", "one input", (process(0, 300, "eager", output=NOTED),)),
+    ],
+)  # fmt: skip
+def test_warnings_stand_beside_the_mode(code: str, words: str, processes: tuple[ProcessRecord, ...]) -> None:
+    mode = profile_of(two_modes(modes={"eager": ModeRecord(processes=processes)})).modes["eager"]
+    assert any(w.code == code and words in w.message for w in mode.warnings)
+
+
+def test_a_graph_that_did_not_engage_is_told() -> None:
+    record = ModeRecord(processes=(process(0, 300, "graph"),))
+    mode = profile_of(two_modes(modes={"graph": record}), {"graph": TRACES["eager"]()}).modes["graph"]
+    assert "graph_not_engaged" in [w.code for w in mode.warnings]
+
+
+def test_a_floor_over_the_work_is_doubted() -> None:
+    slow = msgspec.structs.replace(MACHINE, bandwidth_bytes_per_s=1e11)
+    assert "floor_over_work" in [w.code for w in profile_of(two_modes(calibration=slow)).modes["eager"].warnings]
+
+
+def test_clocks_and_samples_are_kept() -> None:
+    record = ModeRecord(processes=(process(0, 300, "eager", before=SHARED, after=HOT),))
+    kept = profile_of(two_modes(modes={"eager": record})).modes["eager"].processes[0]
+    assert (kept.clocks_mhz, kept.samples_ns) == ([1_980, 900], [300 * US] * 3)
