@@ -26,7 +26,7 @@ def home_processes(ops: Mapping[str, Ints], calls: Calls) -> Ints:
     """The host process of each GPU op: records of GPU ops name a device, not the process that drove it.
 
     One process in the file: that one. Several (merged ranks, whose correlation ids collide): the one that called with
-    the op's correlation id, and where several did, the one whose calls fit most ops of that device.
+    the op's correlation id; where several did, the one whose calls come before most of that device's ops, and closest.
     """
     processes = np.unique(calls.process)
     home = np.full(len(ops["start_ns"]), processes[0] if len(processes) else NONE, np.int64)
@@ -37,7 +37,8 @@ def home_processes(ops: Mapping[str, Ints], calls: Calls) -> Ints:
     fits = is_known & (call_start <= ops["start_ns"])
     for device in np.unique(ops["device"]):
         rows = np.flatnonzero(ops["device"] == device)
-        ranked = np.argsort(-fits[:, rows].sum(axis=1), kind="stable")
+        latency = np.where(fits[:, rows], ops["start_ns"][rows] - call_start[:, rows], 0).sum(axis=1)
+        ranked = np.lexsort((latency, -fits[:, rows].sum(axis=1)))
         first_known = ranked[np.argmax(is_known[ranked][:, rows], axis=0)]  # the best where nobody called
         home[rows] = processes[first_known]
     return home

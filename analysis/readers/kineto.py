@@ -7,6 +7,7 @@ decimals, printed from whole nanoseconds: they are read from the text, since a d
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -39,6 +40,7 @@ HOST_OPS: Final = {
 }
 _BLOCKING_COPY: Final = re.compile(r"(?:cuda|hip|cu)Memcpy(?!.*Async)")
 _DROPPED: Final = re.compile(r"[Dd]ropped (\d+) (?:activity )?records")
+_STOPPED_EARLY: Final = "CUPTI stopped early? = 1"
 _OP_ARGS: Final = ("device", "stream", "bytes", "graph", "graph_node")
 _INT64: Final = range(-(2**63), 2**63)
 
@@ -70,6 +72,7 @@ class _Head(msgspec.Struct):
     base_ns: Any = msgspec.field(name="baseTimeNanoseconds", default=None)
     devices: Any = msgspec.field(name="deviceProperties", default=None)
     distributed: Any = msgspec.field(name="distributedInfo", default=None)
+    remarks: Any = msgspec.field(name="INFO", default=None)
     warnings: Any = msgspec.field(name="WARNING", default=None)
     errors: Any = msgspec.field(name="ERROR", default=None)
 
@@ -81,6 +84,7 @@ class _Document(_Head):
 _DOCUMENT: Final = msgspec.json.Decoder(_Document)
 _HEAD: Final = msgspec.json.Decoder(_Head)
 _BESIDE_EVENTS: Final = _Head.__struct_fields__
+_ENTRY: Final = msgspec.json.Decoder(_Event)
 _ENTRIES: Final = msgspec.json.Decoder(list[_Entry])
 
 
@@ -99,14 +103,7 @@ def read_kineto(data: bytes, source: Source) -> Trace:
     for event in events:
         columns.add(event)
     lost = _lost_records(document)
-    if lost:
-        notices.append(
-            Notice(
-                "lost_records",
-                f"the profiler says that it dropped {lost:,} records; record fewer steps",
-                lost,
-            )
-        )
+    notices += lost
     if columns.untimed:
         notices.append(
             Notice(
@@ -154,11 +151,23 @@ def _rescue(data: bytes, source: Source, problem: Exception) -> tuple[_Document,
         raise UnreadableInput(f"{source.path}: cut before its first whole record; record or copy it again") from problem
     try:
         head = _HEAD.decode(found.head)
-        records = _ENTRIES.decode(b"[" + b",".join(found.records) + b"]")
     except (msgspec.DecodeError, RecursionError) as error:
         raise UnreadableInput(f"{source.path}: broken JSON ({error}); record or export it again") from error
+    records = _decode_records(found.records)
+    is_whole = found.whole and len(records) == len(found.records)
     document = _Document(events=records, **{name: getattr(head, name) for name in _BESIDE_EVENTS})
-    return document, [_cut_notice(len(records), found.whole)], found.whole
+    return document, [_cut_notice(len(records), is_whole)], is_whole
+
+
+def _decode_records(texts: list[bytes]) -> list[_Entry]:
+    """The records that are JSON."""
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):
+        return _ENTRIES.decode(b"[" + b",".join(texts) + b"]")
+    records: list[_Entry] = []
+    for text in texts:
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            records.append(_ENTRY.decode(text))
+    return records
 
 
 def _no_trace(source: Source, error: Exception) -> UnreadableInput:
@@ -386,7 +395,20 @@ def _rank(distributed: Any) -> int | None:
     return rank if type(rank) is int else None
 
 
-def _lost_records(document: _Document) -> int:
-    """How many records the profiler's own log says it dropped."""
-    lines = [line for log in (document.warnings, document.errors) if isinstance(log, list) for line in log]
-    return sum(int(found) for line in lines if isinstance(line, str) for found in _DROPPED.findall(line))
+def _log(document: _Document) -> list[str]:
+    """What the profiler itself had to say."""
+    logs = (document.remarks, document.warnings, document.errors)
+    return [line for log in logs if isinstance(log, list) for line in log if isinstance(line, str)]
+
+
+def _lost_records(document: _Document) -> list[Notice]:
+    """What the profiler's own log says about records that are not in the file."""
+    dropped = sum(int(found) for line in _log(document) for found in _DROPPED.findall(line))
+    notices = []
+    if dropped:
+        text = f"the profiler says that it dropped {dropped:,} records; record fewer steps"
+        notices.append(Notice("lost_records", text, dropped))
+    if any(_STOPPED_EARLY in line for line in _log(document)):
+        text = "the profiler says that CUPTI stopped early, its buffers full: records are lost; record fewer steps"
+        notices.append(Notice("lost_records", text))
+    return notices
