@@ -107,7 +107,8 @@ def step_ops(trace: Trace, steps: Steps) -> Ints:
         return rows
     devices, place = np.unique(ops.device[rows], return_inverse=True)
     busiest = devices[np.argmax(np.bincount(place, weights=ops.dur_ns[rows]))]
-    rows = rows[ops.device[rows] == busiest]
+    on_busiest: Bools = ops.device[rows] == busiest
+    rows = rows[on_busiest]
     launch_row = ops.launch_row[rows]
     launched = np.where(launch_row == NONE, ops.start_ns[rows], trace.launches.start_ns[launch_row])
     order: Ints = np.lexsort((ops.start_ns[rows], launched))

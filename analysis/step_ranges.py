@@ -291,9 +291,11 @@ def _repeated_ranges(trace: Trace, rows: Ints, found: Repetition) -> StepRanges:
         heads.insert(0, 0)
         dropped = {0: "cut off by the start of the file"} | {i + 1: reason for i, reason in dropped.items()}
     start_ns = launches.start_ns[rows[heads]]
-    end_ns = np.append(start_ns[1:], launches.end_ns[rows[end - 1]])
+    usual_end = start_ns[-1] + int(np.median(np.diff(start_ns)))  # other threads may still launch for the last one
+    last_end = max(int(launches.end_ns[rows[end - 1]]), usual_end)
     if end < len(rows):
-        end_ns[-1] = min(int(end_ns[-1]), int(launches.start_ns[rows[end]]))
+        last_end = min(last_end, int(launches.start_ns[rows[end]]))
+    end_ns = np.append(start_ns[1:], last_end)
     names = tuple(f"repetition {i}" for i in range(len(heads)))
     return StepRanges("repetition", names, start_ns, end_ns, dropped)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from launchscope.analysis.graphs import GraphReplays, graph_replays
+from launchscope.analysis.readers import open_trace
 from launchscope.analysis.trace import Trace
 from launchscope.fixtures.builder import TraceBuilder, trace
 
 US = 1000
+TRACES = Path(__file__).parents[2] / "fixtures" / "traces"
 LAYERS = [f"{name}_{i % 2}" for i in range(40) for name in ("norm", "gemm", "act")]
 
 
@@ -176,3 +179,12 @@ class TestCoverage:
         ]
         assert rows[0].launch_overhead_ns is not None
         assert (rows[0].launch_overhead_ns.median, rows[0].launch_overhead_ns.count) == (5 * US, 3)
+
+
+def test_a_recording_that_began_after_two_graph_launches() -> None:
+    """RTX 5080, CUDA 13: 9 replays, 7 with their launch; the first lost its first record."""
+    replays = graph_replays(open_trace(TRACES / "leimao_trace_with_manual_capture.json.gz"))
+    assert replays.op_count.tolist() == [35, *[36] * 8]
+    assert replays.graph.tolist() == [0] * 9
+    assert (replays.launch_row == -1).tolist() == [True, True, *[False] * 7]
+    assert (replays.differing.tolist(), replays.kernels_in_graphs) == ([0], 238)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from time import perf_counter
+
 import numpy as np
 import pytest
 from launchscope.analysis.errors import LaunchscopeError
+from launchscope.analysis.readers import open_trace
+from launchscope.analysis.repetition import find_repetition
 from launchscope.analysis.step_ranges import normalised_name
 from launchscope.analysis.steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns
+from launchscope.analysis.trace import NONE
 from launchscope.fixtures.builder import TraceBuilder, trace
+from launchscope.fixtures.cases import NAMED_CASES
 
 US = 1000
+TRACES = Path(__file__).parents[2] / "fixtures" / "traces"
 
 
 def loop(steps: int, launches: int = 1, *, annotate: str | None = None, period: int = 100) -> TraceBuilder:
@@ -277,12 +285,46 @@ class TestFigures:
         assert steady_windows(recorded, steps, 3) == []
 
 
+CASES = {
+    "empty": ("none", 0),
+    "missing launches": ("none", 0),
+    "eager steps": ("profiler_step", 5),
+    "graph replay": ("profiler_step", 4),
+    "graph captured before profiling": ("profiler_step", 2),
+    "truncated file": ("profiler_step", 5),
+}  # every other case is one ProfilerStep
+
+
+@pytest.mark.parametrize("case", NAMED_CASES)
+def test_named_cases(case: str) -> None:
+    recorded = NAMED_CASES[case]().build()
+    steps = find_steps(recorded)
+    assert (steps.source, steps.found) == CASES.get(case, ("profiler_step", 1))
+    assert (steps.dropped, len(steps.reasons), int((~steps.kept).sum())) == (0, 0, 0)
+    linked = recorded.gpu_ops.launch_row != NONE
+    assert (steps.op_step[linked] == steps.launch_step[recorded.gpu_ops.launch_row[linked]]).all()
+    for device in recorded.devices:
+        windows = steady_windows(recorded, steps, device)
+        assert sum(end - start for start, end in windows) == periods_ns(recorded, steps, device).sum()
+        assert len(step_busy_ns(recorded, steps, device)) == steps.found
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("hta_event_sync_multi_stream", ("none", 0, [])),
+        ("leimao_trace_with_manual_capture", ("profiler_step", 7, [40] * 7)),  # 4 launches and a graph of 36
+        ("torchao_quantize_vit_bfloat16", ("annotation", 5, [186] * 5)),  # a copy and a graph of 185
+    ],
+)
+def test_recorded_traces(name: str, expected: tuple[str, int, list[int]]) -> None:
+    recorded = open_trace(TRACES / f"{name}.json.gz")
+    steps = find_steps(recorded)
+    assert (steps.source, steps.found, steps.count_kept(steps.op_step).tolist()) == expected
+
+
 def test_a_long_trace_is_quick() -> None:
     """100,000 launches of an unannotated loop: the repetition is found in well under a second."""
-    from time import perf_counter
-
-    from launchscope.analysis.repetition import find_repetition
-
     tokens = np.tile(np.concatenate([[900], np.tile(np.arange(40), 18), [901]]), 139)[:100_000]
     began = perf_counter()
     found_repetition = find_repetition(tokens)
