@@ -95,7 +95,7 @@ def test_an_input_is_never_overwritten(trace_file: Path, capfd: Captured) -> Non
     assert trace_file.read_bytes() == before
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\x1f\x8b\x08", b"PK\x03\x04", b"[]", b'{"traceEvents": 3}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"\x1f\x8b\x08", b"PK\x03\x04", b"null", b'{"traceEvents": 3}'])
 def test_what_is_no_trace_is_refused_with_its_name(tmp_path: Path, capfd: Captured, content: bytes) -> None:
     path = tmp_path / "broken.json"
     path.write_bytes(content)
@@ -250,4 +250,4 @@ def test_demo_shows_the_report_without_torch(capfd: Captured) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for mode in ("eager", "graph", "fused", "fused_graph"):
-        assert f"\n{mode} " in done.stdout
+        assert mode in done.stdout.split()

@@ -191,14 +191,17 @@ def test_closed_streams_are_survived() -> None:
 
 
 def test_help_is_about_as_fast_as_importing_click() -> None:
-    """At most 2×, as benchmarks/help_time.py prints it. The best of several rounds: other work disturbs single ones."""
+    """At most 2×, as benchmarks/help_time.py prints it. The fastest of alternating runs: other work disturbs some."""
 
-    def best(*arguments: str) -> float:
-        times = []
-        for _ in range(7):
-            begun = time.perf_counter()
-            subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
-            times.append(time.perf_counter() - begun)
-        return min(times)
+    def seconds(*arguments: str) -> float:
+        begun = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
+        return time.perf_counter() - begun
 
-    assert best("-m", "launchscope", "--help") <= 2 * best("-c", "import click")
+    click_alone, shown = [], []
+    for _ in range(25):
+        click_alone.append(seconds("-c", "import click"))
+        shown.append(seconds("-m", "launchscope", "--help"))
+        if len(shown) >= 5 and min(shown) <= 2 * min(click_alone):
+            return
+    assert min(shown) <= 2 * min(click_alone)
