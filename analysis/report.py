@@ -1,0 +1,223 @@
+"""The Report: everything that a person or a program sees comes out of it.
+
+report = analyze("launchscope-out/llama_1b", "step-3.json.gz")
+report.document        the JSON report as typed structs (docs/report.md)
+report.kernels         pandas DataFrames: kernels, gaps, launches, steps, gpu_ops
+report.to_json()       bytes
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from .. import __version__
+from .analyses import TraceAnalysis, analyze_trace
+from .capture import Capture, Manifest, ProcessRecord, is_capture, open_capture
+from .document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, WarningDoc
+from .errors import UnreadableInput
+from .inferred import with_inferred_operators
+from .profile import profile_document
+from .readers import open_trace, read_trace
+from .verdict import percent_text, time_text
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import pandas as pd
+
+AS_WRITTEN: Final = "as_written"
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """One or more analysed traces, and the profile that they belong to where there is one."""
+
+    document: ReportDocument
+    analyses: tuple[TraceAnalysis, ...]
+
+    @property
+    def kernels(self) -> pd.DataFrame:
+        """One row per trace and GPU op name of the headline device, the longest first."""
+        from .frames import kernels_frame
+
+        return kernels_frame(self.analyses)
+
+    @property
+    def gaps(self) -> pd.DataFrame:
+        """One row per gap of the whole trace, with its parts by cause in ns."""
+        from .frames import gaps_frame
+
+        return gaps_frame(self.analyses)
+
+    @property
+    def launches(self) -> pd.DataFrame:
+        """One row per launch: API, times in ns, operator, step."""
+        from .frames import launches_frame
+
+        return launches_frame(self.analyses)
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """One row per step found, kept or dropped, with the reason."""
+        from .frames import steps_frame
+
+        return steps_frame(self.analyses)
+
+    @property
+    def gpu_ops(self) -> pd.DataFrame:
+        """One row per GPU op: name, stream, times in ns, its launch (row of ``launches`` of the same trace), step."""
+        from .frames import gpu_ops_frame
+
+        return gpu_ops_frame(self.analyses)
+
+    def to_json(self) -> bytes:
+        """The JSON report: exactly one document."""
+        return msgspec.json.format(msgspec.json.encode(self.document), indent=2)
+
+    def show(self) -> None:
+        """Print the report as the terminal shows it."""
+        from .export.terminal import render
+
+        print(render(self, width=100, color=False, verbose=False))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the verdicts, and the modes as a table."""
+        return _html(self.document)
+
+
+def load(path: str | PathLike[str], *, step_regex: str | None = None) -> Report:
+    """Open one capture (folder or .zip) or trace file. UnreadableInput says what is wrong with it."""
+    return analyze(path, step_regex=step_regex)
+
+
+def analyze(*paths: str | PathLike[str], step_regex: str | None = None) -> Report:
+    """Analyse captures' and other traces into one report; at most one capture. UnreadableInput as for ``load``."""
+    if not paths:
+        raise UnreadableInput("nothing to analyze: name a capture or a trace file")
+    analyses: list[TraceAnalysis] = []
+    captures: list[tuple[Capture, ProfileDoc]] = []
+    for path in map(Path, paths):
+        if not path.exists():
+            raise UnreadableInput(f"{path}: no such file or folder; check the path")
+        if path.is_dir() or is_capture(path):
+            if captures:
+                raise UnreadableInput(f"{path}: a second capture; one report holds one: analyze them one at a time")
+            capture = open_capture(path)
+            found, profile = _analyze_capture(capture, step_regex)
+            analyses += found
+            captures.append((capture, profile))
+        else:
+            analyses.append(analyze_trace(open_trace(path), name=path.name, step_regex=step_regex))
+    manifest = captures[0][0].manifest if captures else None
+    document = ReportDocument(
+        launchscope=__version__,
+        target=_target_document(manifest) if manifest else None,
+        environment=dict(manifest.environment) if manifest else None,
+        traces=[analysis.document for analysis in analyses],
+        profile=captures[0][1] if captures else None,
+    )
+    return Report(document, tuple(analyses))
+
+
+def _analyze_capture(capture: Capture, step_regex: str | None) -> tuple[list[TraceAnalysis], ProfileDoc]:
+    """Every trace of a capture that can be read; one that can't becomes a warning of its mode."""
+    analyses: list[TraceAnalysis] = []
+    unreadable: dict[str, list[str]] = {}
+    for mode, record in capture.manifest.modes.items():
+        for process in record.processes:
+            if process.trace is None:
+                continue
+            try:
+                analyses.append(_analyze_member(capture, mode, process, process.trace, step_regex))
+            except UnreadableInput as error:
+                unreadable.setdefault(mode, []).append(str(error))
+    analyses = with_inferred_operators(analyses)
+    return analyses, _with_warnings(profile_document(capture.manifest, analyses), unreadable)
+
+
+def _analyze_member(
+    capture: Capture, mode: str, process: ProcessRecord, relative: str, step_regex: str | None
+) -> TraceAnalysis:
+    trace = read_trace(capture.trace_bytes(relative), f"{capture.path.name}/{relative}")
+    return analyze_trace(
+        trace,
+        name=relative,
+        mode=None if mode == AS_WRITTEN else mode,
+        trace_pass=process.trace_pass,
+        repeat=process.repeat,
+        marks_ns=process.marks_ns,
+        step_regex=step_regex,
+        host_submit_ns=median(process.host_submit_ns) if process.host_submit_ns else None,
+    )
+
+
+def _with_warnings(profile: ProfileDoc, unreadable: dict[str, list[str]]) -> ProfileDoc:
+    modes: dict[str, ModeDoc] = {}
+    for name, mode in profile.modes.items():
+        more = [WarningDoc(code="unreadable_trace", message=message) for message in unreadable.get(name, ())]
+        modes[name] = msgspec.structs.replace(mode, warnings=[*mode.warnings, *more])
+    return msgspec.structs.replace(profile, modes=modes)
+
+
+def _target_document(manifest: Manifest) -> TargetDoc:
+    target = manifest.target
+    return TargetDoc(
+        name=target.name,
+        revision=target.revision,
+        batch_size=target.batch_size,
+        dtype=target.dtype,
+        context_length=target.context_length,
+        parameters=target.parameters,
+        settings=dict(target.settings),
+        labels=list(target.labels),
+    )
+
+
+def _html(document: ReportDocument) -> str:
+    """Small, self-contained HTML; everything that came from a file is escaped."""
+    parts = []
+    if document.target is not None and document.profile is not None:
+        parts.append(f"<h3>{html.escape(document.target.name)}</h3>")
+        parts += [_verdict_html(name, mode) for name, mode in document.profile.modes.items()]
+        parts.append(_modes_html(document.profile))
+    else:
+        for trace in document.traces:
+            told = f"<b>{html.escape(trace.name)}</b> is {trace.verdict.verdict_class.upper()}: "
+            parts.append(f"<p>{told}{html.escape(trace.verdict.reason)}.</p>")
+            parts += [_note_html(w.message) for w in trace.warnings]
+    return "<div>" + "".join(parts) + "</div>"
+
+
+def _verdict_html(name: str, mode: ModeDoc) -> str:
+    if mode.verdict is None:
+        return f"<p><b>{html.escape(name)}</b> could not be measured: {html.escape(mode.error or 'no figures')}</p>"
+    reason = html.escape(mode.verdict.reason)
+    notes = "".join(_note_html(w.message) for w in mode.warnings)
+    return f"<p><b>{html.escape(name)}</b> is {mode.verdict.verdict_class.upper()}: {reason}.</p>{notes}"
+
+
+def _note_html(message: str) -> str:
+    return f"<p><small>{html.escape(message)}</small></p>"
+
+
+def _modes_html(profile: ProfileDoc) -> str:
+    head = "".join(f"<th>{word}</th>" for word in ("mode", "step T", "GPU work W", "launches", "idle", "speedup"))
+    return f"<table><tr>{head}</tr>{''.join(_row_html(name, mode) for name, mode in profile.modes.items())}</table>"
+
+
+def _row_html(name: str, mode: ModeDoc) -> str:
+    cells = (
+        html.escape(name),
+        "–" if mode.step_ns is None else time_text(mode.step_ns.median),
+        "–" if mode.gpu_work_ns is None else time_text(mode.gpu_work_ns),
+        "–" if mode.launches is None else f"{mode.launches:,.0f}",
+        "–" if mode.true_idle_fraction is None else percent_text(mode.true_idle_fraction),
+        "–" if mode.speedup is None else f"{mode.speedup:.1f}×",
+    )
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
