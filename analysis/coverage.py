@@ -324,22 +324,29 @@ def _lost_calls(trace: Trace, steps: Steps) -> Ints:
 
     Not those inside a launch: a runtime call wraps the driver call that does its work.
     """
-    host, launches = trace.host_ops, trace.launches
+    host = trace.host_ops
     launching = np.array(["LaunchKernel" in name or "GraphLaunch" in name for name in trace.names], np.bool_)
     rows = np.flatnonzero(host.kind == HostKind.API)
     rows = rows[launching[host.name[rows]]]
     kept = steps.kept_rows
+    if not len(kept) or not len(rows):
+        return np.zeros(0, np.int64)
     step = np.searchsorted(steps.start_ns[kept], host.start_ns[rows], side="right") - 1
-    inside = step >= 0
-    inside[inside] = host.start_ns[rows[inside]] < steps.end_ns[kept[step[inside]]]
-    rows = rows[inside]
-    lost = []
-    for row in rows.tolist():
-        around = (launches.start_ns <= host.start_ns[row]) & (launches.end_ns >= host.end_ns[row])
-        around &= (launches.process == host.process[row]) & (launches.thread == host.thread[row])
-        if not around.any():
-            lost.append(row)
-    return np.array(lost, np.int64)
+    rows = rows[(step >= 0) & (host.start_ns[rows] < steps.end_ns[kept[np.maximum(step, 0)]])]
+    return rows[~_inside_launch(trace, rows)]
+
+
+def _inside_launch(trace: Trace, rows: Ints) -> Bools:
+    """True where a row of host_ops lies inside a launch call of its thread."""
+    host, launches = trace.host_ops, trace.launches
+    inside = np.zeros(len(rows), np.bool_)
+    for process, thread in np.unique(np.stack([host.process[rows], host.thread[rows]], axis=1), axis=0):
+        own = np.flatnonzero((launches.process == process) & (launches.thread == thread))
+        here = np.flatnonzero((host.process[rows] == process) & (host.thread[rows] == thread))
+        reached = np.append(np.maximum.accumulate(launches.end_ns[own]), np.iinfo(np.int64).min)
+        last = np.searchsorted(launches.start_ns[own], host.start_ns[rows[here]], side="right") - 1
+        inside[here] = reached[last] >= host.end_ns[rows[here]]  # none before it: the last entry
+    return inside
 
 
 def _of(count: int, total: int) -> str:
