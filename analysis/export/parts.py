@@ -41,8 +41,11 @@ def actions(proposed: Sequence[ActionDoc], step_ns: float | None) -> Iterator[Li
         after = action.step_ns
         left = "" if after is None else f"→ {duration(after)}"
         gain = "" if after is None or step_ns is None or after <= 0 else units.times(step_ns / after)
-        told = "; ".join(text for text in (_saving(action), action.detail) if text)
-        rows.append(Row([str(order), action.what, left, gain, action.basis, told]))
+        saving = _saving(action)
+        told = "; ".join(text for text in (saving, action.detail) if text)
+        open_ended = action.saves_ns is None and action.step_ns is None  # measured, but nobody measured the gain
+        basis = "" if open_ended and (action.basis == "measured" or not saving) else action.basis
+        rows.append(Row([str(order), action.what, left, gain, basis, told]))
     if rows:
         columns = [
             Column("", right=False),
@@ -57,10 +60,10 @@ def actions(proposed: Sequence[ActionDoc], step_ns: float | None) -> Iterator[Li
 
 def _saving(action: ActionDoc) -> str:
     known_range = action.low_ns is not None and action.high_ns is not None and action.low_ns < action.high_ns
-    start = f"{duration(action.low_ns)} to" if action.low_ns else "up to"
+    start = f"{duration(action.low_ns)} to" if action.low_ns else "at most"
     span = f"{start} {duration(action.high_ns)}" if known_range else ""
     if action.saves_ns is None:
-        return f"saves {span}" if span else ""
+        return f"{span} to gain" if span else ""
     saves = f"saves {duration(action.saves_ns)} ({share(action.share)})"
     return f"{saves}, {span}" if span and action.basis != "measured" else saves
 
@@ -186,7 +189,7 @@ def kernels(rows: Sequence[KernelDoc], title: str, limit: int | None) -> Iterato
             Column("median", rank=1),
             Column("p90", optional=True),
             Column("of\nbusy"),
-            Column("operator", right=False, rank=2, least=14, foreign=True),
+            Column("operator", right=False, rank=2, least=16, foreign=True),
         ]
         yield Listing(Table(columns, table, more=len(ranked) - len(told)).without_empty_columns(MISSING))
 

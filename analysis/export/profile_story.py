@@ -40,11 +40,14 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
     story += _trace_warnings(document.traces, verbose=verbose)
     if verbose:
         story += _details(profile)
-        reasons = [
-            (f"{shown_name(n)}.{path}", why) for n, m in profile.modes.items() for path, why in m.withheld.items()
-        ]
-        story += parts.withheld(dict(reasons), verbose=True)
+        story += parts.withheld(_reasons(profile), verbose=True)
     return story
+
+
+def _reasons(profile: ProfileDoc) -> dict[str, str]:
+    """Why figures of the modes that ran are missing; a failed mode has one reason for all, in its row."""
+    ran = {shown_name(name): mode for name, mode in profile.modes.items() if mode.step_ns is not None}
+    return {f"{name}.{path}": reason for name, mode in ran.items() for path, reason in mode.withheld.items()}
 
 
 def _headings(document: ReportDocument, profile: ProfileDoc) -> Iterator[Heading | Fact]:
@@ -105,7 +108,7 @@ def _bound(mode: ModeDoc, name: str, profile: ProfileDoc) -> Iterator[Fact]:
         count = "" if mode.launches is None else f"N·τ of {plural(mode.launches, 'launch', 'launches')}: "
         lines.append(count + " · ".join(told))
     if mode.floor_ns is not None:
-        over = ratio_text(mode.gpu_work_ns, mode.floor_ns)
+        over = _over_floor(mode.gpu_work_ns, mode.floor_ns)
         lines.append(f"floor {duration(mode.floor_ns)}: what one step must read and compute{over}")
     if mode.bound is not None and mode.bound.note:
         lines.append(mode.bound.note)
@@ -113,7 +116,7 @@ def _bound(mode: ModeDoc, name: str, profile: ProfileDoc) -> Iterator[Fact]:
         yield Fact(f"bound, {name}", lines)
 
 
-def ratio_text(work_ns: float | None, floor_ns: float) -> str:
+def _over_floor(work_ns: float | None, floor_ns: float) -> str:
     """How far the GPU work lies above its floor; empty where it isn't known."""
     return (
         "" if work_ns is None or floor_ns <= 0 else f" · GPU work {duration(work_ns)} is {work_ns / floor_ns:.1f}× that"
@@ -140,7 +143,7 @@ def _predictions(profile: ProfileDoc) -> Iterator[Fact]:
         else:
             text += f" · measured {duration(graph.step_ns.median)}"
         if error is not None:
-            text += f" · off by {share(error)} of T − W"
+            text += f" · {share(abs(error))} of T − W too {'low' if error < 0 else 'high'}"
         lines.append(text)
     if lines:
         yield Fact("graph time", lines)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..document import CoverageDoc, DeviceDoc, SteadyDoc, Summary, TraceDoc
-from . import parts, units
+from ..document import CoverageDoc, DeviceDoc, SteadyDoc, TraceDoc
+from . import launch_tables, parts, units
 from .blocks import Block, Fact, Heading, Listing
 from .tables import Column, Row, Table
 from .units import MISSING, duration, number, plural, ratio, share
@@ -28,9 +28,9 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
         *_devices(trace),
         *_steps(trace),
         *parts.kernels(trace.kernels, "longest kernels", limit=None if verbose else 8),
-        *_launches(trace, verbose=verbose),
-        *_blocking(trace, verbose=verbose),
-        *_replays(trace, verbose=verbose),
+        *launch_tables.launches(trace, verbose=verbose),
+        *launch_tables.blocking_calls(trace, verbose=verbose),
+        *launch_tables.replays(trace, verbose=verbose),
     ]
 
 
@@ -58,15 +58,15 @@ def traces_overview(traces: Sequence[TraceDoc]) -> Iterator[Listing]:
             )
         )
     columns = [
-        Column("trace", right=False, least=20, foreign=True),
+        Column("trace", right=False, least=36, foreign=True),
         Column("verdict", right=False),
         Column("step"),
         Column("idle"),
         Column("launches\nper step", rank=1),
-        Column("kernels\nper step", rank=2),
-        Column("steps", rank=3),
-        Column("GPU ops", rank=4),
-        Column("warnings", rank=5),
+        Column("kernels\nper step", optional=True),
+        Column("steps", optional=True),
+        Column("GPU ops", optional=True),
+        Column("warnings", optional=True),
     ]
     yield Listing(Table(columns, rows))
 
@@ -130,23 +130,12 @@ def _steps(trace: TraceDoc) -> Iterator[Listing]:
     if steps is None:
         return
     counts = ("kernels", "launches", "graph_launches", "blocking_calls", "memcpys")
-    rows = [_summary_row("step time (first op to first op)", steps.period_ns, time=True)]
-    rows.append(_summary_row("GPU work", steps.busy_ns, time=True))
+    rows = [launch_tables.summary_row("step time (first op to first op)", steps.period_ns, time=True)]
+    rows.append(launch_tables.summary_row("GPU work", steps.busy_ns, time=True))
     words = {name: name.replace("_", " ").replace("memcpys", "copies") for name in counts}
-    rows += [_summary_row(words[name], getattr(steps, name)) for name in counts if getattr(steps, name).total]
-    yield Listing(Table(_summary_columns(f"per step, {plural(steps.count, 'step')}"), rows))
-
-
-def _summary_columns(title: str) -> list[Column]:
-    return [Column(title, right=False), Column("median"), Column("p10"), Column("p90"), Column("total"), Column("of")]
-
-
-def _summary_row(name: str, summary: Summary | None, *, time: bool = False) -> Row:
-    if summary is None:
-        return Row([name, *[MISSING] * 5])
-    write = duration if time else number
-    figures = [write(value) for value in (summary.median, summary.p10, summary.p90, summary.total)]
-    return Row([name, *figures, number(summary.count)])
+    told = {words[name]: getattr(steps, name) for name in counts}
+    rows += [launch_tables.summary_row(name, summary) for name, summary in told.items() if summary.total]
+    yield Listing(Table(launch_tables.summary_columns(f"per step, {plural(steps.count, 'step')}"), rows))
 
 
 def _bound(trace: TraceDoc) -> Iterator[Fact]:
@@ -169,91 +158,3 @@ def _graphs_and_queue(trace: TraceDoc) -> Iterator[Fact]:
         yield Fact("queue depth", [f"median {number(queue.median)}, at most {number(queue.max)} GPU ops waiting"])
     if memory.ns:
         yield Fact("copies, sets", [f"{duration(memory.ns)} · {units.byte_size(memory.bytes)}"])
-
-
-def _launches(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
-    launches = trace.launches
-    if not launches.by_api:
-        return
-    names = {"overhead_ns": "in the launch call", "latency_ns": "call start → GPU start"}
-    names["queue_ns"] = "call end → GPU start"
-    rows = [_summary_row(text, getattr(launches, field), time=True) for field, text in names.items()]
-    yield Listing(Table(_summary_columns("launches"), rows))
-    ranked = sorted(launches.by_api.items(), key=lambda item: -item[1])
-    told = ranked if verbose else ranked[:5]
-    total = sum(launches.by_api.values())
-    apis = [Row([api, number(count), ratio(count, total)]) for api, count in told]
-    columns = [Column("launch API", right=False, least=20, foreign=True), Column("launches"), Column("share")]
-    yield Listing(Table(columns, apis, more=len(ranked) - len(told)))
-    by_operator = sorted(launches.by_operator, key=lambda row: -row.launches)
-    if not any(row.operator for row in by_operator):
-        return
-    told_operators = by_operator if verbose else by_operator[:8]
-    operators = [
-        Row(
-            [
-                "(outside any operator)" if row.operator is None else row.operator,
-                number(row.launches),
-                ratio(row.launches, trace.coverage.launches),
-                number(row.kernels),
-                _stack(row.stack, row.operator),
-            ]
-        )
-        for row in told_operators
-    ]
-    columns = [Column("launching operator", right=False, least=20, foreign=True), Column("launches"), Column("share")]
-    columns += [Column("kernels"), Column("inside", right=False, rank=1, least=16, foreign=True)]
-    table = Table(columns, operators, more=len(by_operator) - len(told_operators))
-    yield Listing(table.without_empty_columns(MISSING))
-
-
-def _stack(frames: Sequence[str], operator: str | None) -> str:
-    """What encloses an operator, outermost first; the operator itself ends most stacks and is told already."""
-    around = frames[:-1] if frames and frames[-1] == operator else frames
-    return " › ".join(around) if around else MISSING
-
-
-def _blocking(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
-    ranked = sorted(trace.blocking_calls, key=lambda call: -call.ns)
-    told = ranked if verbose else ranked[:5]
-    rows = [
-        Row(
-            [
-                call.api,
-                number(call.count_per_step),
-                duration(call.ns),
-                call.operator if call.operator else MISSING,
-                _stack(call.stack, call.operator),
-            ]
-        )
-        for call in told
-    ]
-    if rows:
-        columns = [
-            Column("blocking calls", right=False, least=22, foreign=True),
-            Column("per step"),
-            Column("blocked"),
-            Column("operator", right=False, least=14, foreign=True),
-            Column("inside", right=False, rank=1, least=16, foreign=True),
-        ]
-        yield Listing(Table(columns, rows, more=len(ranked) - len(told)).without_empty_columns(MISSING))
-
-
-def _replays(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
-    ranked = sorted(trace.graphs.replays, key=lambda replay: -replay.count)
-    told = ranked if verbose else ranked[:5]
-    rows = []
-    for replay in told:
-        even = replay.ops_min == replay.ops_max
-        ops = number(replay.ops_median) if even else f"{number(replay.ops_min)}–{number(replay.ops_max)}"
-        overhead = replay.launch_overhead_ns
-        rows.append(
-            Row([replay.graph, number(replay.count), ops, MISSING if overhead is None else duration(overhead.median)])
-        )
-    if rows:
-        columns = [
-            Column("graph replays", right=False, least=16, foreign=True),
-            Column("replays"),
-            Column("GPU ops each"),
-        ]
-        yield Listing(Table([*columns, Column("in the launch call")], rows, more=len(ranked) - len(told)))
