@@ -41,23 +41,24 @@ class ModeFigures:
 
 
 def next_steps(name: str, modes: Mapping[str, ModeFigures]) -> list[ActionDoc]:
-    """Measured ways on from one mode that are worth it, in order of effort, then what is left after the best.
+    """Measured ways on from one mode, in order of effort, each faster than those before; then what the last leaves.
 
-    Compilation alone is left out where its graph was measured too and is faster.
+    Compilation alone is left out where it was captured too and is faster so.
     """
     here = modes[name].step_ns
     if here is None:
         return []
-    found = []
+    found: list[ActionDoc] = []
+    fastest = here.median * (1 - WORTH_DOING)
     for target, what in ROADS.get(name, ()):
         there = modes[target].step_ns if target in modes else None
-        if there is not None and here.median - there.median >= WORTH_DOING * here.median:
+        if there is not None and there.median <= fastest:
             found.append(_measured(what, here, there, target, _detail(name, target, modes)))
-    saved = {action.mode: action.saves_ns or 0.0 for action in found}
-    if saved.get("fused_graph", 0.0) > saved.get("fused", 0.0):
+            fastest = there.median
+    targets = [action.mode for action in found]
+    if "fused_graph" in targets:
         found = [action for action in found if action.mode != "fused"]
-    best = max(found, key=lambda action: action.saves_ns or 0.0, default=None)
-    left = _what_is_left(modes[best.mode or name]) if best else None
+    left = _what_is_left(modes[found[-1].mode or name]) if found else None
     return [*found, left] if left else found
 
 

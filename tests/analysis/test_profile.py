@@ -205,6 +205,24 @@ def test_compiled_and_captured_is_the_second_step() -> None:
     assert told.actions[1].detail == "31.0 s to compile"
 
 
+@pytest.mark.parametrize(
+    ("fused_us", "both_us", "ways"),
+    [
+        (150, 45, ["graph", "fused_graph"]),  # capture it too: compilation alone is no step of its own
+        (150, 55, ["graph"]),  # slower than what is easier
+        (40, None, ["graph", "fused"]),
+        (150, None, ["graph"]),
+    ],
+)
+def test_each_way_on_is_faster_than_the_easier_ones(fused_us: float, both_us: float | None, ways: list[str]) -> None:
+    modes = two_modes().modes | {"fused": ModeRecord(processes=(process(0, fused_us, "fused"),))}
+    if both_us is not None:
+        modes |= {"fused_graph": ModeRecord(processes=(process(0, both_us, "fused_graph"),))}
+    told = profile_of(two_modes(modes=modes)).verdict
+    assert told is not None
+    assert [a.mode for a in told.actions if a.mode is not None] == ways
+
+
 def test_a_failed_mode_is_a_row_with_its_reason() -> None:
     failed = ModeRecord(error="tiny.py:7: .item() is not allowed while a graph is captured")
     document = profile_of(two_modes(modes={"eager": two_modes().modes["eager"], "graph": failed}))
