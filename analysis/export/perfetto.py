@@ -56,10 +56,11 @@ def _placement(analyses: Sequence[TraceAnalysis]) -> tuple[list[int], int]:
 
 
 def _first_ns(analysis: TraceAnalysis) -> int:
-    """Start of the earliest thing that is drawn."""
+    """The earliest time that is drawn; an end, where a record ends before it starts."""
     trace = analysis.trace
     tables = (trace.gpu_ops, trace.launches, trace.blocking_calls, trace.host_ops, analysis.steps)
-    return min((int(table.start_ns.min()) for table in tables if len(table.start_ns)), default=0)
+    columns = [column for table in tables for column in (table.start_ns, table.end_ns) if len(column)]
+    return min((int(column.min()) for column in columns), default=0)
 
 
 def _titles(analyses: Sequence[TraceAnalysis]) -> Iterator[str]:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from launchscope.analysis.export.lanes import Lane, flat_lanes, nested_lanes
 from launchscope.analysis.trace import Ints
 

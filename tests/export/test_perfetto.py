@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import launchscope
 import numpy as np
 import pytest
-
-import launchscope
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
 from launchscope.analysis.document import CAUSES
 from launchscope.analysis.export.perfetto import perfetto_trace, render
@@ -252,6 +253,46 @@ def test_no_time_before_zero(trace_processor: Open) -> None:
     assert_holds(sql, analyses)
     assert sql("select min(ts) from slice") == [(0,)]
     assert [ts for (ts,) in slices(sql, "kernel", "ts")] == [1_010_000] * 2
+
+
+def test_records_that_end_before_they_start_are_points(trace_processor: Open) -> None:
+    builder = trace().launch(-5, -3).kernel(5, -2, name="impossible").kernel(20, 4)
+    sql = trace_processor(perfetto_trace([analyzed(builder)]))
+    assert sql(FAULTS) == []
+    assert sql("select count(*) from flow") == [(2,)]
+    columns = f"name, dur, {note('duration_ns')}"
+    assert slices(sql, "kernel", columns) == [("impossible", 0, -2000), ("kernel", 4000, 4000)]
+    assert slices(sql, "launch", f"dur, {note('launch_overhead_ns')}") == [(0, -3000)]
+
+
+LAUNCHES = st.lists(
+    st.tuples(
+        st.integers(0, 9),  # since the launch before
+        st.integers(0, 6),  # length of the call
+        st.lists(st.tuples(st.integers(-3, 20), st.integers(0, 8), st.sampled_from([7, 13])), min_size=1, max_size=3),
+        st.sampled_from([1, 2]),  # thread
+        st.none() | st.integers(0, 9),  # a blocking call of this length comes first
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(LAUNCHES, min_size=1, max_size=2))
+def test_any_traces(trace_processor: Open, recordings: list[Any]) -> None:
+    """Overlap in every way, skewed clocks, ops and calls of no length: the file holds what the traces hold."""
+    analyses: list[TraceAnalysis] = []
+    for recording in recordings:
+        builder, at = trace(), 0
+        for wait, dur, ops, thread, sync in recording:
+            at += wait
+            if sync is not None:
+                builder.sync(at, sync, thread=thread)
+            (builder.launch if len(ops) == 1 else builder.graph_launch)(at, dur, thread=thread)
+            for after, length, stream in ops:
+                builder.kernel(at + after, length, stream=stream)
+        analyses.append(analyzed(builder, name=f"trace {len(analyses)}"))
+    assert_holds(trace_processor(perfetto_trace(analyses)), analyses)
 
 
 def test_names_are_interned() -> None:
