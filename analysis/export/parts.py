@@ -115,6 +115,7 @@ def idle(trace: TraceDoc, label: str, *, verbose: bool) -> Iterator[Bars | Fact 
     if found is None:
         return
     gaps, scope = found
+    scope += "" if trace.trace_pass is None else f", {trace.trace_pass} pass"
     causes = sorted(
         ((cause, gaps.by_cause[cause]) for cause in CAUSES if cause in gaps.by_cause), key=lambda item: -item[1].ns
     )

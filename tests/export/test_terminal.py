@@ -170,6 +170,10 @@ def test_idle_by_cause_has_a_bar_a_share_and_the_time() -> None:
     assert re.search(r"device +▏ +<0.1 %  40.0 µs in 1,000 gaps", rendered(DOCUMENTS["eager trace"](), verbose=True))
 
 
+def test_idle_of_a_profile_names_the_pass_it_was_recorded_in() -> None:
+    assert "365 ms in 5,872 gaps, steady, cuda pass" in rendered(documents.profile_document())
+
+
 def test_a_trace_is_told_with_its_coverage() -> None:
     text = one_line(rendered(documents.traces_document(documents.trace()), 140))
     assert "LAUNCH-BOUND: the GPU works 2.02 ms of a 35.2 ms step, as profiled (6 %)" in text
