@@ -29,9 +29,9 @@ GPU_OPS: Final = {
     "Memcpy": OpKind.MEMCPY,
     "Memset": OpKind.MEMSET,
 }
-HOST_CALLS: Final = frozenset(
-    {"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "Runtime", "Driver", "runtime", "driver"}
-)
+HOST_CALLS: Final = ("runtime", "driver")
+"""How the categories of API calls end: cuda_runtime, cuda_driver, hip_runtime, …; older files: Runtime."""
+
 HOST_OPS: Final = {
     "cpu_op": HostKind.OPERATOR,
     "Operator": HostKind.OPERATOR,
@@ -220,7 +220,7 @@ class _Columns:
             return
         if cat in HOST_OPS:
             self._record(self.host, event, HOST_OPS[cat])
-        elif cat in HOST_CALLS:
+        elif cat.lower().endswith(HOST_CALLS):
             if self._record(self.calls, event, HostKind.API):
                 args = event.args
                 self.calls.correlation.append(_id(args.correlation) if type(args) is _Args else NONE)
@@ -238,7 +238,7 @@ class _Columns:
             )
 
     def _record(self, into: _Records, event: _Event, kind: int) -> bool:
-        start, dur = to_ns(bytes(event.ts)), to_ns(bytes(event.dur) or b"0")
+        start, dur = to_ns(bytes(event.ts)), to_ns(bytes(event.dur))
         if start is None or dur is None or not self.base_ns + start + dur < 2**63 > self.base_ns + start:
             self.untimed += 1
             return False
@@ -257,6 +257,8 @@ class _Columns:
 
     def _number(self, value: Any) -> int:
         """A process, thread, device or stream as a number: its own where it has one, else one of ours below -1."""
+        if type(value) is float and value.is_integer():
+            value = int(value)
         if type(value) is int and value in _INT64:
             return value
         if type(value) is str and value.lstrip("-").isdecimal() and int(value) in _INT64:
@@ -371,6 +373,8 @@ def to_ns(text: bytes) -> int | None:
 def _integer(value: Any, *, default: int) -> int:
     if type(value) is str and value.strip().isdecimal():
         value = int(value)
+    elif type(value) is float and value.is_integer():
+        value = int(value)  # tools built on pandas write ids back as 7.0
     return value if type(value) is int and value in _INT64 else default
 
 

@@ -125,6 +125,10 @@ class TestLaunches:
         assert found.launches.is_graph.tolist() == [True, False]
         assert found.gpu_ops.launch_row.tolist() == [0, 0, 1]
 
+    @pytest.mark.parametrize("cat", ["cuda_runtime", "cuda_driver", "hip_runtime", "Runtime", "xpu_driver"])
+    def test_runtime_and_driver_categories(self, cat: str) -> None:
+        assert len(read([call("launch", 1, cat=cat), kernel(args={"correlation": 1.0})]).launches) == 1
+
     def test_no_correlation_is_no_link(self) -> None:
         events = [{**call("cudaLaunchKernel", 1), "args": {}}, kernel()]
         assert read(events).gpu_ops.launch_row.tolist() == [NONE]
