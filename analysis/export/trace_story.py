@@ -142,9 +142,10 @@ def _bound(trace: TraceDoc) -> Iterator[Fact]:
     bound = trace.bound
     if bound is None:
         return
-    lines = [parts.bound_line(bound, "step")]
+    span = "window" if trace.steps is None else "step"
+    lines = [parts.bound_line(bound, span)]
     if bound.host_submit_ns is not None:
-        lines.append(f"host submits the step in {duration(bound.host_submit_ns)} ({bound.host_submit_source})")
+        lines.append(f"host submits the {span} in {duration(bound.host_submit_ns)} ({bound.host_submit_source})")
     yield Fact("as profiled", [*lines, *([bound.note] if bound.note else [])])
 
 
@@ -155,6 +156,6 @@ def _graphs_and_queue(trace: TraceDoc) -> Iterator[Fact]:
         by_time = f"{share(graphs.coverage_by_time)} by time"
         yield Fact("in graphs", [f"{known} ({share(graphs.coverage_by_count)}, {by_time})"])
     if queue.median is not None:
-        yield Fact("queue depth", [f"median {number(queue.median)}, at most {number(queue.max)} GPU ops waiting"])
+        yield Fact("queue depth", [f"median {number(queue.median)}, at most {plural(queue.max or 0, 'GPU op')} waiting"])
     if memory.ns:
         yield Fact("copies, sets", [f"{duration(memory.ns)} · {units.byte_size(memory.bytes)}"])

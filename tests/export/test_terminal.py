@@ -174,6 +174,12 @@ def test_idle_of_a_profile_names_the_pass_it_was_recorded_in() -> None:
     assert "365 ms in 5,872 gaps, steady, cuda pass" in rendered(documents.profile_document())
 
 
+def test_without_steps_the_whole_window_is_told_as_such() -> None:
+    text = rendered(documents.traces_document(documents.trace(steps=None)), 140)
+    assert "window 35.2 ms" in text
+    assert "step 35.2 ms" not in text.replace("of a 35.2 ms step", "").split("as profiled    ")[1]
+
+
 def test_a_trace_is_told_with_its_coverage() -> None:
     text = one_line(rendered(documents.traces_document(documents.trace()), 140))
     assert "LAUNCH-BOUND: the GPU works 2.02 ms of a 35.2 ms step, as profiled (6 %)" in text
