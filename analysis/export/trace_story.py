@@ -156,6 +156,7 @@ def _graphs_and_queue(trace: TraceDoc) -> Iterator[Fact]:
         by_time = f"{share(graphs.coverage_by_time)} by time"
         yield Fact("in graphs", [f"{known} ({share(graphs.coverage_by_count)}, {by_time})"])
     if queue.median is not None:
-        yield Fact("queue depth", [f"median {number(queue.median)}, at most {plural(queue.max or 0, 'GPU op')} waiting"])
+        most = plural(queue.max or 0, "GPU op")
+        yield Fact("queue depth", [f"median {number(queue.median)}, at most {most} waiting"])
     if memory.ns:
         yield Fact("copies, sets", [f"{duration(memory.ns)} · {units.byte_size(memory.bytes)}"])
