@@ -32,6 +32,7 @@ STRAY_SHARE: Final = 0.5
 LONGEST_OP_NS: Final = 3_600_000_000_000
 """An hour: no kernel runs that long; a writer that loses a start time reports such durations."""
 
+_LAUNCH_TIMES: Final = ("overhead_ns", "latency_ns", "queue_ns")
 _CUT_CODES: Final = ("cut_file", "damaged_file")
 
 
@@ -273,8 +274,8 @@ def _withheld(facts: _Facts) -> dict[str, str]:
     if not facts.gpu_ops:
         reasons |= dict.fromkeys(("headline_device", "bound"), "no GPU op in the file")
     if not len(facts.trace.launches):
-        figures = ("launches.overhead_ns", "launches.latency_ns", "launches.queue_ns", "queue_depth")
-        reasons |= dict.fromkeys(figures, "no launches in the file")
+        times = [f"launches.{time}.{figure}" for time in _LAUNCH_TIMES for figure in ("median", "p10", "p90")]
+        reasons |= dict.fromkeys((*times, "queue_depth.median", "queue_depth.max"), "no launches in the file")
     if not facts.replays.kernels_with_launch:
         shares = ("graphs.coverage_by_count", "graphs.coverage_by_time")
         reasons |= dict.fromkeys(shares, "no kernel has its launch in the file")

@@ -233,7 +233,7 @@ class TestWithheld:
 
     def test_no_launches(self) -> None:
         withheld = cover(NAMED_CASES["missing launches"]()).withheld
-        assert withheld["launches.latency_ns"] == "no launches in the file"
+        assert withheld["launches.latency_ns.median"] == "no launches in the file"
         assert withheld["graphs.coverage_by_count"] == "no kernel has its launch in the file"
 
     def test_no_steady_scope(self) -> None:
