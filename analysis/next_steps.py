@@ -46,7 +46,7 @@ def next_steps(name: str, modes: Mapping[str, ModeFigures]) -> list[ActionDoc]:
     Compilation alone is left out where it was captured too and is faster so.
     """
     here = modes[name].step_ns
-    if here is None:
+    if here is None or here.median <= 0:
         return []
     found: list[ActionDoc] = []
     fastest = here.median * (1 - WORTH_DOING)

@@ -65,6 +65,16 @@ def profile_document(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> P
     )
 
 
+def submit_ns(record: ModeRecord) -> float | None:
+    """Unprofiled host time to submit a step: the median over a mode's processes of their medians; None unmeasured."""
+    return _median(median(p.host_submit_ns) for p in _timing(record) if p.host_submit_ns)
+
+
+def _timing(record: ModeRecord) -> list[ProcessRecord]:
+    """Processes that times may be taken from: not the one that recorded stacks."""
+    return [p for p in record.processes if p.trace_pass != "stacks"]
+
+
 def _is_of(analysis: TraceAnalysis, mode: str) -> bool:
     return analysis.mode == (None if mode == "as_written" else mode)
 
@@ -80,8 +90,8 @@ class _Mode:
 
     @cached_property
     def timed(self) -> list[ProcessRecord]:
-        """Processes with unprofiled samples; no time is ever taken from one that recorded stacks."""
-        return [p for p in self.record.processes if p.samples_ns and p.trace_pass != "stacks"]
+        """Processes with unprofiled samples."""
+        return [p for p in _timing(self.record) if p.samples_ns]
 
     @cached_property
     def cuda(self) -> list[TraceAnalysis]:
@@ -165,7 +175,7 @@ class _Mode:
                 for a in self.cuda
                 if a.document.bound is not None and a.document.bound.host_submit_ns is not None
             )
-        return _median(median(p.host_submit_ns) for p in self.timed if p.host_submit_ns)
+        return submit_ns(self.record)
 
     @cached_property
     def tau_step_ns(self) -> float | None:
@@ -187,10 +197,9 @@ class _Mode:
 
     @cached_property
     def resolved(self) -> bool:
-        """True when T − W is larger than W's uncertainty."""
-        return (
-            self.exposed_ns is not None and self.uncertainty_ns is not None and self.exposed_ns >= self.uncertainty_ns
-        )
+        """True when T − W is not smaller than W's uncertainty, and not nothing."""
+        exposed, uncertainty = self.exposed_ns, self.uncertainty_ns
+        return exposed is not None and uncertainty is not None and exposed > 0 and exposed >= uncertainty
 
     @cached_property
     def shares(self) -> dict[str, float] | None:
@@ -301,7 +310,7 @@ def _idle_figures(figures: _Figures, mode: _Mode) -> None:
         why = ""
     figures.put("exposed_idle_ns", mode.exposed_ns, why)
     fraction = None
-    if mode.resolved and mode.exposed_ns is not None and mode.step_ns is not None:
+    if mode.resolved and mode.exposed_ns is not None and mode.step_ns is not None and mode.step_ns.median > 0:
         fraction = mode.exposed_ns / mode.step_ns.median
     figures.put("true_idle_fraction", fraction, why)
     for tax, name in TAX_FIELDS.items():
@@ -346,8 +355,8 @@ def _cost_figures(figures: _Figures, mode: _Mode) -> None:
 def _speedup(eager: _Mode, mode: _Mode) -> float | None:
     """T_eager ÷ T, paired by repeat: the median of the pairs' ratios; None without a pair."""
     by_repeat = {p.repeat: median(p.samples_ns) for p in eager.timed}
-    ratios = [by_repeat[p.repeat] / median(p.samples_ns) for p in mode.timed if p.repeat in by_repeat]
-    return _median(ratios)
+    pairs = [(by_repeat[p.repeat], median(p.samples_ns)) for p in mode.timed if p.repeat in by_repeat]
+    return _median(theirs / own for theirs, own in pairs if own > 0)
 
 
 def _why_no_floor(manifest: Manifest) -> str:
@@ -440,7 +449,7 @@ def _warnings(mode: _Mode) -> list[WarningDoc]:
     states = [s for p in mode.record.processes for s in (p.before, p.after) if s is not None]
     found = []
     step = mode.step_ns
-    if step is not None and step.ci_low is not None and step.ci_high is not None:
+    if step is not None and step.median > 0 and step.ci_low is not None and step.ci_high is not None:
         spread = (step.ci_high - step.ci_low) / 2 / step.median
         if spread >= NOISY:
             found.append(("noisy_host", f"T ±{percent_text(spread)}: noisy host; more --repeats narrow it", 1))
@@ -467,6 +476,8 @@ def _doubts(mode: _Mode) -> list[tuple[str, str, int]]:
     if mode.floor_ns is not None and mode.work_ns is not None and mode.floor_ns > OFF_FLOOR * mode.work_ns:
         words = f"the floor of {time_text(mode.floor_ns)} is over W: the step reads less than was counted"
         found.append(("floor_over_work", words, 1))
+    reasons = dict.fromkeys(reason for a in mode.cuda for reason in a.unreliable)
+    found += [("unreliable_trace", f"W and the taxes come from a trace that can't be trusted: {r}", 1) for r in reasons]
     covered = [a.document.graphs.coverage_by_count for a in mode.cuda]
     lowest = min((c for c in covered if c is not None), default=None)
     if mode.name in UNGRAPHED and lowest is not None and lowest < 1.0:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,7 +21,7 @@ from .capture import Capture, Manifest, ProcessRecord, is_capture, open_capture
 from .document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, WarningDoc
 from .errors import UnreadableInput
 from .inferred import with_inferred_operators
-from .profile import profile_document
+from .profile import profile_document, submit_ns
 from .readers import open_trace, read_trace
 from .verdict import percent_text, time_text
 
@@ -130,11 +129,12 @@ def _analyze_capture(capture: Capture, step_regex: str | None) -> tuple[list[Tra
     analyses: list[TraceAnalysis] = []
     unreadable: dict[str, list[str]] = {}
     for mode, record in capture.manifest.modes.items():
+        submit = submit_ns(record)
         for process in record.processes:
             if process.trace is None:
                 continue
             try:
-                analyses.append(_analyze_member(capture, mode, process, process.trace, step_regex))
+                analyses.append(_analyze_member(capture, mode, process, process.trace, submit, step_regex))
             except UnreadableInput as error:
                 unreadable.setdefault(mode, []).append(str(error))
     analyses = with_inferred_operators(analyses)
@@ -142,7 +142,12 @@ def _analyze_capture(capture: Capture, step_regex: str | None) -> tuple[list[Tra
 
 
 def _analyze_member(
-    capture: Capture, mode: str, process: ProcessRecord, relative: str, step_regex: str | None
+    capture: Capture,
+    mode: str,
+    process: ProcessRecord,
+    relative: str,
+    submit: float | None,
+    step_regex: str | None,
 ) -> TraceAnalysis:
     trace = read_trace(capture.trace_bytes(relative), f"{capture.path.name}/{relative}")
     return analyze_trace(
@@ -153,7 +158,7 @@ def _analyze_member(
         repeat=process.repeat,
         marks_ns=process.marks_ns,
         step_regex=step_regex,
-        host_submit_ns=median(process.host_submit_ns) if process.host_submit_ns else None,
+        host_submit_ns=submit,
     )
 
 

@@ -229,7 +229,10 @@ def _replay_as_graph(launch_tax: float, facts: StepFacts, step_ns: float) -> Act
     least, usual, most = REFERENCE_NODE_GAP_NS if facts.node_gap_ns is None else (facts.node_gap_ns,) * 3
     new_nodes = max(facts.gpu_ops - 1, 0.0)
     saved = [max(launch_tax - new_nodes * gap, 0.0) for gap in (usual, most, least)]
-    detail = "as profiled; node gap as on an H200, not this machine" if facts.node_gap_ns is None else "as profiled"
+    doubts = ["as profiled"] if facts.basis == "trace" else []
+    if facts.node_gap_ns is None:
+        doubts.append("node gap as on an H200, not this machine")
+    detail = "; ".join(doubts) or None
     return _saving(what, saved[0], low=saved[1], high=saved[2], step_ns=step_ns, detail=detail)
 
 

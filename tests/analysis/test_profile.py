@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import isfinite
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
-from launchscope.analysis.capture import Calibration, GpuState, Manifest, ModeRecord, ProcessRecord
+from launchscope.analysis.capture import Calibration, Floor, GpuState, Manifest, ModeRecord, ProcessRecord
 from launchscope.analysis.document import ModeDoc, ProfileDoc
 from launchscope.analysis.observer import observer_effect, taxes_without_observer
 from launchscope.analysis.profile import TAX_FIELDS, profile_document
@@ -56,6 +59,49 @@ def check(mode: ModeDoc) -> None:
         assert sum(taxes) == pytest.approx(mode.exposed_idle_ns)
         assert all(tax >= 0 for tax in taxes)
     assert all(isfinite(number) for number in numbers(msgspec.to_builtins(mode)))
+
+
+@cache
+def two_modes_analyses() -> list[TraceAnalysis]:
+    return analyses_of(two_modes())
+
+
+amounts = st.floats(0, 1e9)
+step_times = st.just(0.0) | st.floats(1e-3, 1e6)  # nothing takes less than a ns
+counts = st.none() | st.integers(0, 10**15)
+rates = st.none() | st.floats(1, 1e15)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps_us=st.lists(step_times, min_size=4, max_size=4),
+    submit_ns=st.none() | amounts,
+    floor=st.none()
+    | st.builds(Floor, bytes=st.none() | st.integers(0, 10**12), flops=st.none() | st.integers(0, 10**15)),
+    calibration=st.none()
+    | st.builds(
+        Calibration,
+        graph_launch_ns=st.none() | amounts,
+        graph_launch_per_node_ns=st.none() | amounts,
+        replay_gap_ns=st.none() | amounts,
+        node_gap_ns=st.none() | amounts,
+        bandwidth_bytes_per_s=rates,
+    ),
+)
+def test_whatever_was_measured_adds_up_and_is_finite(
+    steps_us: list[float],
+    submit_ns: float | None,
+    floor: Floor | None,
+    calibration: Calibration | None,
+) -> None:
+    submits = {} if submit_ns is None else {"host_submit_ns": (submit_ns,)}
+    modes = {
+        name: ModeRecord(processes=tuple(process(r, us, name, **submits) for r, us in ((0, first), (2, second))))
+        for name, first, second in (("eager", *steps_us[:2]), ("graph", *steps_us[2:]))
+    }
+    document = profile_document(two_modes(modes=modes, floor=floor, calibration=calibration), two_modes_analyses())
+    for mode in document.modes.values():
+        check(mode)
 
 
 @pytest.fixture(scope="module")
@@ -318,6 +364,17 @@ def test_a_graph_that_did_not_engage_is_told() -> None:
     record = ModeRecord(processes=(process(0, 300, "graph"),))
     mode = profile_of(two_modes(modes={"graph": record}), {"graph": TRACES["eager"]()}).modes["graph"]
     assert "graph_not_engaged" in [w.code for w in mode.warnings]
+
+
+def test_a_trace_that_cant_be_trusted_is_told_and_not_judged() -> None:
+    builder = TRACES["eager"]()
+    for index in range(40):
+        builder.kernel(800 + 10 * index, 2, launch=False)
+    record = ModeRecord(processes=(process(0, 300, "eager"),))
+    mode = profile_of(two_modes(modes={"eager": record}), {"eager": builder}).modes["eager"]
+    assert "unreliable_trace" in [w.code for w in mode.warnings]
+    assert mode.verdict is not None
+    assert mode.verdict.verdict_class == "insufficient"
 
 
 def test_a_floor_over_the_work_is_doubted() -> None:
