@@ -213,7 +213,9 @@ def _withhold_missing(document: TraceDoc, withheld: dict[str, str]) -> None:
         "graphs.coverage_by_time": (document.graphs.coverage_by_time, "no kernel time has its launch in the file"),
         "short_kernels.below_10us": (document.short_kernels.below_10us, "no kernel took any time"),
         "short_kernels.below_tau": (document.short_kernels.below_tau, "no kernel took any time, or τ is not known"),
-        "queue_depth": (document.queue_depth.max, "no op's launch is in the file"),
+        "short_kernels.tau_ns": (document.short_kernels.tau_ns, "no launch in the file"),
+        "queue_depth.median": (document.queue_depth.median, "no op's launch is in the file"),
+        "queue_depth.max": (document.queue_depth.max, "no op's launch is in the file"),
         "memory_ops.bytes": (document.memory_ops.bytes, "the file does not tell the bytes of every copy"),
     }
     if document.steps is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from math import isfinite
 from pathlib import Path
 
@@ -191,3 +193,33 @@ def test_a_report_needs_no_pandas_until_a_table_is_asked_for(folder: Path) -> No
     code = f"import sys; from launchscope import load; load({str(folder)!r}); print('pandas' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"
+
+
+def field_names(struct: type[msgspec.Struct], seen: set[type]) -> set[str]:
+    """JSON names of a struct and of all structs inside it."""
+    seen.add(struct)
+    names = {field.encode_name for field in msgspec.structs.fields(struct)}
+    inner = msgspec.inspect.multi_type_info([f.type for f in msgspec.structs.fields(struct)])
+    for kind in structs_in(inner):
+        if kind not in seen:
+            names |= field_names(kind, seen)
+    return names
+
+
+def structs_in(kinds: Iterable[msgspec.inspect.Type]) -> Iterator[type[msgspec.Struct]]:
+    for kind in kinds:
+        if isinstance(kind, msgspec.inspect.StructType):
+            yield kind.cls
+        elif isinstance(kind, msgspec.inspect.UnionType):
+            yield from structs_in(kind.types)
+        elif isinstance(kind, msgspec.inspect.ListType):
+            yield from structs_in([kind.item_type])
+        elif isinstance(kind, msgspec.inspect.DictType):
+            yield from structs_in([kind.value_type])
+
+
+def test_every_name_of_the_json_report_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+    names = field_names(ReportDocument, set())
+    assert {"step_ns", "by_cause", "pass", "flops_per_s", "low_ns"} <= names
+    assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", page)] == []
