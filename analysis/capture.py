@@ -40,7 +40,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     graph_launch_ns: float | None = None  # intercept of the host cost of one graph launch
     graph_launch_per_node_ns: float | None = None  # its slope
     replay_gap_ns: float | None = None  # GPU time from the end of one replay to the start of the next
-    node_gap_ns: float | None = None  # ν
+    node_gap_ns: float | None = None  # ν, in a process that has used many streams, as one that serves has
+    node_gap_few_streams_ns: float | None = None  # ν in a process that has used few
     bandwidth_bytes_per_s: float | None = None
     flops_per_s: dict[str, float] = {}  # by dtype: 'bf16', 'fp16', 'fp32'
 
@@ -82,7 +83,8 @@ class OutputCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     matches: bool
     max_abs_error: float | None = None  # over floating-point outputs
-    tolerance: float  # allowed error ÷ largest magnitude of the reference
+    max_relative_error: float | None = None  # ‖error‖ ÷ ‖reference‖ of the worst row
+    tolerance: float  # allowed max_relative_error
     inputs_compared: int  # different input sets
     inputs_change_output: bool  # eager's own outputs differ between the input sets
     note: str | None = None

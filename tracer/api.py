@@ -6,9 +6,10 @@ import ast
 import importlib.util
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,12 +18,18 @@ from ..analysis import capture
 from ..analysis.errors import BadTarget, MissingRequirement, NothingMeasured
 from .calibrate import load_or_measure
 from .client import ForkServer, ProcessFailed
-from .options import ProfileOptions, Progress
-from .worker import Job, Probe, Result
+from .options import MODES, REPEATS, STEPS, ProfileOptions, Progress
+from .target import Setting
+from .worker import Job, Probe, Result, load_device
+
+if TYPE_CHECKING:
+    from ..analysis.report import Report
 
 CUDA: Final = "launchscope.tracer.device:CudaDevice"
 PRELOAD: Final = ("torch", "torch.profiler", "launchscope.tracer.worker")
-PRELOAD_FUSED: Final = ("torch._dynamo", "torch._inductor.compile_fx")
+PRELOAD_FUSED: Final = (
+    "torch._dynamo",
+)  # not inductor: importing it starts threads and workers, which no fork may share
 PROBE_TIMEOUT_S: Final = 120.0
 
 
@@ -43,7 +50,7 @@ def run_profile(options: ProfileOptions, progress: Progress, device_layer: str =
     began = time.perf_counter()
     if device_layer == CUDA:
         _require_hardware()
-    destination = options.out or _default_place(options)
+    destination = options.out or _default_place(Path(options.target.rpartition(":")[0] or options.target).stem)
     writer = capture.CaptureWriter(destination)
     run = _Run(options, writer, progress, device_layer)
     try:
@@ -60,6 +67,61 @@ def run_profile(options: ProfileOptions, progress: Progress, device_layer: str =
     if path is None:
         raise NothingMeasured("no mode ran: " + "; ".join(f"{mode}: {run.error(mode)}" for mode in run.modes))
     return path
+
+
+def profile(
+    target: Any,
+    *,
+    example_inputs: Any = None,
+    batch_size: int | None = None,
+    dtype: str | None = None,
+    context_length: int | None = None,
+    modes: Sequence[str] = MODES,
+    steps: int = STEPS,
+    repeats: int = REPEATS,
+    settings: Mapping[str, str] | None = None,
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Measure a decode step on this machine's GPU: a Report.
+
+    ``target`` is a file or module name as on the command line, measured in fresh processes; or a step function,
+    ``nn.Module`` (with ``example_inputs``), Hugging Face model or Target of this process, measured in this process
+    (labelled so: no spread). ``out`` keeps the capture there. Raises LaunchscopeError in words.
+    """
+    from ..analysis.report import load
+    from .live import profile_live
+
+    tell = progress or _ignore
+    place = Path(out) if out is not None else None
+    if isinstance(target, (str, Path)):
+        options = ProfileOptions(
+            target=str(target),
+            batch_size=batch_size,
+            dtype=dtype,
+            context_length=context_length,
+            steps=steps,
+            repeats=repeats,
+            modes=tuple(modes),
+            settings=dict(settings or {}),
+            out=place,
+        )
+        return load(run_profile(options, tell))
+    setting = Setting(batch_size, dtype, context_length, "cuda")
+    place = place or _default_place(type(target).__name__ if not hasattr(target, "__name__") else target.__name__)
+    return load(
+        profile_live(
+            target,
+            setting=setting,
+            settings=dict(settings or {}),
+            example_inputs=example_inputs,
+            modes=tuple(modes),
+            steps=steps,
+            out=place,
+            device=load_device(CUDA),
+            progress=tell,
+        )
+    )
 
 
 def _finish(run: _Run, writer: capture.CaptureWriter, began: float) -> Path | None:
@@ -100,7 +162,7 @@ class _Run:
         self.seconds["calibrate"] = time.perf_counter() - began
         for repeat in range(self.options.repeats):
             for mode in list(self.modes):
-                if self.error(mode) is None:
+                if mode in self.modes and self.error(mode) is None:
                     self.one(server, mode, repeat, "cpu_cuda" if repeat % 2 else "cuda")
         first = next(iter(self.modes))
         if self.options.repeats > 1 and first in ("eager", capture.AS_WRITTEN) and self.error(first) is None:
@@ -219,8 +281,7 @@ def _imports_of_transformers(script: Path) -> list[str]:
     ]
 
 
-def _default_place(options: ProfileOptions) -> Path:
-    stem = Path(options.target.rpartition(":")[0] or options.target).stem
+def _default_place(stem: str) -> Path:
     return Path("launchscope-out", f"{stem}-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
 
 

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -121,45 +122,59 @@ def measure(argument: bytes, tell: Callable[[str], None]) -> Calibration:
 BANDWIDTH_BYTES: Final = 4 << 30  # copied at once where memory allows: many times any L2
 MATRIX_SIZE: Final = 8192
 NULL_LAUNCHES: Final = 500  # below the queue's depth of about 1,024
-GRAPH_BLOCKS: Final = (10, 40, 120, 240)  # blocks of 3 kernels
+GRAPH_BLOCKS: Final = (12, 48)  # of 12 kernels each; few graphs: each capture uses a stream of its own
 ROW: Final = 2048  # hidden size of the calibration graph's kernels, as in a 1B decode step
+MANY_STREAMS: Final = 16
 ROUNDS: Final = 5
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """One calibration step: in eager, and as a graph."""
+
+    eager: Step
+    graph: Step
 
 
 def _measure_cuda(tell: Callable[[str], None]) -> Calibration:
     import torch
 
     torch.set_grad_enabled(False)
+    torch.manual_seed(0)
     torch.zeros(1, device="cuda")
     tell("cheapest launch")
     tau_floor = _tau_floor()
     tell("graphs")
-    graphs = {blocks * 3: _block_graph(blocks) for blocks in GRAPH_BLOCKS}
-    launch, per_node = _line({nodes: _graph_submit(graph) for nodes, graph in graphs.items()})
-    periods = {nodes: _graph_period(graph) for nodes, graph in graphs.items()}
+    blocks = [_blocks(count) for count in GRAPH_BLOCKS]
+    few = [_graph_period(b.graph) for b in blocks]
+    _use_many_streams()
+    many = [_graph_period(b.graph) for b in blocks]
+    submits = [_graph_submit(b.graph) for b in blocks]
     tell("memory bandwidth")
     bandwidth = _bandwidth()
     tell("matrix rate")
     rates = {short_dtype(dtype): _matrix_rate(dtype) for dtype in (torch.bfloat16, torch.float16, torch.float32)}
     tell("node gap")
-    work = _graph_work(graphs)
-    idle = {nodes - 1: periods[nodes] - work[nodes] for nodes in work}
-    replay_gap, node_gap = _line(idle) if len(idle) > 1 else (None, None)
+    work, nodes = _eager_work(blocks)
+    replay_gap, node_gap = _line([k - 1 for k in nodes], [t - w for t, w in zip(many, work, strict=True)])
+    _, node_gap_few = _line([k - 1 for k in nodes], [t - w for t, w in zip(few, work, strict=True)])
+    launch, per_node = _line(nodes, submits)
     return Calibration(
         tau_floor_ns=tau_floor,
-        graph_launch_ns=launch,
-        graph_launch_per_node_ns=per_node,
-        replay_gap_ns=replay_gap,
+        graph_launch_ns=max(launch, 0.0),
+        graph_launch_per_node_ns=max(per_node, 0.0),
+        replay_gap_ns=max(replay_gap, 0.0),
         node_gap_ns=node_gap,
+        node_gap_few_streams_ns=node_gap_few,
         bandwidth_bytes_per_s=bandwidth,
         flops_per_s=rates,
     )
 
 
-def _line(points: dict[int, float]) -> tuple[float, float]:
-    """Least-squares intercept and slope, neither below 0."""
-    slope, intercept = statistics.linear_regression(list(points), list(points.values()))
-    return max(intercept, 0.0), max(slope, 0.0)
+def _line(x: list[int], y: list[float]) -> tuple[float, float]:
+    """Intercept and slope by least squares. A gap can come out below 0: CUPTI stretches the work it is taken from."""
+    slope, intercept = statistics.linear_regression(x, y)
+    return intercept, slope
 
 
 def _tau_floor() -> float:
@@ -177,34 +192,43 @@ def _tau_floor() -> float:
     return statistics.median(once() for _ in range(ROUNDS))
 
 
-def _block_graph(blocks: int) -> Step:
-    """Replays a graph of kernels that alternate as in a decode step: matrix × vector, norm, element-wise; 3 a block."""
+def _blocks(count: int) -> _Blocks:
+    """A step of ``count`` blocks of alternating kernels as in a decode step: norm, matrix × vector, element-wise."""
     import torch
+    from torch.nn import functional
 
-    weights = torch.randn(ROW, ROW, device="cuda", dtype=torch.bfloat16) / ROW**0.5
+    weights = [torch.randn(ROW, ROW, device="cuda", dtype=torch.bfloat16) / ROW**0.5 for _ in range(count)]
     x = torch.randn(1, ROW, device="cuda", dtype=torch.bfloat16)
     scale = torch.ones(ROW, device="cuda", dtype=torch.bfloat16)
 
     def step() -> None:
         y = x
-        for _ in range(blocks):
-            y = torch.nn.functional.linear(y, weights)
-            y = torch.nn.functional.layer_norm(y, (ROW,), scale)
-            y = y.mul_(1.0009765625)
+        for weight in weights:
+            wide = y.float()
+            wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+            normed = scale * wide.to(torch.bfloat16)
+            y = y + functional.silu(functional.linear(normed, weight)) * normed
 
     step()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-
-    def replay(reads: object = (weights, x, scale)) -> None:  # the graph needs them alive at every replay
-        graph.replay()
-
     for _ in range(3):
-        replay()
+        graph.replay()
     torch.cuda.synchronize()
-    return replay
+    return _Blocks(step, graph.replay)
+
+
+def _use_many_streams() -> None:
+    """Run a kernel on each of several streams: from then on the process is like one that serves (see CudaDevice)."""
+    import torch
+
+    streams = [torch.cuda.Stream() for _ in range(MANY_STREAMS)]  # type: ignore[no-untyped-call]
+    for stream in streams:
+        with torch.cuda.stream(stream):
+            torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
 
 
 def _graph_submit(replay: Step) -> float:
@@ -219,26 +243,37 @@ def _graph_period(replay: Step) -> float:
     return statistics.median(CudaDevice().time_batches(replay, 20, 20))
 
 
-def _graph_work(graphs: dict[int, Step]) -> dict[int, float]:
-    """Median sum of kernel durations of one replay, by number of nodes, ns; graphs whose replays were not
-    recorded whole are left out. The kernels of these graphs don't overlap."""
+def _eager_work(blocks: list[_Blocks]) -> tuple[list[float], list[int]]:
+    """Median sum of kernel durations of one eager run of each step, ns, and its number of kernels.
+
+    Eager, because that is the work a prediction starts from; these kernels don't overlap. ``_sleep`` kernels tell the
+    runs apart in the one session.
+    """
     import torch
     from torch.autograd import DeviceType  # type: ignore[attr-defined]
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        for replay in graphs.values():
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
+        for block in blocks:
             for _ in range(ROUNDS + 1):
-                replay()
+                torch.cuda._sleep(0)  # type: ignore[no-untyped-call]
+                block.eager()
         torch.cuda.synchronize()
-    replays: dict[int, list[int]] = {}
-    for event in profiler.profiler.kineto_results.events():
-        if event.device_type() == DeviceType.CUDA and event.duration_ns() > 0:
-            replays.setdefault(event.correlation_id(), []).append(event.duration_ns())
-    found: dict[int, list[int]] = {}
-    for durations in replays.values():
-        found.setdefault(len(durations), []).append(sum(durations))
-    return {nodes: statistics.median(found[nodes]) for nodes in graphs if nodes in found}
+    kernels = sorted(
+        (event.start_ns(), event.duration_ns(), event.name())
+        for event in profiler.profiler.kineto_results.events()
+        if event.device_type() == DeviceType.CUDA and event.duration_ns() > 0
+    )
+    runs: list[list[int]] = []
+    for _, duration, name in kernels:
+        if "spin_kernel" in name:
+            runs.append([])
+        elif runs and "Sync" not in name:
+            runs[-1].append(duration)
+    of_block = [runs[i * (ROUNDS + 1) + 1 : (i + 1) * (ROUNDS + 1)] for i in range(len(blocks))]
+    return [float(statistics.median(map(sum, r))) for r in of_block], [
+        round(statistics.median(map(len, r))) for r in of_block
+    ]
 
 
 def _bandwidth() -> float:

@@ -25,10 +25,28 @@ _VIEWS_AND_WRITES: Final = ("index_copy", "index_put", "copy_", "scatter", "slic
 """Operators whose first tensor is written, not read (a KV-cache write)."""
 
 
+def _attention_flops(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    """Two matrix products per query head; torch's own formula refuses grouped heads. The arguments are shapes."""
+    batch, heads, queries, size = query
+    return int(2 * batch * heads * queries * key[-2] * (size + value[-1]))
+
+
+_ATTENTION: Final = dict.fromkeys(
+    (
+        torch.ops.aten._scaled_dot_product_flash_attention,
+        torch.ops.aten._scaled_dot_product_efficient_attention,
+        torch.ops.aten._scaled_dot_product_cudnn_attention,
+        torch.ops.aten._scaled_dot_product_fused_attention_overrideable,
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
+    ),
+    _attention_flops,
+)
+
+
 def count_floor(step: Step) -> Floor:
     """Run the step once in eager under dispatch modes. Storage that the step itself allocates is not counted."""
     reads = _Reads()
-    with reads, FlopCounterMode(display=False) as flops:
+    with reads, FlopCounterMode(display=False, custom_mapping=_ATTENTION) as flops:
         step()
     dtype = reads.dtypes.most_common(1)
     return Floor(

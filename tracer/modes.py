@@ -31,9 +31,7 @@ def prepare(mode: str, step: Step, device: Device, phase: Phase, warm_up_steps: 
     if mode in ("fused", "fused_graph"):
         phase("compile")
         step, compile_ns, notes = _compile(step, device)
-        for _ in range(warm_up_steps):
-            step()
-        device.synchronize()
+        device.warm_up(step, warm_up_steps)
     if mode not in ("graph", "fused_graph"):
         return Prepared(step, compile_ns=compile_ns, notes=notes)
     phase("capture")

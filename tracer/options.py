@@ -11,7 +11,7 @@ from typing import Final
 from ..analysis.errors import LaunchscopeError
 
 MODES: Final = ("eager", "graph", "fused", "fused_graph")  # of capture.MODES, which would load msgspec; a test compares
-STEPS: Final = 20
+STEPS: Final = 12
 MIN_STEPS: Final = 3  # a sacrifice, a kept step and the one after it, which ends the kept step's period
 REPEATS: Final = 3
 TIMEOUT_S: Final = 600.0

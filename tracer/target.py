@@ -249,9 +249,9 @@ def _convert(key: str, text: str, parameter: inspect.Parameter | None) -> Any:
         if text.lower() not in ("true", "false", "1", "0", "yes", "no"):
             raise BadTarget(f"--set {key}={text}: must be true or false")
         return text.lower() in ("true", "1", "yes")
-    if kind is int or kind is float:
+    if kind in (int, float):
         try:
-            return kind(text)
+            return int(text) if kind is int else float(text)
         except ValueError as error:
             raise BadTarget(f"--set {key}={text}: must be {'a whole number' if kind is int else 'a number'}") from error
     if kind is str:

@@ -1,17 +1,10 @@
-"""One fresh process, one job: build the target, warm up, time it unprofiled, then one single profiler session.
-
-The order is the point: timing never follows a profiler session in the same process (CUPTI stays attached: launching a
-735-node graph then costs 480 µs instead of 25), and no process has a second session (CUPTI before 13.1 update 1 gives
-wrong correlation ids for graph launches after the first). Measured on an H200 with torch 2.11 and CUDA 13.0.
-"""
+"""One fresh process, one job: build the target and measure it in one mode (see protocol)."""
 
 from __future__ import annotations
 
-import gc
 import importlib
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -20,17 +13,12 @@ import msgspec
 
 from ..analysis import capture
 from ..analysis.errors import LaunchscopeError
-from .device import Device, Step, host_times, marked_steps
-from .modes import Prepared, prepare
+from . import protocol
+from .device import Device, Step
 from .options import ProfileOptions
 from .reasons import reason
 
 SEED: Final = 0
-WARM_UP_STEPS: Final = 10
-BATCHES: Final = 40  # of back-to-back steps; METRICS asks for at least 30
-BATCH_NS: Final = 30e6  # a batch runs at least about this long, so that the events' resolution (0.5 µs) vanishes
-MOST_STEPS_PER_BATCH: Final = 100
-HOST_SUBMITS: Final = 21
 STACK_STEPS: Final = 4  # recorded in the `stacks` pass, which is heavy
 
 
@@ -66,21 +54,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     seconds: dict[str, float] = {}
 
 
-@dataclass
-class _Progress:
-    """Where the job stands, what it has measured so far, and where its time went."""
-
-    tell: Callable[[str], None]
-    phase: str = "start"
-    seconds: dict[str, float] = field(default_factory=dict)
-    began: float = field(default_factory=time.perf_counter)
-
-    def __call__(self, phase: str) -> None:
-        self.seconds[self.phase] = self.seconds.get(self.phase, 0.0) + time.perf_counter() - self.began
-        self.phase, self.began = phase, time.perf_counter()
-        self.tell(phase)
-
-
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """What a first, short-lived process says about the machine."""
 
@@ -102,7 +75,7 @@ def run(argument: bytes, tell: Callable[[str], None]) -> Result:
     Errors of the target become the record's ``error``, in words; what was measured before is kept.
     """
     job = msgspec.json.decode(argument, type=Job)
-    progress = _Progress(tell)
+    progress = protocol.Progress(tell)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     record = capture.ProcessRecord(repeat=job.repeat, started=started)
     state = _State(job, record, progress)
@@ -132,7 +105,7 @@ class _State:
 
     job: Job
     record: capture.ProcessRecord
-    progress: _Progress
+    progress: protocol.Progress
     target: capture.Target | None = None
     floor: capture.Floor | None = None
     as_written: str | None = None
@@ -144,9 +117,7 @@ class _State:
 def _measure(state: _State) -> None:
     import torch
 
-    from . import outputs
     from .target import resolve
-    from .watch import watching
 
     job, progress = state.job, state.progress
     device = load_device(job.device_layer)
@@ -155,31 +126,32 @@ def _measure(state: _State) -> None:
     progress("build")
     resolved = resolve(_options(job), device.name)
     target = resolved.target
-    progress("warm up")
-    with watching() as watch:
-        warmup = _warm_up(target.step, device, 2)
-    watch.refuse()
-    state.as_written = watch.as_written()
+    warmup, state.as_written = protocol.first_steps(target, device, progress)
     state.target = _describe(job, resolved)
-    warmup += _warm_up(target.step, device, WARM_UP_STEPS)
     state.keep(warmup_ns=tuple(warmup))
     mode = "eager" if state.as_written else job.mode
-    expected = None
-    if job.repeat == 0 and mode != "eager":
-        progress("output check")
-        expected = outputs.reference(target.step, target)
-    prepared = prepare(mode, target.step, device, progress, WARM_UP_STEPS)
-    _keep_costs(state, prepared)
-    if expected is not None:
-        progress("output check")
-        state.keep(output=outputs.compare(prepared.step, target, expected))
-    _time(state, prepared.step, device)
-    _record(state, prepared.step, device)
+    prepared, output = protocol.into_mode(mode, target, device, progress, check=job.repeat == 0)
+    state.keep(output=output, **protocol.costs(prepared))
+    if job.trace_pass != "stacks":  # no time is ever taken from that process
+        state.keep(**protocol.unprofiled(prepared.step, device, progress))
+    progress("profiler session")
+    with device.session(job.trace_pass) as session:
+        marks = protocol.marked_steps(prepared.step, STACK_STEPS if job.trace_pass == "stacks" else job.steps)
+    progress("export")
+    session.export(Path(job.folder) / job.trace)
+    state.keep(trace_pass=job.trace_pass, trace=job.trace, marks_ns=marks)
     if mode == "eager" and not state.as_written and job.repeat == 0:
-        from .floor import count_floor
+        _count_floor(state, target.step)
 
-        progress("floor")
-        state.floor = count_floor(target.step)
+
+def _count_floor(state: _State, step: Step) -> None:
+    from .floor import count_floor
+
+    state.progress("floor")
+    try:
+        state.floor = count_floor(step)
+    except Exception as error:  # a count that fails costs the floor, not the mode
+        state.keep(notes=(*state.record.notes, f"no floor: {reason(error, state.progress.phase, None)}"))
 
 
 def load_device(layer: str) -> Device:
@@ -213,53 +185,3 @@ def _describe(job: Job, resolved: Any) -> capture.Target:
         settings=masked(job.settings),
         labels=resolved.labels,
     )
-
-
-def _keep_costs(state: _State, prepared: Prepared) -> None:
-    state.keep(
-        compile_ns=prepared.compile_ns,
-        capture_ns=prepared.capture_ns,
-        graph_memory_bytes=prepared.graph_memory_bytes,
-        notes=prepared.notes,
-    )
-
-
-def _warm_up(step: Step, device: Device, count: int) -> list[float]:
-    """Host time of each step including its wait, ns."""
-    times = []
-    for _ in range(count):
-        begin = time.perf_counter_ns()
-        step()
-        device.synchronize()
-        times.append(float(time.perf_counter_ns() - begin))
-    return times
-
-
-def _time(state: _State, step: Step, device: Device) -> None:
-    """T's samples, then host_submit's; the GPU is warm and nothing has profiled in this process."""
-    state.progress("timing")
-    estimate = min(_warm_up(step, device, 5))
-    steps = int(min(max(round(BATCH_NS / estimate), 1), MOST_STEPS_PER_BATCH))
-    gc.collect()
-    before = device.state()
-    device.time_batches(step, 2, steps)  # the clocks are up and the allocator has settled
-    samples = device.time_batches(step, BATCHES, steps)
-    state.keep(
-        samples_ns=tuple(samples),
-        steps_per_sample=steps,
-        host_submit_ns=tuple(host_times(step, HOST_SUBMITS, device.synchronize)),
-        before=before,
-        after=device.state(),
-    )
-
-
-def _record(state: _State, step: Step, device: Device) -> None:
-    """One profiler session; the first step is a sacrifice, since CUPTI can drop a session's first records."""
-    job = state.job
-    state.progress("profiler session")
-    count = STACK_STEPS if job.trace_pass == "stacks" else job.steps
-    with device.session(job.trace_pass) as session:
-        marks = marked_steps(step, count)
-    state.progress("export")
-    session.export(Path(job.folder) / job.trace)
-    state.keep(trace_pass=job.trace_pass, trace=job.trace, marks_ns=tuple(marks))
