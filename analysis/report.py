@@ -21,7 +21,8 @@ from .capture import Capture, Manifest, ProcessRecord, is_capture, open_capture
 from .document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, WarningDoc
 from .errors import UnreadableInput
 from .inferred import with_inferred_operators
-from .profile import profile_document, submit_ns
+from .measured_mode import submit_ns
+from .profile import profile_document
 from .readers import open_trace, read_trace
 from .verdict import percent_text, time_text
 

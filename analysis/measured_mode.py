@@ -1,0 +1,207 @@
+"""What was measured of one mode: from its processes' samples and its traces, each figure None where it can't be told.
+
+The definitions are in docs/metrics.md, "A profiled model".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import Final
+
+from .analyses import TraceAnalysis
+from .bound import floor_ns, predict_graph_ns
+from .capture import Manifest, ModeRecord, ProcessRecord
+from .document import TAXES, StepTimeDoc
+from .host_submit import submits_as_profiled
+from .observer import taxes_without_observer
+from .statistics import bootstrap_interval
+from .verdict import KERNEL_STRETCH_NS
+
+UNGRAPHED: Final = {"graph": "eager", "fused_graph": "fused"}
+GRAPHED: Final = {"eager": "graph", "fused": "fused_graph"}
+
+
+@dataclass(frozen=True)
+class MeasuredMode:
+    """One mode's measurements; every property is None where it can't be told."""
+
+    name: str
+    record: ModeRecord
+    analyses: list[TraceAnalysis]
+    manifest: Manifest
+
+    @cached_property
+    def timed(self) -> list[ProcessRecord]:
+        """Processes with unprofiled samples."""
+        return [p for p in _timing(self.record) if p.samples_ns]
+
+    @cached_property
+    def cuda(self) -> list[TraceAnalysis]:
+        """Traces of the `cuda` pass that have steps: the reliable ones, or all where none is."""
+        found = [a for a in self.analyses if a.trace_pass == "cuda" and a.document.steps is not None]
+        return [a for a in found if a.document.coverage.reliable] or found
+
+    @cached_property
+    def step_ns(self) -> StepTimeDoc | None:
+        """T with its interval."""
+        if not self.timed:
+            return None
+        samples = [list(p.samples_ns) for p in self.timed]
+        low, high = bootstrap_interval(samples) if len(samples) > 1 else (None, None)
+        return StepTimeDoc(median=median(median(s) for s in samples), ci_low=low, ci_high=high)
+
+    @cached_property
+    def sessions(self) -> list[tuple[str, float, float]]:
+        """(pass, median step time inside the session, median unprofiled step time) of each process that has both.
+
+        Inside, a step's time is its period in the trace; the host's own clock stands in where there is none.
+        """
+        found = []
+        for process in self.timed:
+            periods = [
+                a.document.steps.period_ns.median
+                for a in self.analyses
+                if (a.trace_pass, a.repeat) == (process.trace_pass, process.repeat)
+                and a.document.steps is not None
+                and a.document.steps.period_ns is not None
+            ]
+            inside = median_or_none(value for value in periods if value is not None) or median_or_none(
+                process.session_ns
+            )
+            if process.trace_pass is not None and inside is not None:
+                found.append((process.trace_pass, inside, median(process.samples_ns)))
+        return found
+
+    @cached_property
+    def work_ns(self) -> float | None:
+        """W."""
+        return self._per_step("busy_ns")
+
+    @cached_property
+    def gpu_ops(self) -> float | None:
+        return self._per_step("gpu_ops")
+
+    @cached_property
+    def launches(self) -> float | None:
+        """N."""
+        return self._per_step("launches")
+
+    @cached_property
+    def kernels(self) -> float | None:
+        """K."""
+        return self._per_step("kernels")
+
+    def _per_step(self, figure: str) -> float | None:
+        """Median over processes of a step figure's median in the `cuda` pass."""
+        found = [getattr(a.document.steps, figure).median for a in self.cuda]
+        return median_or_none(value for value in found if value is not None)
+
+    @cached_property
+    def uncertainty_ns(self) -> float | None:
+        return None if self.gpu_ops is None else self.gpu_ops * KERNEL_STRETCH_NS
+
+    @cached_property
+    def floor_ns(self) -> float | None:
+        if self.manifest.floor is None or self.manifest.calibration is None:
+            return None
+        return floor_ns(self.manifest.floor, self.manifest.calibration)
+
+    @cached_property
+    def submits_as_profiled(self) -> bool:
+        """True when the unprofiled submit time would hold blocked time: a sync inside the step, or a full queue."""
+        return any(submits_as_profiled(a.document.steps, a.document.queue_depth) for a in self.cuda if a.document.steps)
+
+    @cached_property
+    def host_submit_ns(self) -> float | None:
+        if self.submits_as_profiled:
+            return median_or_none(
+                a.document.bound.host_submit_ns
+                for a in self.cuda
+                if a.document.bound is not None and a.document.bound.host_submit_ns is not None
+            )
+        return submit_ns(self.record)
+
+    @cached_property
+    def tau_step_ns(self) -> float | None:
+        if self.host_submit_ns is None or not self.launches:
+            return None
+        return self.host_submit_ns / self.launches
+
+    @cached_property
+    def tau_api_ns(self) -> float | None:
+        """Median launch overhead as traced."""
+        medians = [a.document.launches.overhead_ns.median for a in self.cuda]
+        return median_or_none(value for value in medians if value is not None)
+
+    @cached_property
+    def exposed_ns(self) -> float | None:
+        if self.step_ns is None or self.work_ns is None:
+            return None
+        return self.step_ns.median - self.work_ns
+
+    @cached_property
+    def resolved(self) -> bool:
+        """True when T − W is not smaller than W's uncertainty, and not nothing."""
+        exposed, uncertainty = self.exposed_ns, self.uncertainty_ns
+        return exposed is not None and uncertainty is not None and exposed > 0 and exposed >= uncertainty
+
+    @cached_property
+    def shares(self) -> dict[str, float] | None:
+        """Each tax's share of the steady idle time of the `cuda` pass, all processes together; they add up to 1."""
+        totals = dict.fromkeys(TAXES, 0.0)
+        for analysis in self.cuda:
+            if analysis.headline_steady is None:
+                continue
+            taxes = taxes_without_observer(analysis.trace, analysis.headline_steady, self.manifest.calibration)
+            if taxes is None:
+                return None
+            for tax, ns in taxes.items():
+                totals[tax] += ns
+        idle = sum(totals.values())
+        return {tax: ns / idle for tax, ns in totals.items()} if idle > 0 else None
+
+    @cached_property
+    def taxes_ns(self) -> dict[str, float] | None:
+        """T − W by the taxes' shares."""
+        if not self.resolved or self.exposed_ns is None or self.shares is None:
+            return None
+        return {tax: share * self.exposed_ns for tax, share in self.shares.items()}
+
+    @cached_property
+    def predicted_graph_ns(self) -> float | None:
+        """This step as one CUDA graph, from its ungraphed work and the calibration."""
+        if self.work_ns is None or self.gpu_ops is None or self.manifest.calibration is None:
+            return None
+        return predict_graph_ns(self.work_ns, self.gpu_ops, self.manifest.calibration)
+
+    @cached_property
+    def error(self) -> str | None:
+        """Why nothing was timed, or None."""
+        if self.timed:
+            return None
+        failed = [p.error for p in self.record.processes if p.error]
+        return self.record.error or (failed[0] if failed else "no process of this mode finished its timing")
+
+    def median_of(self, figure: str) -> float | None:
+        """Median over processes of a figure of the manifest."""
+        found = [getattr(p, figure) for p in self.record.processes]
+        return median_or_none(value for value in found if value is not None)
+
+
+def submit_ns(record: ModeRecord) -> float | None:
+    """Unprofiled host time to submit a step: the median over a mode's processes of their medians; None unmeasured."""
+    return median_or_none(median(p.host_submit_ns) for p in _timing(record) if p.host_submit_ns)
+
+
+def _timing(record: ModeRecord) -> list[ProcessRecord]:
+    """Processes that times may be taken from: not the one that recorded stacks."""
+    return [p for p in record.processes if p.trace_pass != "stacks"]
+
+
+def median_or_none(values: Iterable[float]) -> float | None:
+    """The median; None of nothing."""
+    found = list(values)
+    return median(found) if found else None
