@@ -245,6 +245,7 @@ class CalibrationDoc(msgspec.Struct, frozen=True, kw_only=True):
     graph_launch_per_node_ns: float | None
     replay_gap_ns: float | None
     node_gap_ns: float | None
+    node_gap_few_streams_ns: float | None = None
     bandwidth_bytes_per_s: float | None
     flops_per_s: dict[str, float]
 
@@ -302,6 +303,7 @@ class ModeDoc(msgspec.Struct, frozen=True, kw_only=True):
     graph_memory_bytes: int | None
     output_matches_eager: bool | None
     max_abs_error: float | None
+    max_relative_error: float | None = None
     error: str | None
     warnings: list[WarningDoc]
     withheld: dict[str, str]

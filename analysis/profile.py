@@ -162,9 +162,10 @@ def _cost_figures(figures: _Figures, mode: MeasuredMode) -> None:
     )
     checks = [p.output for p in mode.record.processes if p.output is not None]
     unchecked = "eager is the reference" if mode.name == "eager" else mode.error or "no output to compare"
-    errors = [c.max_abs_error for c in checks if c.max_abs_error is not None and isfinite(c.max_abs_error)]
     figures.put("output_matches_eager", all(c.matches for c in checks) if checks else None, unchecked)
-    figures.put("max_abs_error", max(errors, default=None), unchecked if not checks else "no floating-point output")
+    for name in ("max_abs_error", "max_relative_error"):
+        errors = [error for check in checks if (error := getattr(check, name)) is not None and isfinite(error)]
+        figures.put(name, max(errors, default=None), unchecked if not checks else "no floating-point output compared")
 
 
 def _speedup(eager: MeasuredMode, mode: MeasuredMode) -> float | None:
@@ -280,6 +281,7 @@ def _calibration_document(calibration: Calibration | None) -> CalibrationDoc | N
         graph_launch_per_node_ns=calibration.graph_launch_per_node_ns,
         replay_gap_ns=calibration.replay_gap_ns,
         node_gap_ns=calibration.node_gap_ns,
+        node_gap_few_streams_ns=calibration.node_gap_few_streams_ns,
         bandwidth_bytes_per_s=calibration.bandwidth_bytes_per_s,
         flops_per_s=dict(calibration.flops_per_s),
     )

@@ -352,6 +352,7 @@ SHARED = GpuState(sm_clock_mhz=1_980, other_processes=2)
         ("shared_gpu", "2 other processes", (process(0, 300, "eager", before=SHARED),)),
         ("process_failed", "hung", (process(0, 300, "eager"), ProcessRecord(repeat=1, started="", error="hung"))),
         ("work_over_step", "longer than T", (process(0, 20, "eager"),)),
+        ("note", "graph breaks: 3", (process(0, 300, "eager", notes=("graph breaks: 3",)),)),
         ("output_check", "one input", (process(0, 300, "eager", output=NOTED),)),
     ],
 )  # fmt: skip
