@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,15 +15,19 @@ _INSTALLED: Final = ("site-packages", "dist-packages", f"{os.sep}lib{os.sep}pyth
 
 def reason(error: BaseException, phase: str, folder: Path | None) -> str:
     """One line: what happened, during which phase, at which line of the user's code where that is known."""
-    root = _root(error)
-    return f"{_words(root, phase)}{_place(error, folder)}"
+    chain = list(_chain(error))
+    # leaving a capture that failed raises an error of its own, and so does the compiler
+    told = chain[-1] if phase in ("capture", "compile") else error
+    return f"{_words(told, phase)}{_place(chain, folder)}"
 
 
-def _root(error: BaseException) -> BaseException:
-    """The first error of a chain: leaving a capture that failed raises one of its own."""
-    while (earlier := error.__cause__ or error.__context__) is not None:
-        error = earlier
-    return error
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, the one it came from, and so on back to the first; an error ``from None`` is the first."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _words(error: BaseException, phase: str) -> str:
@@ -47,23 +52,25 @@ def _first_line(text: str) -> str:
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 
-def _place(error: BaseException | None, folder: Path | None) -> str:
-    """`, at model.py:42 in decode: x.item()`: the innermost frame of the user's own code, in any error of the chain."""
-    seen = set()
-    frames: list[traceback.FrameSummary] = []
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_theirs(f.filename, folder)] or frames
-        error = error.__cause__ or error.__context__
-    if not frames:
-        return ""
-    frame = frames[-1]
-    return f", at {Path(frame.filename).name}:{frame.lineno} in {frame.name}: {(frame.line or '').strip()}"
+def _place(chain: list[BaseException], folder: Path | None) -> str:
+    """`, at model.py:42 in decode: x.item()`: the innermost frame of the user's own code in the earliest error with one.
+
+    A frame in the target's own folder goes before one in another folder of theirs.
+    """
+    errors = [[f for f in traceback.extract_tb(error.__traceback__) if _is_theirs(f.filename)] for error in chain]
+    beside = [[f for f in frames if _is_in(f.filename, folder)] for frames in errors]
+    for frames in (*reversed(beside), *reversed(errors)):
+        if frames:
+            frame = frames[-1]
+            return f", at {Path(frame.filename).name}:{frame.lineno} in {frame.name}: {(frame.line or '').strip()}"
+    return ""
 
 
-def _is_theirs(filename: str, folder: Path | None) -> bool:
+def _is_theirs(filename: str) -> bool:
     path = os.path.realpath(filename)
     own = str(Path(__file__).resolve().parent)
-    if folder is not None and Path(path).is_relative_to(folder.resolve()):
-        return not path.startswith(own)
     return not (filename.startswith("<") or path.startswith(own) or any(part in path for part in _INSTALLED))
+
+
+def _is_in(filename: str, folder: Path | None) -> bool:
+    return folder is not None and Path(os.path.realpath(filename)).is_relative_to(folder.resolve())
