@@ -53,7 +53,12 @@ class ForkServer:
         os.close(writing)
         self._events: IO[bytes] = os.fdopen(reading, "rb")
         self._jobs = 0
-        event = self._next_event()
+        try:
+            event = self._next_event()
+        except BaseException:  # Ctrl-C while torch is imported
+            self._process.kill()
+            self._close()
+            raise
         if event is None:
             self._close()
             raise MissingRequirement("torch can't be imported; what it printed stands above")

@@ -3,8 +3,9 @@
     python -P -m launchscope.tracer.server EVENTS_FD [MODULE:NAME ...]
 
 Jobs come as JSON lines on standard input; events go as JSON lines to EVENTS_FD. When standard input closes, however
-the parent ended, every child's process group is killed. A child that outlives its time is killed likewise. If the
-server itself is killed, the kernel kills its children (PR_SET_PDEATHSIG).
+the parent ended, every child's process group is killed. A child that outlives its time is killed likewise. What a
+child leaves running in a group of its own becomes the server's child (PR_SET_CHILD_SUBREAPER) and is killed too. If
+the server itself is killed, the kernel kills its children (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Final, NoReturn
 import msgspec
 
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+_PR_SET_CHILD_SUBREAPER: Final = 36
 _POLL_S: Final = 0.05
 
 
@@ -50,6 +52,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 def serve(events: int, preload: list[str]) -> None:
     """Preload, then fork one child per request until standard input closes."""
     os.set_inheritable(events, False)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     os.dup2(2, 1)  # whatever a target prints, at file-descriptor level too, must not reach the report on stdout
     began = time.perf_counter()
     _preload(preload)
@@ -79,7 +82,9 @@ def _import(names: list[str]) -> None:
         module, _, attribute = name.partition(":")
         try:
             getattr(import_module(module), attribute) if attribute else import_module(module)
-        except (ImportError, AttributeError) as error:
+        except Exception as error:  # transformers' lazy modules raise RuntimeError, a broken torch OSError
+            if name == "torch":
+                sys.exit(f"launchscope: torch can't be imported: {error}")
             print(f"launchscope: {name} not preloaded: {error}", file=sys.stderr)
 
 
@@ -99,12 +104,14 @@ def _environment(name: str, value: str) -> Iterator[None]:
 def _one(request: Request, events: int) -> bool:
     """Run one child to its end; False when the parent is gone."""
     began = time.perf_counter()
+    helpers = _children()  # of what was preloaded
     child = os.fork()
     if child == 0:
         _child(request, events)
     with suppress(ProcessLookupError, PermissionError):  # both sides set it: whoever comes first
         os.setpgid(child, child)
     status = _wait(child, began + request.timeout_s)
+    _kill_orphans(helpers)
     if status is None:
         return False
     _send(events, Event(end=True, error=_how_it_ended(status, request), seconds=time.perf_counter() - began))
@@ -136,15 +143,43 @@ def _how_it_ended(status: int, request: Request) -> str | None:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         why = " (out of host memory?)" if number == signal.SIGKILL else ""
-        return f"died of signal {number} ({signal.Signals(number).name}){why}"
+        return f"died of signal {number} ({_signal_name(number)}){why}"
     if not Path(request.result).is_file():
         return f"ended with exit status {os.waitstatus_to_exitcode(status)} and left no result"
     return None
 
 
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "real-time"
+
+
 def _kill_group(child: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
+
+
+def _kill_orphans(helpers: set[int]) -> None:
+    """Kill and reap what ended children left behind; killing one can hand us its own children."""
+    while orphans := _children() - helpers:
+        for pid in orphans:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _children() -> set[int]:
+    """Processes whose parent we are: field 4 of /proc/PID/stat, behind the command in parentheses."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]) == os.getpid():
+                    found.add(int(entry.name))
+    return found
 
 
 def _child(request: Request, events: int) -> NoReturn:
