@@ -13,8 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
     from .analysis.report import Report, analyze, load
-    from .tracer.api import profile
     from .tracer.target import Target
 
 __version__: Final = "0.1.0"
@@ -26,8 +28,47 @@ _HOMES: Final = {
     "Target": "tracer.target",
     "analyze": "analysis.report",
     "load": "analysis.report",
-    "profile": "tracer.api",
 }
+
+
+def profile(
+    target: Any,
+    *,
+    example_inputs: Any = None,
+    batch_size: int | None = None,
+    dtype: str | None = None,
+    context_length: int | None = None,
+    modes: Sequence[str] = ("eager", "graph", "fused", "fused_graph"),
+    steps: int = 12,
+    repeats: int = 3,
+    settings: Mapping[str, str] | None = None,
+    out: str | Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Report:
+    """Measure a decode step on this machine's GPU: a Report.
+
+    ``target`` is a file or module name as on the command line, measured in fresh processes; or a step function,
+    ``nn.Module`` (with ``example_inputs``), Hugging Face model or Target of this process, measured in this process
+    and labelled so (no spread). ``out`` names the capture, launchscope-out/… else. Raises LaunchscopeError in words.
+    """
+    from .analysis.report import load
+    from .tracer.api import profile
+
+    return load(
+        profile(
+            target,
+            example_inputs=example_inputs,
+            batch_size=batch_size,
+            dtype=dtype,
+            context_length=context_length,
+            modes=modes,
+            steps=steps,
+            repeats=repeats,
+            settings=settings,
+            out=out,
+            progress=progress,
+        )
+    )
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -19,11 +19,7 @@ from ..analysis.errors import BadTarget, MissingRequirement, NothingMeasured
 from .calibrate import load_or_measure
 from .client import ForkServer, ProcessFailed
 from .options import MODES, REPEATS, STEPS, ProfileOptions, Progress
-from .target import Setting
-from .worker import Job, Probe, Result, load_device
-
-if TYPE_CHECKING:
-    from ..analysis.report import Report
+from .worker import Job, Probe, Result, load_device, trace_name
 
 CUDA: Final = "launchscope.tracer.device:CudaDevice"
 PRELOAD: Final = ("torch", "torch.profiler", "launchscope.tracer.worker")
@@ -82,45 +78,31 @@ def profile(
     settings: Mapping[str, str] | None = None,
     out: str | Path | None = None,
     progress: Progress | None = None,
-) -> Report:
-    """Measure a decode step on this machine's GPU: a Report.
-
-    ``target`` is a file or module name as on the command line, measured in fresh processes; or a step function,
-    ``nn.Module`` (with ``example_inputs``), Hugging Face model or Target of this process, measured in this process
-    (labelled so: no spread). ``out`` keeps the capture there. Raises LaunchscopeError in words.
-    """
-    from ..analysis.report import load
+) -> Path:
+    """Measure a file or module by name in fresh processes, or a live object in this one; the path of the capture."""
     from .live import profile_live
 
     tell = progress or _ignore
-    place = Path(out) if out is not None else None
+    options = ProfileOptions(
+        target=str(target) if isinstance(target, (str, Path)) else type(target).__name__,
+        batch_size=batch_size,
+        dtype=dtype,
+        context_length=context_length,
+        steps=steps,
+        repeats=repeats,
+        modes=tuple(modes),
+        settings=dict(settings or {}),
+        out=Path(out) if out is not None else None,
+    )
     if isinstance(target, (str, Path)):
-        options = ProfileOptions(
-            target=str(target),
-            batch_size=batch_size,
-            dtype=dtype,
-            context_length=context_length,
-            steps=steps,
-            repeats=repeats,
-            modes=tuple(modes),
-            settings=dict(settings or {}),
-            out=place,
-        )
-        return load(run_profile(options, tell))
-    setting = Setting(batch_size, dtype, context_length, "cuda")
-    place = place or _default_place(type(target).__name__ if not hasattr(target, "__name__") else target.__name__)
-    return load(
-        profile_live(
-            target,
-            setting=setting,
-            settings=dict(settings or {}),
-            example_inputs=example_inputs,
-            modes=tuple(modes),
-            steps=steps,
-            out=place,
-            device=load_device(CUDA),
-            progress=tell,
-        )
+        return run_profile(options, tell)
+    return profile_live(
+        target,
+        options,
+        example_inputs=example_inputs,
+        out=options.out or _default_place(getattr(target, "__name__", options.target)),
+        device=load_device(CUDA),
+        progress=tell,
     )
 
 
@@ -190,6 +172,7 @@ class _Run:
         if result.as_written is not None and mode != capture.AS_WRITTEN:
             self._only_as_written(mode)
             mode = capture.AS_WRITTEN
+            result = self._renamed(result)
         self.target = self.target or _labelled(result)
         self.floor = self.floor or result.floor
         if result.process is not None:
@@ -223,6 +206,15 @@ class _Run:
     def _only_as_written(self, mode: str) -> None:
         """The target is under graphs or compiled by its own hand: one mode replaces all."""
         self.modes = {capture.AS_WRITTEN: self.modes[mode]}
+
+    def _renamed(self, result: Result) -> Result:
+        """The same result, its trace named after the mode that it turned out to be."""
+        record = result.process
+        if record is None or record.trace is None:
+            return result
+        trace = trace_name(capture.AS_WRITTEN, record.repeat, record.trace_pass or "")
+        (self.writer.folder / record.trace).rename(self.writer.folder / trace)
+        return msgspec.structs.replace(result, process=msgspec.structs.replace(record, trace=trace))
 
     def _job(self, mode: str, repeat: int, trace_pass: str) -> Job:
         o = self.options

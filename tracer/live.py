@@ -20,7 +20,7 @@ from ..analysis import capture
 from ..analysis.errors import LaunchscopeError, MissingRequirement, NothingMeasured
 from . import protocol
 from .device import Device, Step
-from .options import Progress
+from .options import ProfileOptions, Progress
 from .reasons import reason
 from .target import Setting, as_target
 
@@ -32,12 +32,9 @@ _profiled = False  # a session of ours ran in this process
 
 def profile_live(
     found: Any,
+    options: ProfileOptions,
     *,
-    setting: Setting,
-    settings: dict[str, str],
     example_inputs: Any,
-    modes: Sequence[str],
-    steps: int,
     out: Path,
     device: Device,
     progress: Progress,
@@ -53,11 +50,12 @@ def profile_live(
     writer = capture.CaptureWriter(out)
     try:
         with _no_grad():
-            resolved = as_target(found, setting, settings=settings, example_inputs=example_inputs)
+            setting = Setting(options.batch_size, options.dtype, options.context_length, device.name)
+            resolved = as_target(found, setting, settings=options.settings, example_inputs=example_inputs)
             run = _Live(device, protocol.Progress(progress))
-            run.time(resolved, modes)
+            run.time(resolved, options.modes)
             _profiled = True
-            run.record(steps, writer.folder / TRACE)
+            run.record(options.steps, writer.folder / TRACE)
         if not any(record.samples_ns for record in run.records.values()):
             raise NothingMeasured("no mode ran: " + "; ".join(f"{m}: {r.error}" for m, r in run.records.items()))
         return writer.finish(run.manifest(_describe(found, resolved, run.as_written)))

@@ -37,10 +37,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str]
     device_layer: str
 
-    @property
-    def trace(self) -> str:
-        """Where the trace goes inside the capture."""
-        return f"traces/{self.mode}-{self.repeat}-{self.trace_pass}.json.gz"
+
+def trace_name(mode: str, repeat: int, trace_pass: str) -> str:
+    """Where a process's trace goes inside the capture."""
+    return f"traces/{mode}-{repeat}-{trace_pass}.json.gz"
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,8 +138,9 @@ def _measure(state: _State) -> None:
     with device.session(job.trace_pass) as session:
         marks = protocol.marked_steps(prepared.step, STACK_STEPS if job.trace_pass == "stacks" else job.steps)
     progress("export")
-    session.export(Path(job.folder) / job.trace)
-    state.keep(trace_pass=job.trace_pass, trace=job.trace, marks_ns=marks)
+    trace = trace_name(job.mode, job.repeat, job.trace_pass)
+    session.export(Path(job.folder) / trace)
+    state.keep(trace_pass=job.trace_pass, trace=trace, marks_ns=marks)
     if mode == "eager" and not state.as_written and job.repeat == 0:
         _count_floor(state, target.step)
 
