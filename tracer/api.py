@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,17 +17,18 @@ import msgspec
 from .. import __version__
 from ..analysis import capture
 from ..analysis.errors import BadTarget, MissingRequirement, NothingMeasured
-from .calibrate import load_or_measure
+from .calibrate import load_or_measure, machine
 from .client import ForkServer, ProcessFailed
+from .device import WITHOUT_A_GPU
 from .options import MODES, REPEATS, STEPS, ProfileOptions, Progress
-from .worker import Job, Probe, Result, load_device, trace_name
+from .reasons import nothing_measured
+from .worker import Job, Result, load_device, trace_name
 
 CUDA: Final = "launchscope.tracer.device:CudaDevice"
 PRELOAD: Final = ("torch", "torch.profiler", "launchscope.tracer.worker")
 PRELOAD_FUSED: Final = (
     "torch._dynamo",
 )  # not inductor: importing it starts threads and workers, which no fork may share
-PROBE_TIMEOUT_S: Final = 120.0
 
 
 class Interrupted(KeyboardInterrupt):
@@ -61,7 +63,7 @@ def run_profile(options: ProfileOptions, progress: Progress, device_layer: str =
         raise
     path = _finish(run, writer, began)
     if path is None:
-        raise NothingMeasured("no mode ran: " + "; ".join(f"{mode}: {run.error(mode)}" for mode in run.modes))
+        raise NothingMeasured(nothing_measured({mode: run.error(mode) for mode in run.modes}))
     return path
 
 
@@ -109,7 +111,7 @@ def profile(
 def _finish(run: _Run, writer: capture.CaptureWriter, began: float) -> Path | None:
     """Name the capture, if it holds any measurement."""
     run.seconds["all"] = time.perf_counter() - began
-    if not any(process.samples_ns for mode in run.modes.values() for process in mode):
+    if not _measured(run.modes):
         writer.discard()
         return None
     return writer.finish(run.manifest())
@@ -135,10 +137,7 @@ class _Run:
 
     def all(self, server: ForkServer) -> None:
         """Probe the machine, calibrate it if need be, then every (repeat, mode) in turn and the stacks pass."""
-        probe: Probe = server.run("launchscope.tracer.worker:probe", self.device_layer, Probe, PROBE_TIMEOUT_S, _ignore)
-        if probe.missing is not None:
-            raise MissingRequirement(f"{probe.missing} {_WITHOUT_A_GPU}")
-        self.environment = probe.environment
+        self.environment = machine(server, self.device_layer)
         began = time.perf_counter()
         self.calibration, _, _ = load_or_measure(server, self.environment, self.device_layer, self.progress)
         self.seconds["calibrate"] = time.perf_counter() - began
@@ -154,19 +153,29 @@ class _Run:
         """One fresh process."""
         job = self._job(mode, repeat, trace_pass)
         of = "with stacks" if trace_pass == "stacks" else f"process {repeat + 1} of {self.options.repeats}"
+        phases = ["start"]
+
+        def tell(phase: str) -> None:
+            phases.append(phase)
+            self.progress(f"{mode}, {of}: {phase}")
+
         try:
             result: Result = server.run(
                 "launchscope.tracer.worker:run",
                 job,
                 Result,
                 self.options.timeout_s,
-                lambda phase: self.progress(f"{mode}, {of}: {phase}"),
+                tell,
             )
         except ProcessFailed as error:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            result = Result(process=capture.ProcessRecord(repeat=repeat, started=now, error=str(error)))
+            if phases[-1] == "build":
+                result = Result(refusal=f"{self.options.target}: the process that builds it {error}")
+            else:
+                result = _failed(repeat, str(error))
         if result.refusal is not None:
-            raise BadTarget(result.refusal)
+            if not _measured(self.modes):
+                raise BadTarget(result.refusal)  # as it would be in every other mode
+            result = _failed(repeat, result.refusal)
         for phase, seconds in result.seconds.items():
             self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
         if result.as_written is not None and mode != capture.AS_WRITTEN:
@@ -233,15 +242,19 @@ class _Run:
         )
 
 
+def _measured(modes: Mapping[str, list[capture.ProcessRecord]]) -> bool:
+    return any(process.samples_ns for processes in modes.values() for process in processes)
+
+
+def _failed(repeat: int, error: str) -> Result:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Result(process=capture.ProcessRecord(repeat=repeat, started=now, error=error))
+
+
 def _labelled(result: Result) -> capture.Target | None:
     if result.target is None or result.as_written is None:
         return result.target
     return msgspec.structs.replace(result.target, labels=(*result.target.labels, result.as_written))
-
-
-_WITHOUT_A_GPU: Final = (
-    "(without a GPU: `launchscope demo` shows a report, `launchscope analyze TRACE` reads a trace recorded elsewhere)"
-)
 
 
 def _require_hardware() -> None:
@@ -249,9 +262,9 @@ def _require_hardware() -> None:
     from .nvml import driver_version
 
     if importlib.util.find_spec("torch") is None:
-        raise MissingRequirement(f"torch is not installed: pip install 'launchscope[torch]' {_WITHOUT_A_GPU}")
+        raise MissingRequirement(f"torch is not installed: pip install 'launchscope[torch]' {WITHOUT_A_GPU}")
     if driver_version() is None and not Path("/dev/kfd").exists():  # /dev/kfd: AMD's driver
-        raise MissingRequirement(f"no GPU driver found on this machine {_WITHOUT_A_GPU}")
+        raise MissingRequirement(f"no GPU driver found on this machine {WITHOUT_A_GPU}")
 
 
 def _preload(options: ProfileOptions) -> list[str]:
@@ -274,7 +287,8 @@ def _imports_of_transformers(script: Path) -> list[str]:
 
 
 def _default_place(stem: str) -> Path:
-    return Path("launchscope-out", f"{stem}-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    name = re.sub(r"[^\w.-]+", "_", stem)  # of a lambda, say
+    return Path("launchscope-out", f"{name}-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
 
 
 def _ignore(_: str) -> None:

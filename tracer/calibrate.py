@@ -23,7 +23,7 @@ from .. import __version__
 from ..analysis.capture import Calibration
 from ..analysis.errors import LaunchscopeError, MissingRequirement
 from .client import ForkServer, ProcessFailed
-from .device import CudaDevice, Step, host_times
+from .device import WITHOUT_A_GPU, CudaDevice, Step, host_times
 from .options import Progress
 from .target import short_dtype
 
@@ -50,13 +50,23 @@ def calibrate(refresh: bool, progress: Progress, device_layer: str) -> tuple[Cal
 
     Raises MissingRequirement without GPU, driver or torch.
     """
+    with ForkServer(["torch", "torch.profiler", "launchscope.tracer.calibrate"]) as server:
+        return load_or_measure(server, machine(server, device_layer), device_layer, progress, refresh=refresh)
+
+
+def machine(server: ForkServer, device_layer: str) -> Environment:
+    """What a short-lived process says about the machine; MissingRequirement when it lacks what profiling needs."""
     from .worker import Probe
 
-    with ForkServer(["torch", "torch.profiler", "launchscope.tracer.calibrate"]) as server:
-        probe: Probe = server.run("launchscope.tracer.worker:probe", device_layer, Probe, TIMEOUT_S, progress)
-        if probe.missing is not None:
-            raise MissingRequirement(probe.missing)
-        return load_or_measure(server, probe.environment, device_layer, progress, refresh=refresh)
+    try:
+        probe: Probe = server.run("launchscope.tracer.worker:probe", device_layer, Probe, TIMEOUT_S, lambda _: None)
+    except ProcessFailed as error:
+        raise MissingRequirement(
+            f"the GPU can't be started: the process {error}; what it printed stands above {WITHOUT_A_GPU}"
+        ) from error
+    if probe.missing is not None:
+        raise MissingRequirement(f"{probe.missing} {WITHOUT_A_GPU}")
+    return probe.environment
 
 
 def load_or_measure(

@@ -17,6 +17,9 @@ from ..analysis.capture import GpuState
 Step = Callable[[], Any]
 
 OLDEST_TORCH: Final = (2, 6)
+WITHOUT_A_GPU: Final = (
+    "(without a GPU: `launchscope demo` shows a report, `launchscope analyze TRACE` reads a trace recorded elsewhere)"
+)
 
 
 class Session(Protocol):

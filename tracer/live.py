@@ -19,9 +19,9 @@ from .. import __version__
 from ..analysis import capture
 from ..analysis.errors import LaunchscopeError, MissingRequirement, NothingMeasured
 from . import protocol
-from .device import Device, Step
+from .device import WITHOUT_A_GPU, Device, Step
 from .options import ProfileOptions, Progress
-from .reasons import reason
+from .reasons import nothing_measured, reason
 from .target import Setting, as_target
 
 TRACE: Final = "traces/all-0-cuda.json.gz"
@@ -46,7 +46,7 @@ def profile_live(
     global _profiled
     _refuse_second_session()
     if (missing := device.missing()) is not None:
-        raise MissingRequirement(missing)
+        raise MissingRequirement(f"{missing} {WITHOUT_A_GPU}")
     writer = capture.CaptureWriter(out)
     try:
         with _no_grad():
@@ -54,10 +54,10 @@ def profile_live(
             resolved = as_target(found, setting, settings=options.settings, example_inputs=example_inputs)
             run = _Live(device, protocol.Progress(progress))
             run.time(resolved, options.modes)
+            if not run.steps:
+                raise NothingMeasured(nothing_measured({m: r.error for m, r in run.records.items()}))
             _profiled = True
             run.record(options.steps, writer.folder / TRACE)
-        if not any(record.samples_ns for record in run.records.values()):
-            raise NothingMeasured("no mode ran: " + "; ".join(f"{m}: {r.error}" for m, r in run.records.items()))
         return writer.finish(run.manifest(_describe(found, resolved, run.as_written)))
     except BaseException:
         writer.discard()
@@ -136,7 +136,7 @@ def _describe(found: Any, resolved: Any, as_written: str | None) -> capture.Targ
 def _refuse_second_session() -> None:
     """CUPTI stays attached after a session, and a second one gives wrong correlation ids (see protocol)."""
     profiler = sys.modules.get("torch.autograd.profiler")
-    if _profiled or (profiler is not None and any(isinstance(o, profiler.profile) for o in gc.get_objects())):
+    if _profiled or (profiler is not None and any(issubclass(type(o), profiler.profile) for o in gc.get_objects())):
         raise LaunchscopeError(
             "a profiler has run in this process, which slows its launches down from then on: restart Python (the "
             "notebook's kernel) and profile first, or profile a file: launchscope profile model.py"

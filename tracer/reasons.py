@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,14 @@ def reason(error: BaseException, phase: str, folder: Path | None) -> str:
     # leaving a capture that failed raises an error of its own, and so does the compiler
     told = chain[-1] if phase in ("capture", "compile") else error
     return f"{_words(told, phase)}{_place(chain, folder)}"
+
+
+def nothing_measured(errors: Mapping[str, str | None]) -> str:
+    """Why no mode ran: each reason once, with the modes that it stopped."""
+    modes: dict[str, list[str]] = {}
+    for mode, error in errors.items():
+        modes.setdefault(error or "interrupted", []).append(mode)
+    return "no mode ran: " + "; ".join(f"{', '.join(those)}: {error}" for error, those in modes.items())
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -53,7 +61,7 @@ def _first_line(text: str) -> str:
 
 
 def _place(chain: list[BaseException], folder: Path | None) -> str:
-    """`, at model.py:42 in decode: x.item()`: the innermost frame of the user's own code in the earliest error with one.
+    """`, at model.py:42 in decode: x.item()`: the innermost frame of the user's code in the earliest error with one.
 
     A frame in the target's own folder goes before one in another folder of theirs.
     """
