@@ -39,16 +39,20 @@ def reference(step: Step, target: Target) -> Reference:
         {name: _vary(value, i) for name, value in original.items()} for i in range(INPUT_SETS if original else 1)
     )
     state = tuple(tensor.clone() for tensor in target.state)
-    outputs = tuple(_run(step, target, inputs, state) for inputs in sets)
-    _restore(target, original, state)
+    try:
+        outputs = tuple(_run(step, target, inputs, state) for inputs in sets)
+    finally:
+        _restore(target, original, state)
     return Reference(sets, state, outputs)
 
 
 def compare(step: Step, target: Target, expected: Reference) -> OutputCheck | None:
     """Run a mode's step on the same input sets; null when the step returns no tensor. Leaves inputs as they were."""
     original = {name: tensor.clone() for name, tensor in target.inputs.items()}
-    found = [_run(step, target, inputs, expected.state) for inputs in expected.input_sets]
-    _restore(target, original, expected.state)
+    try:
+        found = tuple(_run(step, target, inputs, expected.state) for inputs in expected.input_sets)
+    finally:
+        _restore(target, original, expected.state)
     if not expected.outputs[0]:
         return None
     pairs = [pair for e, f in zip(expected.outputs, found, strict=True) for pair in zip(e, f, strict=False)]
@@ -57,25 +61,28 @@ def compare(step: Step, target: Target, expected: Reference) -> OutputCheck | No
         for e, f in zip(expected.outputs, found, strict=True)
     )
     floats = [(a.double(), b.double(), _tolerance(a)) for a, b in pairs if a.is_floating_point()] if same_form else []
-    errors = [float((a - b).abs().max()) for a, b, _ in floats if a.numel()]
+    errors = [float(_difference(a, b).abs().max()) for a, b, _ in floats if a.numel()]
     tolerance = max((t for *_, t in floats), default=0.0)
     worst = [_worst_row(a, b) for a, b, _ in floats if a.numel()]
     close = all(error <= t for error, (*_, t) in zip(worst, (f for f in floats if f[0].numel()), strict=True))
+    frozen = _differ(expected.outputs) and not _differ(found)
     whole = all(torch.equal(a, b) for a, b in pairs if not a.is_floating_point()) if same_form else False
     return OutputCheck(
-        matches=same_form and close and whole,
+        matches=same_form and close and whole and not frozen,
         max_abs_error=max(errors, default=None) if all(e == e for e in errors) else None,
         max_relative_error=max(worst, default=None) if all(e == e for e in worst) else None,
         tolerance=tolerance,
         inputs_compared=len(expected.input_sets),
         inputs_change_output=_differ(expected.outputs),
-        note=_note(target, expected, same_form, whole),
+        note=_note(target, expected, same_form, whole, frozen),
     )
 
 
-def _note(target: Target, expected: Reference, same_form: bool, whole: bool) -> str | None:
+def _note(target: Target, expected: Reference, same_form: bool, whole: bool, frozen: bool) -> str | None:
     if not same_form:
         return "the outputs have other shapes than eager's"
+    if frozen:
+        return "frozen on its first input: the outputs stay the same when the inputs change"
     if not whole:
         return "whole-number outputs (tokens) differ from eager's"
     if not target.inputs:
@@ -102,21 +109,26 @@ def _restore(target: Target, inputs: dict[str, torch.Tensor], state: tuple[torch
 
 
 def _vary(value: torch.Tensor, index: int) -> torch.Tensor:
-    """The ``index``-th variation of an input; 0 is the input itself. Whole numbers go down, so that a token or a
-    position stays valid, and up only from below the number of variations."""
+    """The ``index``-th variation of an input; 0 is the input itself. Each whole number goes down, so that a token or a
+    position stays valid, and up only from below the number of variations. Real numbers change places too: a norm takes
+    out what only changes their size."""
     if index == 0 or value.dtype is torch.bool:
         return value.clone()
-    if value.is_floating_point():
-        return value * (1 + 0.1 * index)
-    lowest = int(value.min()) if value.numel() else 0
-    return value - index if lowest >= INPUT_SETS else value + index
+    if value.is_floating_point() or value.is_complex():
+        return (value * (1 + 0.1 * index)).roll(index)
+    return torch.where(value >= INPUT_SETS, value - index, value + index)
 
 
 def _worst_row(expected: torch.Tensor, found: torch.Tensor) -> float:
-    """Largest ‖error‖ ÷ ‖reference‖ over the rows; NaN where either has one."""
+    """Largest ‖error‖ ÷ ‖reference‖ over the rows; NaN where either has one. Masked values (-inf in both) are equal."""
     rows = expected.reshape(-1, expected.shape[-1] if expected.dim() else 1)
-    error = (rows - found.reshape(rows.shape)).norm(dim=1)
-    return float((error / rows.norm(dim=1).clamp_min(torch.finfo(rows.dtype).tiny)).max())
+    error = _difference(rows, found.reshape(rows.shape)).norm(dim=1)
+    reference = torch.where(rows.isinf(), 0.0, rows).norm(dim=1)
+    return float((error / reference.clamp_min(torch.finfo(rows.dtype).tiny)).max())
+
+
+def _difference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.where(a == b, 0.0, a - b)
 
 
 def _tolerance(tensor: torch.Tensor) -> float:

@@ -35,6 +35,11 @@ ENGINES: Final = {
 }
 """Serving engines that do their GPU work in a process of their own → how to record it there."""
 
+OUR_STEP: Final = (
+    "the decode step is launchscope's own: one token per sequence over a StaticCache, whose length is set back "
+    "by one launch per step"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Target:
@@ -74,7 +79,7 @@ def resolve(options: ProfileOptions, device: str) -> Resolved:
     """Run the user's file and build its decode step; BadTarget says why it can't be profiled as it stands."""
     module, name = load(options.target)
     _refuse_engines(module)
-    found, kind = (_attribute(module, name), None) if name else _find(module)
+    found, kind = (_attribute(module, name), name) if name else _find(module)
     setting = Setting(options.batch_size, options.dtype, options.context_length, device)
     return as_target(found, setting, settings=options.settings, module=module, kind=kind)
 
@@ -92,6 +97,8 @@ def load(spec: str) -> tuple[ModuleType, str | None]:
     try:
         return importlib.import_module(place), attribute
     except ModuleNotFoundError as error:
+        if not f"{place}.".startswith(f"{error.name}."):
+            raise  # a module that theirs needs
         raise BadTarget(
             f"{place}: no such module ({error}); a target is model.py:name or package.module:name"
         ) from error
@@ -126,7 +133,7 @@ def _find(module: ModuleType) -> tuple[Any, str]:
             return getattr(module, name), name
     if _is_module(getattr(module, "model", None)) and hasattr(module, "example_inputs"):
         return module.model, "model"
-    models = {name: value for name, value in vars(module).items() if _is_pretrained(value)}
+    models = {name: value for name, value in vars(module).items() if _is_pretrained(_unwrap(value)[0])}
     distinct = {id(value): name for name, value in models.items()}
     if len(distinct) == 1:
         return models[next(iter(distinct.values()))], "model"
@@ -155,30 +162,40 @@ def as_target(
     kind: str | None = None,
     example_inputs: Any = None,
 ) -> Resolved:
-    """Turn a factory, step function, module or Target into a Target; compiled ones are unwrapped and labelled."""
+    """Turn a factory, step function, module or Target into a Target; compiled ones are unwrapped and labelled.
+
+    ``kind`` 'build' is a factory, 'step' a step function; else a function with parameters is a factory.
+    """
     settings = dict(settings or {})
     found, labels = _unwrap(found)
-    if _is_pretrained(found):
+    if _is_module(found):
+        inputs = example_inputs if example_inputs is not None else getattr(module, "example_inputs", None)
+        if inputs is not None:
+            return _resolved(_module_target(found, inputs, setting.device), setting, labels, settings)
+        if not _is_pretrained(found):
+            raise BadTarget("an nn.Module needs example_inputs beside it: a tensor, or a tuple or dict of tensors")
         from .huggingface import decode_target
 
         target, used = decode_target(found, setting)
-        return _resolved(target, used, labels, settings)
-    if _is_module(found):
-        inputs = example_inputs if example_inputs is not None else getattr(module, "example_inputs", None)
-        if inputs is None:
-            raise BadTarget("an nn.Module needs example_inputs beside it: a tensor, or a tuple or dict of tensors")
-        return _resolved(_module_target(found, inputs, setting.device), setting, labels, settings)
+        resolved = _resolved(target, _unsaid(setting), (*labels, OUR_STEP), settings)
+        return Resolved(resolved.target, used, resolved.labels)
     if isinstance(found, Target):
         return _resolved(found, setting, labels, settings)
     if not callable(found):
         raise BadTarget(f"the target is a {type(found).__name__}; it must be a function, an nn.Module or a Target")
-    if kind == "build" or (kind is None and _parameters(found)):
+    kind = kind or getattr(found, "__name__", None)
+    if kind == "build" or (kind != "step" and _parameters(found)):
         built, used = _build(found, setting, settings)
         if not callable(built) and not isinstance(built, Target):
-            raise BadTarget(f"build() returned a {type(built).__name__}; it must return a step function or a Target")
-        inner = as_target(built, used, kind="step")
-        return Resolved(inner.target, inner.setting if _is_pretrained(built) else used, labels + inner.labels)
-    if required := [n for n, p in _parameters(found).items() if p.default is inspect.Parameter.empty and p.kind < 2]:
+            raise BadTarget(
+                f"{_label(found)} returned a {type(built).__name__}; it must return a step function or a Target"
+            )
+        if _is_pretrained(_unwrap(built)[0]):
+            inner = as_target(built, used, kind="step")
+            return Resolved(inner.target, inner.setting, labels + inner.labels)
+        inner = as_target(built, _unsaid(used), kind="step")
+        return Resolved(inner.target, used, labels + inner.labels)
+    if required := [name for name, p in _parameters(found).items() if _is_required(p)]:
         raise BadTarget(f"{_label(found)}: a step function takes no arguments, this one needs {', '.join(required)}")
     return _resolved(Target(found), setting, labels, settings)
 
@@ -186,8 +203,23 @@ def as_target(
 def _resolved(target: Target, setting: Setting, labels: tuple[str, ...], settings: Mapping[str, str]) -> Resolved:
     if settings:
         raise BadTarget(f"--set {', '.join(settings)}: only a build(...) factory takes settings")
+    for name in ("batch_size", "dtype", "context_length"):
+        if getattr(setting, name) is not None:
+            raise BadTarget(
+                f"--{name.replace('_', '-')}: only a build(...) factory or a Hugging Face model takes it; "
+                "this target has its own"
+            )
     step, compiled = _unwrap(target.step)
     return Resolved(Target(step, target.inputs, target.state, target.model), setting, labels + compiled)
+
+
+def _unsaid(setting: Setting) -> Setting:
+    return Setting(None, None, None, setting.device)
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return parameter.default is inspect.Parameter.empty and parameter.kind not in variable
 
 
 def _build(factory: Callable[..., Any], setting: Setting, settings: dict[str, str]) -> tuple[Any, Setting]:
@@ -218,13 +250,7 @@ def _build(factory: Callable[..., Any], setting: Setting, settings: dict[str, st
             takes = ", ".join(name for name in parameters if name not in ours) or "none"
             raise BadTarget(f"--set {key}: {_label(factory)} has no such parameter; it has {takes}")
         arguments[key] = _convert(key, text, parameters.get(key))
-    missing = [
-        name
-        for name, p in parameters.items()
-        if p.default is inspect.Parameter.empty
-        and name not in arguments
-        and p.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    ]
+    missing = [name for name, p in parameters.items() if _is_required(p) and name not in arguments]
     if missing:
         raise BadTarget(f"{_label(factory)}: needs {', '.join(missing)}; give it with --set {missing[0]}=…")
     used = Setting(
@@ -244,7 +270,9 @@ def short_dtype(dtype: Any) -> str:
 
 def _convert(key: str, text: str, parameter: inspect.Parameter | None) -> Any:
     """A --set value as the type of the parameter's default, else as a Python literal, else as text."""
-    kind = type(parameter.default) if parameter and parameter.default not in (None, inspect.Parameter.empty) else None
+    default = None if parameter is None or parameter.default is inspect.Parameter.empty else parameter.default
+    annotated = parameter is not None and parameter.annotation in (str, "str")
+    kind: type | None = str if annotated else None if default is None else type(default)
     if kind is bool:
         if text.lower() not in ("true", "false", "1", "0", "yes", "no"):
             raise BadTarget(f"--set {key}={text}: must be true or false")

@@ -5,10 +5,11 @@ Such a step can't be told into the four modes. It is measured as written, or ref
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from ..analysis.errors import BadTarget
@@ -20,9 +21,9 @@ class Watch:
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
 
-    def as_written(self) -> str | None:
+    def as_written(self, step: Callable[[], Any]) -> str | None:
         """Why the step can only be measured as its author made it; null when it runs in eager."""
-        if self.calls["replay"]:
+        if self.calls["replay"] or _holds_replay(step):
             return "already under CUDA graphs: measured as written, in one mode"
         if _compiled_frames():
             return "already compiled inside: measured as written, in one mode"
@@ -52,17 +53,20 @@ def watching() -> Iterator[Watch]:
         stack.enter_context(_counted(torch.cuda.CUDAGraph, "replay", "replay", watch))
         if (generation := sys.modules.get("transformers.generation.utils")) is not None:
             stack.enter_context(_counted(generation.GenerationMixin, "generate", "generate", watch))
-        if (caches := sys.modules.get("transformers.cache_utils")) is not None:
-            stack.enter_context(_counted(caches.DynamicLayer, "update", "grow", watch))
+        caches = sys.modules.get("transformers.cache_utils")
+        if caches is not None and hasattr(caches, "DynamicLayer"):  # not before transformers 4.54
+            stack.enter_context(_counted(caches.DynamicLayer, "update", "grow", watch, _holds_tokens))
         yield watch
 
 
 @contextmanager
-def _counted(owner: type, method: str, label: str, watch: Watch) -> Iterator[None]:
+def _counted(
+    owner: type, method: str, label: str, watch: Watch, counts: Callable[[Any], bool] = lambda _: True
+) -> Iterator[None]:
     original: Callable[..., Any] = getattr(owner, method)
 
     def counted(*args: Any, **kwargs: Any) -> Any:
-        watch.calls[label] += 1
+        watch.calls[label] += counts(args[0])
         return original(*args, **kwargs)
 
     setattr(owner, method, counted)
@@ -70,6 +74,24 @@ def _counted(owner: type, method: str, label: str, watch: Watch) -> Iterator[Non
         yield
     finally:
         setattr(owner, method, original)
+
+
+def _holds_replay(step: Callable[[], Any]) -> bool:
+    """A ``graph.replay`` that was looked up before we counted: the step itself, or a variable of it."""
+    import torch
+
+    variables: dict[str, Any] = {}
+    with suppress(TypeError, ValueError):  # not a Python function; a variable without a value yet
+        found = inspect.getclosurevars(step)
+        variables = {**found.globals, **found.nonlocals}
+    return any(
+        isinstance(getattr(value, "__self__", None), torch.cuda.CUDAGraph) for value in (step, *variables.values())
+    )
+
+
+def _holds_tokens(layer: Any) -> bool:
+    """A cache that a forward makes for itself and fills once does not grow from step to step."""
+    return bool(layer.get_seq_length())
 
 
 def _compiled_frames() -> int:
