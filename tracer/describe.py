@@ -56,22 +56,28 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def masked(settings: Mapping[str, str]) -> dict[str, str]:
-    """--set values, those whose key looks like a secret replaced."""
-    return {key: MASK if _SECRET.search(key) else value for key, value in settings.items()}
+    """--set values, those whose key looks like a secret replaced, and without the name of the user's home."""
+    return {key: MASK if _SECRET.search(key) else _homeless(value) for key, value in settings.items()}
+
+
+def _homeless(text: str) -> str:
+    home = str(Path.home())
+    return text if home == "/" else re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
 
 
 def masked_command(arguments: list[str]) -> tuple[str, ...]:
     """The command line as typed, paths cut to their last part, values that look like secrets replaced."""
-    words = []
-    for argument in arguments:
-        key, equals, _ = argument.partition("=")
-        if equals and _SECRET.search(key):
-            words.append(f"{key}={MASK}")
-        elif "/" in argument and not equals:
-            words.append(Path(argument).name)
-        else:
-            words.append(argument)
-    return tuple(words)
+    return tuple(_masked_word(argument) for argument in arguments)
+
+
+def _masked_word(argument: str) -> str:
+    *keys, value = argument.split("=")  # --set=key=value is one word
+    for index, key in enumerate(keys):
+        if _SECRET.search(key):
+            return "=".join([*keys[: index + 1], MASK])
+    if value.startswith("/") or ("/" in value and not keys):
+        value = Path(value).name
+    return "=".join([*keys, _homeless(value)])
 
 
 def parameter_count(model: Any) -> int | None:

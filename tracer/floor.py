@@ -69,8 +69,10 @@ class _Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        addresses = {tensor.untyped_storage().data_ptr() for tensor in inputs}
+        read = {name: value for name, value in (kwargs or {}).items() if name != "out"}  # an out= buffer is written
+        inputs = [leaf for leaf in tree_leaves((args, read)) if isinstance(leaf, torch.Tensor)]
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        addresses = {tensor.untyped_storage().data_ptr() for tensor in given}
         if not func.is_view:
             self._read(func, inputs, outputs)
         for tensor in outputs:

@@ -5,7 +5,6 @@ Every reading may be missing (no NVML, a virtual machine that hides it): null, n
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -82,5 +81,6 @@ def gpu_state(uuid: str | None) -> GpuState | None:
                     or getattr(nvml, f"nvmlClocksThrottleReason{name}", 0)
                 )
             ),
-            other_processes=None if running is None else sum(p.pid != os.getpid() for p in running),
+            # one of them is ours, under a process id of another namespace where we run in a container
+            other_processes=None if running is None else max(len(running) - 1, 0),
         )
