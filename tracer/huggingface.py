@@ -39,7 +39,7 @@ def decode_target(model: Any, setting: Setting) -> tuple[Target, Setting]:
         0, model.config.get_text_config().vocab_size, (batch_size, context_length), device=setting.device
     )
     with torch.no_grad():
-        model(input_ids=tokens[:, :-1], use_cache=True, **cache)
+        model(input_ids=tokens[:, : max(context_length - 1, 1)], use_cache=True, **cache)  # no model takes 0 tokens
     token = tokens[:, -1:].clone()
     position = torch.tensor([context_length - 1], device=setting.device)
     step = _step(model, cache, token, position)
