@@ -10,6 +10,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -141,6 +142,7 @@ def _find(module: ModuleType) -> tuple[Any, str]:
         raise BadTarget(
             f"{_where(module)}: several Hugging Face models ({', '.join(models)}); name one: {_where(module)}:NAME"
         )
+    _refuse_their_users(module)
     if _calls_generate(module):
         raise BadTarget(
             f"{_where(module)}: only calls generate(), a loop of growing steps with work of its own between them; "
@@ -316,13 +318,26 @@ def _unwrap(found: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _refuse_engines(module: ModuleType) -> None:
+    """BadTarget for an engine at top level; a layer or a kernel of the same package is no engine."""
     for name, value in vars(module).items():
         home = type(value).__module__.split(".")[0]
-        if home in ENGINES and not isinstance(value, type):
-            raise BadTarget(
-                f"{_where(module)}: {name} is a {home} {type(value).__name__}, whose GPU work runs in another process; "
-                f"{ENGINES[home]}, then: launchscope analyze TRACE (docs/recording.md)"
-            )
+        if home in ENGINES and re.search("LLM|Engine|Runtime", type(value).__name__):
+            raise _engine(f"{_where(module)}: {name} is a {home} {type(value).__name__}", home)
+
+
+def _refuse_their_users(module: ModuleType) -> None:
+    """BadTarget for a script without a target that imports an engine, to start it in a function."""
+    for name, value in vars(module).items():
+        home = str(getattr(value, "__module__", None) or getattr(value, "__name__", "")).split(".")[0]
+        if home in ENGINES:
+            raise _engine(f"{_where(module)}: no target, and {name} is of {home}", home)
+
+
+def _engine(what: str, home: str) -> BadTarget:
+    return BadTarget(
+        f"{what}, whose GPU work runs in another process; {ENGINES[home]}, then: launchscope analyze TRACE "
+        "(docs/recording.md)"
+    )
 
 
 def _is_module(value: Any) -> bool:

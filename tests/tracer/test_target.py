@@ -410,11 +410,17 @@ def test_a_graph_replayed_inside_is_measured_as_written(monkeypatch: pytest.Monk
 def test_an_engine_is_named_with_its_own_profiler(found: Resolve, tmp_path: Path, engine: str, words: str) -> None:
     package = tmp_path / engine
     package.mkdir()
-    (package / "__init__.py").write_text("class LLM:\n    pass\n")
+    (package / "__init__.py").write_text("class LLM:\n    pass\nclass RMSNorm:\n    pass\n")
     said = refusal(lambda: found(f"from {engine} import LLM\nllm = LLM()\n"))
     assert said.startswith(f"model.py: llm is a {engine} LLM, whose GPU work runs in another process; ")
     assert words in said
     assert said.endswith("then: launchscope analyze TRACE (docs/recording.md)")
+    for text in (f"from {engine} import LLM\n", f"import {engine}\n"):
+        said = refusal(lambda text=text: found(text + "def main():\n    pass\n"))
+        assert f" is of {engine}, whose GPU work runs in another process; " in said
+        assert words in said
+    layer = f"from {engine} import RMSNorm\nnorm = RMSNorm()\ndef step():\n    return 7\n"
+    assert found(layer).target.step() == 7
 
 
 # --- where a target lies --------------------------------------------------------------------------------------------
