@@ -28,6 +28,8 @@ MODES: Final = ("eager", "graph", "fused", "fused_graph")
 AS_WRITTEN: Final = "as_written"
 """The mode of a target measured as its author made it (already compiled or under graphs); null in the report."""
 PASSES: Final = ("timing", "cuda", "cpu_cuda", "stacks")
+WARM_CACHE_NOTE: Final = "the compile cache was warm"
+"""A process's note that its ``compile_ns`` is no cold compilation."""
 MANIFEST: Final = "manifest.json"
 MAX_MEMBERS: Final = 10_000
 MAX_UNPACKED_BYTES: Final = 8 << 30
@@ -159,6 +161,8 @@ def is_capture(path: Path) -> bool:
 def open_capture(path: Path) -> Capture:
     """Open a capture folder or .zip; UnreadableInput says what is wrong with one that can't be trusted."""
     if path.is_dir():
+        if not (path / MANIFEST).is_file():
+            raise UnreadableInput(f"{path}: a folder without {MANIFEST}, so no capture; name a trace file in it")
         data = _read(path / MANIFEST)
     else:
         with _open_zip(path) as (archive, prefix):

@@ -62,6 +62,7 @@ class CauseDoc(msgspec.Struct, frozen=True, kw_only=True):
     boundary_ns: int | None  # null without steps
     after_sync_ns: int | None
     stall_ns: int
+    before_replay_ns: int = 0  # of `launch`: before a graph replay; in our own captures mostly the profiler's own cost
 
 
 class GapsDoc(msgspec.Struct, frozen=True, kw_only=True):

@@ -79,6 +79,7 @@ class Gaps:
             boundary_ns=int(part[self.boundary].sum()) if self.has_steps else None,
             after_sync_ns=int(self.after_sync_ns.sum()) if cause == "host" else 0,
             stall_ns=0 if stall is None else int(stall.sum()),
+            before_replay_ns=int(part[self.observer].sum()) if cause == "launch" else 0,
         )
 
     def tax_parts_ns(self) -> dict[str, Ints]:

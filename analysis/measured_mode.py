@@ -13,7 +13,7 @@ from typing import Final
 
 from .analyses import TraceAnalysis
 from .bound import floor_ns, predict_graph_ns
-from .capture import Manifest, ModeRecord, ProcessRecord
+from .capture import WARM_CACHE_NOTE, Manifest, ModeRecord, ProcessRecord
 from .document import TAXES, StepTimeDoc
 from .host_submit import submits_as_profiled
 from .observer import taxes_without_observer
@@ -21,6 +21,7 @@ from .statistics import bootstrap_interval
 from .verdict import KERNEL_STRETCH_NS
 
 UNGRAPHED: Final = {"graph": "eager", "fused_graph": "fused"}
+COMPILED: Final = ("fused", "fused_graph")
 GRAPHED: Final = {"eager": "graph", "fused": "fused_graph"}
 
 
@@ -171,9 +172,41 @@ class MeasuredMode:
         return {tax: share * self.exposed_ns for tax, share in self.shares.items()}
 
     @cached_property
+    def compile_ns(self) -> float | None:
+        """Time of a cold compilation: fused and fused_graph compile the same step, and later processes find it done."""
+        if self.name not in COMPILED:
+            return None
+        twins = [self.manifest.modes[name] for name in COMPILED if name in self.manifest.modes]
+        cold = [
+            p.compile_ns
+            for record in twins
+            for p in record.processes
+            if p.compile_ns is not None and WARM_CACHE_NOTE not in p.notes
+        ]
+        return median_or_none(cold)
+
+    @cached_property
+    def replays_graphs(self) -> bool:
+        """True when a step launches graphs."""
+        return any(a.document.steps.graph_launches.median for a in self.cuda if a.document.steps)
+
+    @cached_property
+    def streams_saving_ns(self) -> float | None:
+        """What its graph would save per step in a process that uses few streams, by the calibration."""
+        calibration = self.manifest.calibration
+        if calibration is None or self.gpu_ops is None or not self.replays_graphs:
+            return None
+        if calibration.node_gap_ns is None or calibration.node_gap_few_streams_ns is None:
+            return None
+        saving = (self.gpu_ops - 1) * (calibration.node_gap_ns - calibration.node_gap_few_streams_ns)
+        exposed = self.exposed_ns if self.resolved else None
+        # more than its idle time can't be saved: the process used few streams already
+        return saving if exposed is not None and saving <= exposed + (self.uncertainty_ns or 0.0) else None
+
+    @cached_property
     def predicted_graph_ns(self) -> float | None:
-        """This step as one CUDA graph, from its ungraphed work and the calibration."""
-        if self.work_ns is None or self.gpu_ops is None or self.manifest.calibration is None:
+        """This step as one CUDA graph, by its own work and the calibration; None for one that replays graphs."""
+        if self.work_ns is None or self.gpu_ops is None or self.manifest.calibration is None or self.replays_graphs:
             return None
         return predict_graph_ns(self.work_ns, self.gpu_ops, self.manifest.calibration)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from .capture import WARM_CACHE_NOTE
 from .document import WarningDoc
 from .measured_mode import UNGRAPHED, MeasuredMode
 from .verdict import percent_text, time_text
@@ -54,7 +55,7 @@ def _doubts(mode: MeasuredMode) -> list[tuple[str, str, int]]:
     if mode.host_submit_ns is not None and mode.submits_as_profiled:
         words = "host time is as profiled: the step waits for the GPU inside, or fills the launch queue"
         found.append(("host_as_profiled", words, 1))
-    told = dict.fromkeys(note for p in mode.record.processes for note in p.notes)
+    told = dict.fromkeys(note for p in mode.record.processes for note in p.notes if note != WARM_CACHE_NOTE)
     found += [("note", note, 1) for note in told]
     notes = dict.fromkeys(p.output.note for p in mode.record.processes if p.output is not None and p.output.note)
     found += [("output_check", f"output check: {note}", 1) for note in notes]

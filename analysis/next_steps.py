@@ -37,6 +37,7 @@ class ModeFigures:
     capture_ns: float | None = None
     compile_ns: float | None = None
     predicted_graph_ns: float | None = None  # by this mode's own work
+    streams_saving_ns: float | None = None  # predicted, of its graph in a process that uses few streams
     matches: bool = True  # its output is eager's, as far as it was compared
 
 
@@ -58,8 +59,10 @@ def next_steps(name: str, modes: Mapping[str, ModeFigures]) -> list[ActionDoc]:
     targets = [action.mode for action in found]
     if "fused_graph" in targets:
         found = [action for action in found if action.mode != "fused"]
-    left = _what_is_left(modes[found[-1].mode or name]) if found else None
-    return [*found, left] if left else found
+    best = modes[found[-1].mode or name] if found else modes[name]
+    streams = _few_streams(best)
+    left = _what_is_left(best) if found else None
+    return [*found, *([streams] if streams else []), *([left] if left else [])]
 
 
 def _measured(what: str, here: StepTimeDoc, there: StepTimeDoc, mode: str, detail: str | None) -> ActionDoc:
@@ -96,6 +99,25 @@ def _detail(name: str, target: str, modes: Mapping[str, ModeFigures]) -> str | N
     if not figures.matches:
         parts.append("its output differs from eager's")
     return ", ".join(parts) or None
+
+
+def _few_streams(best: ModeFigures) -> ActionDoc | None:
+    """Where a graph's nodes follow each other faster in a process that uses few streams: what that would save."""
+    if best.step_ns is None or best.streams_saving_ns is None:
+        return None
+    saves = best.streams_saving_ns
+    if saves < WORTH_DOING * best.step_ns.median:
+        return None
+    return ActionDoc(
+        what="replay it from a process that uses few streams",
+        saves_ns=saves,
+        share=saves / best.step_ns.median,
+        low_ns=None,
+        high_ns=None,
+        basis="predicted",
+        step_ns=best.step_ns.median - saves,
+        detail="not even a side stream to warm up on (docs/metrics.md, node gap)",
+    )
 
 
 def _what_is_left(best: ModeFigures) -> ActionDoc | None:

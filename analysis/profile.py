@@ -157,8 +157,8 @@ def _cost_figures(figures: _Figures, mode: MeasuredMode) -> None:
     figures.put("graph_memory_bytes", None if memory is None else round(memory), no_graph)
     figures.put(
         "compile_ns",
-        mode.median_of("compile_ns"),
-        "not compiled" if not compiled else mode.error or "it was not measured",
+        mode.compile_ns,
+        "not compiled" if not compiled else mode.error or "no process compiled from a cold cache",
     )
     checks = [p.output for p in mode.record.processes if p.output is not None]
     unchecked = "eager is the reference" if mode.name == "eager" else mode.error or "no output to compare"
@@ -249,7 +249,8 @@ def _figures_of(mode: MeasuredMode) -> ModeFigures:
         bandwidth=mode.manifest.calibration.bandwidth_bytes_per_s if mode.manifest.calibration else None,
         graph_memory_bytes=mode.median_of("graph_memory_bytes") if predictor else None,
         capture_ns=mode.median_of("capture_ns"),
-        compile_ns=mode.median_of("compile_ns"),
+        compile_ns=mode.compile_ns,
+        streams_saving_ns=mode.streams_saving_ns,
         predicted_graph_ns=mode.predicted_graph_ns,
         matches=all(p.output.matches for p in mode.record.processes if p.output is not None),
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..analysis.capture import WARM_CACHE_NOTE
 from .device import Device, Step
 
 Phase = Callable[[str], None]
@@ -58,5 +59,5 @@ def _compile(step: Step, device: Device) -> tuple[Step, float, tuple[str, ...]]:
     breaks = sum(counters["graph_break"].values())
     notes: tuple[str, ...] = (f"torch.compile broke the step into pieces at {breaks} places",) if breaks else ()
     if counters["inductor"]["fxgraph_cache_hit"] or counters["aot_autograd"]["autograd_cache_hit"]:
-        notes += ("the compile cache was warm",)
+        notes += (WARM_CACHE_NOTE,)
     return compiled, elapsed, notes

@@ -129,6 +129,10 @@ def idle(trace: TraceDoc, label: str, *, verbose: bool) -> Iterator[Bars | Fact 
     hidden = [f"{name} {duration(doc.ns)}" for name, doc in causes[len(shown) :]]
     total = f"{duration(gaps.total_ns)} in {plural(gaps.count, 'gap')}, {scope}"
     yield Bars(label, bars, " · ".join([total, *([f"under 1 % each: {', '.join(hidden)}"] if hidden else [])]))
+    own = gaps.by_cause["launch"].before_replay_ns if "launch" in gaps.by_cause else 0
+    if trace.trace_pass is not None and own:
+        words = "of the launch time stand before graph replays: mostly the profiler's own cost, which T does not hold"
+        yield Fact("", [f"{duration(own)} {words}"])
     taxes = [(tax, gaps.taxes_ns.get(tax, 0)) for tax in TAXES]
     told = [f"{tax.replace('_', ' ')} {share(ns / gaps.total_ns)} ({duration(ns)})" for tax, ns in taxes if ns]
     yield Fact("as taxes", [" · ".join(told)])

@@ -55,7 +55,7 @@ def _headings(document: ReportDocument, profile: ProfileDoc) -> Iterator[Heading
     name = "profile" if target is None else " · ".join(_target_words(target))
     yield Heading(name, " · ".join(_machine_words(document.environment or {})))
     ran = [mode for mode in profile.modes.values() if mode.processes]
-    repeats = max((len(mode.processes) for mode in ran), default=0)
+    repeats = max((sum(bool(p.samples_ns) for p in mode.processes) for mode in ran), default=0)
     run = f"{plural(len(profile.modes), 'mode')} × {plural(repeats, 'process', 'processes')}"
     yield Fact("measured", [" · ".join([run, *_where_time_went(profile.seconds)])])
     if target is not None and target.labels:

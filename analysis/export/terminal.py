@@ -19,7 +19,7 @@ from .units import one_line, printable, share
 if TYPE_CHECKING:
     from ..report import Report
 
-LABEL: Final = 15  # cells of the label column
+LABEL: Final = 15  # cells of the label column; a longer label, such as 'bound, fused_graph', pushes its line on
 MIN_WIDTH: Final = 60
 BAR: Final = "█"
 PARTS: Final = " ▏▎▍▌▋▊▉"
@@ -41,6 +41,11 @@ def render(report: Report, *, width: int, color: bool, verbose: bool) -> str:
         lines += _draw(block, width)
         before = block
     return _write(lines, width, color=color)
+
+
+def _label(text: str) -> str:
+    text = one_line(text)
+    return pad(text, LABEL) if len(text) < LABEL else f"{text} "
 
 
 def _joins(before: Block, block: Block) -> bool:
@@ -77,7 +82,7 @@ def _heading(block: Heading, width: int) -> Iterator[Line]:
 def _fact(block: Fact, width: int) -> Iterator[Line]:
     style = "concern" if block.concern else "label"
     bullet = "! " if block.concern else ""
-    label = pad(one_line(block.label), LABEL)
+    label = _label(block.label)
     for line in block.lines:
         for number, text in enumerate(wrap(one_line(line), width - LABEL - len(bullet))):
             yield [(label, style), ((" " * len(bullet) if number else bullet) + text, "")]
@@ -85,7 +90,7 @@ def _fact(block: Fact, width: int) -> Iterator[Line]:
 
 
 def _bars(block: Bars, width: int) -> Iterator[Line]:
-    label = pad(one_line(block.label), LABEL)
+    label = _label(block.label)
     name_width = max(cell_len(bar.name) for bar in block.bars)
     detail_width = max(cell_len(bar.detail) for bar in block.bars)
     room = min(max(width - LABEL - name_width - detail_width - 12, 0), 48)

@@ -302,3 +302,18 @@ def test_real_traces_exactly(name: str, window: int, busy: int, count: int, expe
     found = find_gaps(read, find_steps(read), 0)
     assert (found.window_ns, found.busy_ns, found.op_sum_ns, len(found)) == (window, busy, busy, count)
     assert {cause: doc.ns for cause, doc in found.by_cause().items()} == expected
+
+
+def test_the_launch_part_before_a_replay_is_told_apart() -> None:
+    """A kernel ends at 10; a replay launched 12 to 30 starts at 31: 18 of its launch, 5 of the next one's."""
+    built = (
+        trace()
+        .launch(at=0, dur=1)
+        .kernel(at=2, dur=8)
+        .graph_launch(at=12, dur=18)
+        .kernel(at=31, dur=4)
+        .launch(at=40, dur=5)
+        .kernel(at=46, dur=1)
+    ).build()
+    launch = find_gaps(built, find_steps(built), 0).by_cause()["launch"]
+    assert (launch.ns, launch.before_replay_ns) == (23_000, 18_000)

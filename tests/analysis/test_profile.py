@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
-from launchscope.analysis.capture import Calibration, Floor, GpuState, Manifest, ModeRecord, ProcessRecord
+from launchscope.analysis.capture import (
+    WARM_CACHE_NOTE,
+    Calibration,
+    Floor,
+    GpuState,
+    Manifest,
+    ModeRecord,
+    ProcessRecord,
+)
 from launchscope.analysis.document import ModeDoc, ProfileDoc
 from launchscope.analysis.observer import observer_effect, taxes_without_observer
 from launchscope.analysis.profile import TAX_FIELDS, profile_document
@@ -301,6 +309,42 @@ def test_a_step_measured_as_written_is_its_own_baseline() -> None:
     mode = document.modes["as_written"]
     assert mode.gpu_work_ns == 40 * US
     assert document.verdict == mode.verdict
+
+
+def test_a_step_that_replays_graphs_has_no_predicted_graph() -> None:
+    record = ModeRecord(processes=(process(0, 50, "graph"),))
+    mode = profile_of(two_modes(modes={"as_written": record}), {"as_written": graph_trace()}).modes["as_written"]
+    assert mode.predicted_graph_ns is None
+
+
+def test_a_compile_time_is_that_of_the_process_that_found_the_cache_cold() -> None:
+    """20 s cold in fused; 3 s and 2 s where the cache was warm."""
+    warm = (WARM_CACHE_NOTE,)
+    fused = (process(0, 100, "fused", compile_ns=20e9), process(2, 100, "fused", compile_ns=3e9, notes=warm))
+    both = (process(0, 45, "fused_graph", compile_ns=2e9, notes=warm),)
+    modes = {"fused": ModeRecord(processes=fused), "fused_graph": ModeRecord(processes=both)}
+    found = profile_of(two_modes(modes=modes)).modes
+    assert (found["fused"].compile_ns, found["fused_graph"].compile_ns) == (20e9, 20e9)
+    assert not [w for mode in found.values() for w in mode.warnings if w.code == "note"]
+
+
+@pytest.mark.parametrize(
+    ("few_streams_ns", "saves_us"),
+    [
+        (-200.0, 19 * 0.3),  # 19 gaps of 0.1 µs instead of −0.2: 5.7 of 50 µs
+        (60.0, None),  # 0.76 µs are not worth doing
+        (-900.0, None),  # 19 µs are more than T − W = 10 ± 2.6 µs: the step has them already
+        (None, None),
+    ],
+)
+def test_fewer_streams_are_proposed_where_the_idle_time_holds_the_saving(
+    few_streams_ns: float | None, saves_us: float | None
+) -> None:
+    machine = msgspec.structs.replace(MACHINE, node_gap_few_streams_ns=few_streams_ns)
+    verdict = profile_of(two_modes(calibration=machine)).verdict
+    assert verdict is not None
+    found = [action for action in verdict.actions if "few streams" in action.what]
+    assert [(a.basis, a.saves_ns) for a in found] == ([("predicted", pytest.approx(saves_us * US))] if saves_us else [])
 
 
 def syncing_trace() -> TraceBuilder:
