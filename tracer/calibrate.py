@@ -114,9 +114,12 @@ def _keep(path: Path, kept: Kept) -> None:
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(msgspec.json.format(msgspec.json.encode(kept)))
-        Path(partial).replace(path)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(msgspec.json.format(msgspec.json.encode(kept)))
+            Path(partial).replace(path)
+        finally:
+            Path(partial).unlink(missing_ok=True)
 
 
 def measure(argument: bytes, tell: Callable[[str], None]) -> Calibration:

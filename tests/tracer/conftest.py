@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch")
-
 from launchscope.tracer import api
 from launchscope.tracer.client import ForkServer
 from launchscope.tracer.options import ProfileOptions
@@ -44,6 +41,7 @@ def python_path() -> str:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[ForkServer]:
+    pytest.importorskip("torch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", python_path())
         started = ForkServer([*api.PRELOAD, *PRELOAD]).__enter__()

@@ -6,7 +6,6 @@ own; a session writes what was launched in it as Kineto would.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -109,7 +108,7 @@ class FakeDevice:
     name = "cpu"
 
     def missing(self) -> str | None:
-        return os.environ.get("FAKE_DEVICE_MISSING")
+        return None
 
     def environment(self) -> dict[str, str | int | float | bool | None]:
         return {"gpu": "Fake GPU", "driver": "1.0", "cpu_cores": 2}
@@ -166,6 +165,13 @@ class FakeDevice:
         step()
         self.synchronize()
         return float(time.perf_counter_ns() - begin)
+
+
+class MissingDevice(FakeDevice):
+    """A machine on which nothing can be profiled."""
+
+    def missing(self) -> str | None:
+        return "nothing to run on"
 
 
 @dataclass
