@@ -19,7 +19,7 @@ from .options import ProfileOptions
 from .reasons import reason
 
 SEED: Final = 0
-STACK_STEPS: Final = 4  # recorded in the `stacks` pass, which is heavy
+STACK_STEPS: Final = 3  # recorded in the `stacks` pass, which is heavy
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
