@@ -8,6 +8,8 @@ The manifest keeps the raw unprofiled samples of every process. Nothing in a cap
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import stat
 import tempfile
@@ -148,7 +150,10 @@ class Capture:
         """One raw trace file, as the collector wrote it (gzipped or not)."""
         _check_member_name(self.path, relative)
         if self.path.is_dir():
-            return _read(self.path / relative)
+            file = self.path / relative
+            if not file.resolve().is_relative_to(self.path.resolve()):
+                raise UnreadableInput(f"{file}: a link to a file outside of the capture, which no capture holds")
+            return _read(file)
         with _open_zip(self.path) as (archive, prefix):
             return _read_member(self.path, archive, prefix + relative)
 
@@ -212,11 +217,16 @@ class CaptureWriter:
 
     def _zip(self) -> None:
         partial = self.folder.with_suffix(".zip")
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file in sorted(self.folder.rglob("*")):
-                if file.is_file():
-                    archive.write(file, file.relative_to(self.folder).as_posix())
-        partial.rename(self.destination)
+        try:
+            with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+                for file in sorted(self.folder.rglob("*")):
+                    if file.is_file():
+                        archive.write(file, file.relative_to(self.folder).as_posix())
+            if self.destination.exists():  # since the run began; a rename would overwrite it
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self.destination))
+            partial.rename(self.destination)
+        finally:
+            partial.unlink(missing_ok=True)
         self.discard()
 
     def discard(self) -> None:
