@@ -13,6 +13,7 @@ from launchscope.analysis.errors import BadTarget, LaunchscopeError, MissingRequ
 from launchscope.analysis.report import Report, load
 from launchscope.tracer.calibrate import machine
 from launchscope.tracer.client import ForkServer
+from launchscope.tracer.worker import STACK_STEPS
 
 from .conftest import Profiler, Write, assert_gone
 
@@ -96,7 +97,7 @@ def test_every_sample_is_kept_and_none_is_taken_where_stacks_are(run: Run) -> No
         assert len(process.marks_ns) == 5
         assert process.before is not None
         assert process.error is None
-    assert (stacks.samples_ns, stacks.host_submit_ns, len(stacks.marks_ns)) == ((), (), 4)
+    assert (stacks.samples_ns, stacks.host_submit_ns, len(stacks.marks_ns)) == ((), (), STACK_STEPS)
 
 
 def test_the_manifest_is_complete(run: Run) -> None:
