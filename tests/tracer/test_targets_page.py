@@ -1,0 +1,64 @@
+"""docs/targets.md: every snippet is a target that runs, every message is one that is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from launchscope.tracer.options import ProfileOptions
+
+torch = pytest.importorskip("torch")
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs" / "targets.md").read_text("utf-8")
+SNIPPETS = dict(re.findall(r"^## ([^\n]*)\n(?:(?!^## ).)*?```python\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
+OPTIONS = {"A factory": {"batch_size": 8, "settings": {"layers": "2"}}, "Inputs and state": {"dtype": "fp32"}}
+LIVE = "From Python, and in a notebook"
+
+
+def test_the_page_has_one_example_of_each_kind() -> None:
+    assert list(SNIPPETS) == [
+        "A step function", "A factory", "Inputs and state", "A module", "A Hugging Face model", LIVE,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("title", [title for title in SNIPPETS if title != LIVE])
+def test_every_example_is_a_target(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from launchscope.tracer.target import resolve
+
+    if "transformers" in SNIPPETS[title]:
+        pytest.importorskip("transformers")
+    for name in ("path", "argv"):
+        monkeypatch.setattr(sys, name, list(getattr(sys, name)))
+    script = tmp_path / "page_example.py"
+    script.write_text(SNIPPETS[title].replace('"cuda"', '"cpu"'))
+    with torch.no_grad():
+        target = resolve(ProfileOptions(target=str(script), **OPTIONS.get(title, {})), "cpu").target
+        assert torch.equal(target.step(), target.step())
+    monkeypatch.delitem(sys.modules, "page_example")
+
+
+def test_the_live_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Up to the measurement, which needs a GPU."""
+    import launchscope
+
+    class Report:
+        def show(self) -> None:
+            print("the report")
+
+    measured = []
+    monkeypatch.setattr(launchscope, "profile", lambda target: measured.append(target()) or Report())
+    exec(compile(SNIPPETS[LIVE].replace('"cuda"', '"cpu"'), "docs/targets.md", "exec"), {})
+    assert measured[0].shape == (1, 4096)
+    assert capsys.readouterr().out == "the report\n"
+
+
+def test_every_message_of_the_table_is_one_of_ours() -> None:
+    sources = " ".join(file.read_text("utf-8") for file in sorted((ROOT / "tracer").glob("*.py")))
+    told = re.sub(r'"\s*f?"', "", sources)  # strings that go on in the next line
+    messages = re.findall(r"^\| `([^`]*)` \|", PAGE, re.MULTILINE)
+    assert len(messages) == 12
+    assert [message for message in messages if message not in told] == []
