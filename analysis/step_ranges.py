@@ -63,7 +63,7 @@ def locate_steps(
         message = (
             "no steps found, so one window spans the file; wrap each step in record_function, or give --step-regex"
         )
-        notices.append(Notice("no-steps", message))
+        notices.append(Notice("no_steps", message))
     return StepRanges(ranges.source, ranges.names, ranges.start_ns, ranges.end_ns, ranges.dropped, tuple(notices))
 
 
@@ -89,7 +89,7 @@ def _by_regex(trace: Trace, step_regex: str | None, notices: list[Notice]) -> St
     message = (
         f"--step-regex {step_regex!r} matches no annotation, operator or Python frame; steps were found without it"
     )
-    notices.append(Notice("step-regex-unmatched", message))
+    notices.append(Notice("step_regex_unmatched", message))
     return None
 
 
@@ -109,7 +109,7 @@ def _by_marks(trace: Trace, marks_ns: Sequence[tuple[int, int]], notices: list[N
             f"the capture's step marks don't fit the trace: {int(measured.min(initial=0))} to "
             f"{int(measured.max(initial=0))} launches a step, {int(held.sum())} of {between} inside; left aside"
         )
-        notices.append(Notice("marks-disagree", message, len(marks)))
+        notices.append(Notice("marks_disagree", message, len(marks)))
         return None
     names = tuple(f"step {i}" for i in range(len(marks)))
     return StepRanges(

@@ -126,11 +126,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something a reader or an analysis has to say about the data: a code, a sentence with what to do, a count."""
+    """What a reader or an analysis has to say about the data: a warning of the report."""
 
-    code: str
-    message: str
-    count: int = 1
+    code: str  # snake_case; docs/metrics.md lists them
+    message: str  # a sentence with the numbers and what to do
+    count: int = 1  # of the rows it is about
 
 
 @dataclass(frozen=True, eq=False)

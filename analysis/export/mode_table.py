@@ -128,7 +128,7 @@ CONCERNS: Final[Mapping[str, str]] = {
     "work_over_step": "exposed_idle_ns",
     "floor_over_work": "gpu_work_ns",
     "graph_not_engaged": "launches",
-    "weak_output_check": "output_matches_eager",
+    "output_check": "output_matches_eager",
 }
 
 # Figures whose absence needs its reason beside the table; the first of several with one reason carries the mark.

@@ -54,11 +54,11 @@ class TestSources:
 
     def test_marks_of_another_clock_are_refused(self) -> None:
         steps = found(loop(4, 3, annotate="decode#{}"), marks_ns=marks(4, shift=10_000))
-        assert (steps.source, [notice.code for notice in steps.notices]) == ("annotation", ["marks-disagree"])
+        assert (steps.source, [notice.code for notice in steps.notices]) == ("annotation", ["marks_disagree"])
 
     def test_marks_that_cut_through_steps_are_refused(self) -> None:
         uneven = [(0, 100 * US), (100 * US, 115 * US), (115 * US, 300 * US), (300 * US, 400 * US)]
-        assert found(loop(4, 3), marks_ns=uneven).notices[0].code == "marks-disagree"
+        assert found(loop(4, 3), marks_ns=uneven).notices[0].code == "marks_disagree"
 
     def test_profiler_steps_win_over_annotations_inside(self) -> None:
         builder = loop(4, 2, annotate="decode#{}")
@@ -106,7 +106,7 @@ class TestSources:
         steps = found(loop(5, 7))
         assert (steps.source, steps.found, len(steps)) == ("none", 0, 0)
         assert (steps.op_step == -1).all()
-        assert [notice.code for notice in steps.notices] == ["no-steps"]
+        assert [notice.code for notice in steps.notices] == ["no_steps"]
 
     def test_layers_repeat_but_the_step_is_longer(self) -> None:
         builder = trace()
@@ -163,7 +163,7 @@ class TestSources:
 
     def test_an_expression_that_matches_nothing_is_told(self) -> None:
         steps = found(loop(4, 2, annotate="decode#{}"), step_regex="absent")
-        assert (steps.source, steps.notices[0].code) == ("annotation", "step-regex-unmatched")
+        assert (steps.source, steps.notices[0].code) == ("annotation", "step_regex_unmatched")
 
     def test_a_broken_expression_is_the_users_to_fix(self) -> None:
         with pytest.raises(LaunchscopeError, match="not a regular expression"):
