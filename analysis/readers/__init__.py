@@ -16,6 +16,7 @@ from ..trace import Notice, Source, Trace
 _GZIP: Final = b"\x1f\x8b"
 _BYTE_ORDER_MARKS: Final = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _CHUNK_BYTES: Final = 1 << 20
+MAX_UNPACKED_BYTES: Final = 8 << 30  # as for a capture
 _OTHERS: Final = {
     b"PK\x03\x04": "a .zip that holds no launchscope capture: unpack it and give the trace inside",
     b"SQLite format 3": "an SQLite file, perhaps of Nsight Systems; only Kineto JSON traces can be read",
@@ -66,12 +67,16 @@ def _gunzip(data: bytes, path: str) -> tuple[bytes, bool]:
     from isal import isal_zlib
 
     parts: list[bytes] = []
+    size = 0
     is_intact = True
     while data.startswith(_GZIP) and is_intact:  # gzip files may be strung together
         stream = isal_zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
         try:
             for begin in range(0, len(data), _CHUNK_BYTES):
                 parts.append(stream.decompress(data[begin : begin + _CHUNK_BYTES]))
+                size += len(parts[-1])
+                if size > MAX_UNPACKED_BYTES:
+                    raise UnreadableInput(f"{path}: unpacks to over {MAX_UNPACKED_BYTES >> 30} GiB; no trace does")
                 if stream.eof:
                     data = stream.unused_data + data[begin + _CHUNK_BYTES :]
                     break

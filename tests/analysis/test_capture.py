@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import stat
 import zipfile
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from launchscope.analysis import capture
+from launchscope.analysis import capture, readers
 from launchscope.analysis.capture import CaptureWriter, Manifest, is_capture, open_capture
 from launchscope.analysis.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import load
@@ -98,6 +99,14 @@ def test_too_much_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     with pytest.raises(UnreadableInput, match=r"unpacks to over .* GiB; no capture does"):
         open_capture(zipped(tmp_path, bomb))
+
+
+def test_a_trace_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "MAX_UNPACKED_BYTES", 1 << 20)
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b" " * (2 << 20) + b"[]"))
+    with pytest.raises(UnreadableInput, match=r"bomb\.json\.gz: unpacks to over .* GiB; no trace does"):
+        load(path)
 
 
 def test_a_member_that_is_larger_than_it_says(tmp_path: Path) -> None:
