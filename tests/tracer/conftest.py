@@ -15,6 +15,7 @@ from launchscope.tracer.client import ForkServer
 from launchscope.tracer.options import ProfileOptions
 
 HERE = Path(__file__).parent
+RUN_PROFILE = api.run_profile
 LAYER = "fake_device:FakeDevice"
 PRELOAD = ("launchscope.tracer.floor", "launchscope.tracer.outputs", "fake_device")  # else imported in each process
 
@@ -69,7 +70,7 @@ class Profiler:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XDG_CACHE_HOME", str(self.folder / "cache"))
             patch.setattr(api, "ForkServer", lambda _: _Shared(self.server))
-            path: Path = api.run_profile(ProfileOptions(target=str(target), **options), progress, LAYER)
+            path: Path = RUN_PROFILE(ProfileOptions(target=str(target), **options), progress, LAYER)
             return path
 
 

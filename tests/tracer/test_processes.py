@@ -62,14 +62,6 @@ def test_what_a_script_prints_never_reaches_stdout(script: Write) -> None:
         assert text in err
 
 
-def test_no_mode_ran_is_exit_2_and_one_line(script: Write) -> None:
-    process = start(script("def step():\n    raise ValueError('no weights')\n"), "--modes", "eager", "-o", "kept")
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (2, b"")
-    assert err.decode().splitlines()[-1].startswith("launchscope: no mode ran: eager: ValueError (warm up): no weights")
-    assert b"Traceback" not in err
-
-
 HANGS = """
     import os, subprocess, time
     from pathlib import Path

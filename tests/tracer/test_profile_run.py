@@ -7,10 +7,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from launchscope import cli
 from launchscope.analysis.capture import Manifest, open_capture
 from launchscope.analysis.document import ReportDocument
 from launchscope.analysis.errors import BadTarget, LaunchscopeError, MissingRequirement, NothingMeasured
 from launchscope.analysis.report import Report, load
+from launchscope.tracer import api
 from launchscope.tracer.calibrate import machine
 from launchscope.tracer.client import ForkServer
 from launchscope.tracer.worker import STACK_STEPS
@@ -186,6 +188,17 @@ def test_when_every_mode_fails_each_reason_is_told_once(profile: Profiler, scrip
         'weights")'
     )
     assert sorted(file.name for file in tmp_path.iterdir()) == ["cache", "user"]
+
+
+def test_no_mode_ran_is_exit_2_and_one_line(
+    profile: Profiler, script: Write, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = script("def step():\n    raise ValueError('no weights')\n")
+    monkeypatch.setattr(api, "run_profile", lambda options, progress: profile(options.target, progress))
+    assert cli.run(["profile", str(path)]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1].startswith("launchscope: no mode ran: eager: ValueError (warm up): no weights")
 
 
 @pytest.mark.parametrize(
