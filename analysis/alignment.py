@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .columns import follow, named
 from .common_order import common_order
 from .graphs import GraphReplays
-from .launches import operator_names
+from .launches import launching_operators
 from .steps import Steps
 from .trace import NONE, Bools, Ints, OpKind, Trace
 
@@ -110,7 +111,7 @@ def step_ops(trace: Trace, steps: Steps) -> Ints:
     on_busiest: Bools = ops.device[rows] == busiest
     rows = rows[on_busiest]
     launch_row = ops.launch_row[rows]
-    launched = np.where(launch_row == NONE, ops.start_ns[rows], trace.launches.start_ns[launch_row])
+    launched = np.where(launch_row == NONE, ops.start_ns[rows], follow(trace.launches.start_ns, launch_row))
     order: Ints = np.lexsort((ops.start_ns[rows], launched))
     return rows[order]
 
@@ -126,11 +127,7 @@ def _match_names(trace: Trace, rows: Ints) -> list[str | None]:
 
 def _operators(trace: Trace, rows: Ints) -> list[str | None]:
     """Innermost operator that launched each op; null where none is recorded."""
-    launch_row = trace.gpu_ops.launch_row[rows]
-    names = np.full(len(rows), NONE, dtype=np.int64)
-    linked = launch_row != NONE
-    names[linked] = operator_names(trace, trace.launches.operator_row[launch_row[linked]])
-    return [None if name == NONE else trace.name(name) for name in names.tolist()]
+    return named(trace.names, launching_operators(trace)[rows])
 
 
 def _numbered(left: Sequence[str | None], right: Sequence[str | None]) -> tuple[Ints, Ints]:

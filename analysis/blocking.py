@@ -6,8 +6,8 @@ from collections import Counter
 
 import numpy as np
 
+from .columns import follow, named
 from .document import BlockingCallDoc
-from .launches import operator_names
 from .stacks import Stack, enclosing_stacks
 from .steps import Steps
 from .trace import NONE, Trace
@@ -20,11 +20,11 @@ def blocking_calls(trace: Trace, steps: Steps) -> list[BlockingCallDoc]:
     host time inside all calls of the row.
     """
     calls = trace.blocking_calls
-    operator = operator_names(trace, calls.operator_row).tolist()
+    operator = named(trace.names, follow(trace.host_ops.name, calls.operator_row))
     stacks = enclosing_stacks(trace, calls.start_ns, calls.process, calls.thread)
     inside = np.isin(calls_step := steps.blocking_step, steps.kept_rows) & (calls_step != NONE)
-    took_ns: Counter[tuple[int, int, Stack]] = Counter()
-    in_steps: Counter[tuple[int, int, Stack]] = Counter()
+    took_ns: Counter[tuple[int, str | None, Stack]] = Counter()
+    in_steps: Counter[tuple[int, str | None, Stack]] = Counter()
     for key, ns, is_inside in zip(
         zip(calls.api.tolist(), operator, stacks, strict=True), calls.dur_ns.tolist(), inside.tolist(), strict=True
     ):
@@ -34,7 +34,7 @@ def blocking_calls(trace: Trace, steps: Steps) -> list[BlockingCallDoc]:
     return [
         BlockingCallDoc(
             api=trace.name(api),
-            operator=None if name == NONE else trace.name(name),
+            operator=name,
             stack=[trace.name(frame) for frame in stack],
             count_per_step=in_steps[api, name, stack] / kept if kept else None,
             ns=ns,

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from .columns import follow
 from .document import CoverageDoc, WarningDoc
 from .graphs import GraphReplays, graph_replays
 from .intervals import Intervals
@@ -90,7 +91,7 @@ class _Facts:
     def of(cls, trace: Trace, steps: Steps) -> _Facts:
         ops, launches = trace.gpu_ops, trace.launches
         linked = ops.launch_row != NONE
-        launch_start = np.append(launches.start_ns, 0)[ops.launch_row]
+        launch_start = follow(launches.start_ns, ops.launch_row)
         return cls(
             trace=trace,
             steps=steps,
@@ -130,7 +131,7 @@ def _counts(facts: _Facts, *, reliable: bool) -> CoverageDoc:
         kernels_in_graphs=facts.replays.kernels_in_graphs,
         zero_duration=int((ops.dur_ns == 0).sum()),
         negative_latency=int(facts.is_early.sum()),
-        negative_queue=int((_first_op_start(trace) < launches.end_ns).sum()),
+        negative_queue=int((ops.start_ns[trace.first_ops()] < launches.end_ns).sum()),
         same_stream_overlaps=facts.overlaps,
         steps_found=facts.steps.found,
         steps_dropped=facts.steps.dropped,
@@ -225,7 +226,7 @@ def _time_notices(facts: _Facts) -> Iterator[Notice]:
     trace, ops = facts.trace, facts.trace.gpu_ops
     early = int(facts.is_early.sum())
     if early:
-        before = np.append(trace.launches.start_ns, 0)[ops.launch_row] - ops.start_ns
+        before = follow(trace.launches.start_ns, ops.launch_row) - ops.start_ns
         text = (
             f"{_of(early, facts.gpu_ops)} GPU ops start before their launch call does, by up to "
             f"{before[facts.is_early].max() / 1000:,.1f} µs: clock skew or wrong correlation ids; record in a fresh "
@@ -296,15 +297,7 @@ def _times(trace: Trace, rows: Bools) -> tuple[Ints, Ints]:
 
 def _in_kept(steps: Steps, step: Ints) -> Bools:
     """True where a row's step is a kept one."""
-    return np.append(steps.kept, False)[step]
-
-
-def _first_op_start(trace: Trace) -> Ints:
-    """Start of each launch's earliest GPU op."""
-    first = np.zeros(len(trace.launches), np.int64)
-    linked = np.flatnonzero(trace.gpu_ops.launch_row != NONE)[::-1]
-    first[trace.gpu_ops.launch_row[linked]] = trace.gpu_ops.start_ns[linked]  # the last write is the earliest op's
-    return first
+    return follow(steps.kept, step, absent=False)
 
 
 def _same_stream_overlaps(trace: Trace) -> int:

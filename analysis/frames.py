@@ -5,19 +5,18 @@ Numbers that may be missing are nullable integers (<NA>), never -1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from .analyses import TraceAnalysis
+from .columns import follow, named
 from .trace import NONE, Ints, OpKind
 
 if TYPE_CHECKING:
     import pandas as pd
-
-KIND_NAMES: Final = {OpKind.KERNEL: "kernel", OpKind.MEMCPY: "memcpy", OpKind.MEMSET: "memset"}
 
 
 def kernels_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
@@ -44,12 +43,10 @@ def launches_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
 
     def one(analysis: TraceAnalysis) -> pd.DataFrame:
         launches, trace = analysis.trace.launches, analysis.trace
-        operator = launches.operator_row
-        operator_name = np.where(operator == NONE, NONE, trace.host_ops.name[operator] if len(trace.host_ops) else NONE)
         return pd.DataFrame(
             {
-                "api": _names(trace.names, launches.api),
-                "operator": _names(trace.names, operator_name),
+                "api": named(trace.names, launches.api),
+                "operator": named(trace.names, follow(trace.host_ops.name, launches.operator_row)),
                 "start_ns": launches.start_ns,
                 "end_ns": launches.end_ns,
                 "overhead_ns": launches.dur_ns,
@@ -97,8 +94,8 @@ def gpu_ops_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
         ops, names = analysis.trace.gpu_ops, analysis.trace.names
         return pd.DataFrame(
             {
-                "kind": [KIND_NAMES[OpKind(kind)] for kind in ops.kind.tolist()],
-                "name": _names(names, ops.name),
+                "kind": [OpKind(kind).word for kind in ops.kind.tolist()],
+                "name": named(names, ops.name),
                 "device": ops.device,
                 "stream": ops.stream,
                 "start_ns": ops.start_ns,
@@ -128,10 +125,6 @@ def _stack(analyses: Sequence[TraceAnalysis], table: Callable[[TraceAnalysis], p
             frame.insert(1, "mode", analysis.mode)
             frames.append(frame)
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["trace", "mode"])
-
-
-def _names(names: Sequence[str], indices: Iterable[int]) -> list[str | None]:
-    return [None if index == NONE else names[index] for index in indices]
 
 
 def _nullable(column: Ints) -> pd.arrays.IntegerArray:

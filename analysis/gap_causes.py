@@ -13,6 +13,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .columns import follow, numbered
 from .intervals import Intervals
 from .trace import NONE, Bools, Ints, Trace
 
@@ -36,7 +37,7 @@ class Cuts:
     def of(cls, trace: Trace, a: Ints, b: Ints, prev_op: Ints, next_op: Ints) -> Self:
         ops = trace.gpu_ops
         launch = ops.launch_row[next_op]
-        s, e = (np.append(column, 0)[launch] for column in (trace.launches.start_ns, trace.launches.end_ns))
+        s, e = follow(trace.launches.start_ns, launch, absent=0), follow(trace.launches.end_ns, launch, absent=0)
         same_id = (ops.correlation[prev_op] == ops.correlation[next_op]) & (ops.correlation[next_op] != NONE)
         rules = {
             "graph": same_id & (ops.process[prev_op] == ops.process[next_op]),
@@ -78,9 +79,7 @@ class Threads:
         self._trace = trace
         tables = (trace.launches, trace.blocking_calls, trace.host_ops)
         process, thread = (np.concatenate([getattr(t, name) for t in tables]) for name in ("process", "thread"))
-        _, processes = np.unique(process, return_inverse=True)
-        ids, threads = np.unique(thread, return_inverse=True)
-        _, number = np.unique(processes * max(len(ids), 1) + threads, return_inverse=True)
+        number = numbered(process, thread)
         sizes = np.cumsum([len(t) for t in tables])
         self._of_launch, self._of_blocking, self._of_host_op = np.split(number, sizes[:-1])
 

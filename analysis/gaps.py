@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from .columns import follow
 from .document import CAUSES, TAXES, CauseDoc, GapsDoc
 from .gap_causes import Cuts, Threads, cut_parts
 from .intervals import Intervals
@@ -155,7 +156,7 @@ def find_gaps(trace: Trace, steps: Steps, device: int, windows: Sequence[tuple[i
     boundary = steps.op_step[prev_op] != steps.op_step[next_op] if has_steps else np.zeros(len(gap), np.bool_)
     after_sync &= ~boundary
     limit = threads.stall_limit_ns(cuts.launch_row)
-    is_graph = np.append(trace.launches.is_graph, False)[cuts.launch_row]
+    is_graph = follow(trace.launches.is_graph, cuts.launch_row, absent=False)
     return Gaps(
         device=device,
         window_ns=int((within[:, 1] - within[:, 0]).sum()),
@@ -207,6 +208,6 @@ def _ended_last(ops: GpuOps, at: Ints) -> Ints:
 
 def _starts_first(launches: Launches, ops: GpuOps, at: Ints) -> Ints:
     """For each gap that ends at ``at`` its k: smallest start, launch start, row; without a launch last."""
-    launch_start = np.append(launches.start_ns, _LAST)[ops.launch_row]
+    launch_start = follow(launches.start_ns, ops.launch_row, absent=_LAST)
     order = np.lexsort((launch_start, ops.start_ns))
     return order[np.searchsorted(ops.start_ns[order], at, side="left")]

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from .columns import follow, numbered
 from .document import GraphsDoc, ReplayDoc
 from .statistics import summarize
 from .trace import NONE, Bools, Ints, Trace
@@ -98,9 +99,9 @@ def graph_replays(trace: Trace) -> GraphReplays:
     launch_of = np.full(count, NONE, dtype=np.int64)
     np.maximum.at(launch_of, groups[grouped], ops.launch_row[grouped])
     linked = launch_of != NONE
-    is_replay = np.where(linked, _at(launches.is_graph, launch_of, False), sizes >= 2)
+    is_replay = np.where(linked, follow(launches.is_graph, launch_of, absent=False), sizes >= 2)
 
-    rows = np.flatnonzero(grouped & _at(is_replay, groups, False))
+    rows = np.flatnonzero(grouped & follow(is_replay, groups, absent=False))
     order = rows[np.argsort(groups[rows], kind="stable")]  # by group, then by start
     heads = np.flatnonzero(np.diff(groups[order], prepend=NONE))
     heads = heads[np.argsort(ops.start_ns[order[heads]], kind="stable")]
@@ -117,7 +118,7 @@ def graph_replays(trace: Trace) -> GraphReplays:
     graph, under_recorded, labels = _graphs(trace, members, launch_row, signature, sequences)
 
     kernels = ops.is_kernel & (ops.launch_row != NONE)
-    in_graph = kernels & _at(launches.is_graph, ops.launch_row, False)
+    in_graph = kernels & follow(launches.is_graph, ops.launch_row, absent=False)
     return GraphReplays(
         op_replay=op_replay,
         ordinal=ordinal,
@@ -138,22 +139,12 @@ def graph_replays(trace: Trace) -> GraphReplays:
     )
 
 
-def _at(column: Bools, rows: Ints, absent: bool) -> Bools:
-    """The column at these rows, `absent` where the row is NONE."""
-    result = np.full(len(rows), absent, dtype=np.bool_)
-    result[rows != NONE] = column[rows[rows != NONE]]
-    return result
-
-
 def _correlation_groups(trace: Trace) -> Ints:
     """A number per (process, correlation id) for each GPU op; NONE where the op has no correlation id."""
     ops = trace.gpu_ops
     groups = np.full(len(ops), NONE, dtype=np.int64)
     rows = np.flatnonzero(ops.correlation != NONE)
-    if len(rows):
-        processes = np.unique(ops.process[rows], return_inverse=True)[1]
-        ids, correlations = np.unique(ops.correlation[rows], return_inverse=True)
-        groups[rows] = np.unique(processes * len(ids) + correlations, return_inverse=True)[1]
+    groups[rows] = numbered(ops.process[rows], ops.correlation[rows])
     return groups
 
 
@@ -254,10 +245,7 @@ def _at_edge(trace: Trace, members: Sequence[Ints]) -> Bools:
 
 def _neighbours(trace: Trace, launch_row: Ints, signature: Ints) -> tuple[Ints, Ints]:
     """What was launched right before and after each replay: a signature, or -2 - first op's name; NONE if unknown."""
-    ops = trace.gpu_ops
-    linked_ops = np.flatnonzero(ops.launch_row != NONE)[::-1]
-    tokens = np.full(len(trace.launches), NONE, dtype=np.int64)
-    tokens[ops.launch_row[linked_ops]] = -2 - ops.name[linked_ops]  # the last write is the earliest op's
+    tokens = -2 - trace.gpu_ops.name[trace.first_ops()]
     linked = launch_row != NONE
     tokens[launch_row[linked]] = signature[linked]
     padded = np.concatenate([[NONE], tokens, [NONE]])

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .document import QueueDepthDoc, StepsDoc
+from .intervals import Intervals
 from .trace import Ints, Trace
 
 QUEUE_FULL: Final = 1_000  # launches; the driver blocks the host at about 1,024 (NVIDIA H200, CUDA 13.0)
@@ -24,37 +25,16 @@ def submits_as_profiled(steps: StepsDoc, queue: QueueDepthDoc) -> bool:
 
 def host_submit_ns(trace: Trace, launch_step: Ints, steps: Ints) -> NDArray[np.float64]:
     """N·τ of each named step, 0 for a step without launches; ``launch_step`` is the step index of each launch row."""
-    launches = trace.launches
+    launches, blocking = trace.launches, trace.blocking_calls
     result = np.zeros(len(steps), dtype=np.float64)
     threads = np.unique(np.stack([launches.process, launches.thread], axis=1), axis=0)
     for process, thread in threads:
         own = (launches.process == process) & (launches.thread == thread)
-        blocked_start, blocked_end = _blocked(trace, int(process), int(thread))
-        before = np.concatenate([[0], np.cumsum(blocked_end - blocked_start)])
+        calls = np.flatnonzero((blocking.process == process) & (blocking.thread == thread))
+        blocked = Intervals.union(blocking.start_ns[calls], blocking.end_ns[calls])
         for row, step in enumerate(steps):
             rows = np.flatnonzero(own & (launch_step == step))
             if len(rows):
-                start, end = int(launches.start_ns[rows].min()), int(launches.end_ns[rows].max())
-                blocked = _until(end, blocked_start, before) - _until(start, blocked_start, before)
-                result[row] = max(result[row], end - start - blocked)
+                start, end = launches.start_ns[rows].min(keepdims=True), launches.end_ns[rows].max(keepdims=True)
+                result[row] = max(result[row], int((end - start - blocked.covered_ns(start, end))[0]))
     return result
-
-
-def _blocked(trace: Trace, process: int, thread: int) -> tuple[Ints, Ints]:
-    """The union of a thread's blocking calls, as disjoint intervals in order."""
-    calls = trace.blocking_calls
-    own = np.flatnonzero((calls.process == process) & (calls.thread == thread))
-    if not len(own):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    start, reach = calls.start_ns[own], np.maximum.accumulate(calls.end_ns[own])
-    first = np.concatenate([[True], start[1:] > reach[:-1]])
-    last = np.concatenate([first[1:], [True]])
-    return start[first], reach[last]
-
-
-def _until(time: int, start: Ints, before: Ints) -> int:
-    """Blocked time up to a moment; ``before[i]`` is the blocked time ahead of interval i."""
-    row = int(np.searchsorted(start, time, side="right")) - 1
-    if row < 0:
-        return 0
-    return int(min(before[row] + time - start[row], before[row + 1]))

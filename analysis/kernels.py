@@ -7,14 +7,12 @@ from typing import Final
 import numpy as np
 
 from .document import KernelDoc, MemoryOpsDoc, ShortKernelsDoc, ShortShareDoc
-from .launches import operator_names
+from .launches import launching_operators
 from .steps import Steps
 from .trace import NONE, Bools, Ints, OpKind, Trace
 
 SHORT_NS: Final = 10_000
 """A decode step's kernels take 1–10 µs; below this a launch from the host costs as much as the kernel."""
-
-CATEGORIES: Final = {OpKind.KERNEL: "kernel", OpKind.MEMCPY: "memcpy", OpKind.MEMSET: "memset"}
 
 
 def kernel_table(
@@ -32,7 +30,7 @@ def kernel_table(
     order = np.argsort(group, kind="stable")
     members = np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1) if len(rows) else []
     op_sum = int(ops.dur_ns[rows].sum())
-    operator = _op_operators(trace)
+    operator = launching_operators(trace)
     docs = [_kernel_doc(trace, its_rows, op_sum, operator, steps) for its_rows in members]
     assert len(docs) == len(distinct)
     return sorted(docs, key=lambda doc: (-doc.total_ns, doc.name, doc.category))
@@ -73,15 +71,6 @@ def _scope(trace: Trace, device: int, ops_in_scope: Bools | None) -> Ints:
     return np.flatnonzero(on_device if ops_in_scope is None else on_device & ops_in_scope)
 
 
-def _op_operators(trace: Trace) -> Ints:
-    """Name index of the operator that launched each GPU op, NONE where unknown."""
-    launch_row = trace.gpu_ops.launch_row
-    result = np.full(len(launch_row), NONE, dtype=np.int64)
-    linked = launch_row != NONE
-    result[linked] = operator_names(trace, trace.launches.operator_row[launch_row[linked]])
-    return result
-
-
 def _kernel_doc(trace: Trace, rows: Ints, op_sum: int, operator: Ints, steps: Steps | None) -> KernelDoc:
     ops = trace.gpu_ops
     dur_ns = ops.dur_ns[rows]
@@ -93,7 +82,7 @@ def _kernel_doc(trace: Trace, rows: Ints, op_sum: int, operator: Ints, steps: St
     per_step = np.isin(steps.op_step[rows], kept) if steps is not None else np.zeros(len(rows), dtype=np.bool_)
     return KernelDoc(
         name=trace.name(int(ops.name[rows[0]])),
-        category=CATEGORIES[OpKind(int(ops.kind[rows[0]]))],
+        category=OpKind(ops.kind[rows[0]]).word,
         count=len(rows),
         total_ns=total,
         median_ns=float(median),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .columns import follow, named
 from .document import LaunchesDoc, OperatorDoc, QueueDepthDoc
 from .stacks import Stack, enclosing_stacks
 from .statistics import summarize
@@ -30,10 +31,7 @@ class LaunchTimes:
 def launch_times(trace: Trace) -> LaunchTimes:
     """Overhead, latency and queue time of each launch, by its earliest GPU op."""
     launches, ops = trace.launches, trace.gpu_ops
-    rows = np.flatnonzero(ops.launch_row != NONE)[::-1]
-    first_op = np.full(len(launches), NONE, dtype=np.int64)
-    first_op[ops.launch_row[rows]] = rows  # rows are by start, so the last write is the earliest op
-    assert (first_op != NONE).all(), "a launch enqueued at least one GPU op of the file"
+    first_op = trace.first_ops()
     first_start = ops.start_ns[first_op]
     return LaunchTimes(first_op, launches.dur_ns, first_start - launches.start_ns, first_start - launches.end_ns)
 
@@ -62,17 +60,17 @@ def by_operator(trace: Trace) -> list[OperatorDoc]:
     Without recorded operators: one row, operator null.
     """
     launches, ops = trace.launches, trace.gpu_ops
-    operator = operator_names(trace, launches.operator_row).tolist()
+    operator = named(trace.names, follow(trace.host_ops.name, launches.operator_row))
     stacks = enclosing_stacks(trace, launches.start_ns, launches.process, launches.thread)
     kernels_of = np.bincount(ops.launch_row[ops.is_kernel & (ops.launch_row != NONE)], minlength=len(launches)).tolist()
-    launched: Counter[tuple[int, Stack]] = Counter()
-    kernels: Counter[tuple[int, Stack]] = Counter()
+    launched: Counter[tuple[str | None, Stack]] = Counter()
+    kernels: Counter[tuple[str | None, Stack]] = Counter()
     for key, its_kernels in zip(zip(operator, stacks, strict=True), kernels_of, strict=True):
         launched[key] += 1
         kernels[key] += its_kernels
     return [
         OperatorDoc(
-            operator=None if name == NONE else trace.name(name),
+            operator=name,
             launches=count,
             kernels=kernels[name, stack],
             stack=[trace.name(frame) for frame in stack],
@@ -81,12 +79,9 @@ def by_operator(trace: Trace) -> list[OperatorDoc]:
     ]
 
 
-def operator_names(trace: Trace, operator_row: Ints) -> Ints:
-    """Name index of the operators in these rows of Trace.host_ops, NONE where there is none."""
-    names = np.full(len(operator_row), NONE, dtype=np.int64)
-    known = operator_row != NONE
-    names[known] = trace.host_ops.name[operator_row[known]]
-    return names
+def launching_operators(trace: Trace) -> Ints:
+    """[gpu_ops] name index of the innermost operator that launched each GPU op, NONE where none is recorded."""
+    return follow(trace.host_ops.name, follow(trace.launches.operator_row, trace.gpu_ops.launch_row))
 
 
 def queue_depth(trace: Trace, device: int, windows: Sequence[tuple[int, int]] | None = None) -> QueueDepthDoc:
@@ -103,7 +98,7 @@ def queue_depth(trace: Trace, device: int, windows: Sequence[tuple[int, int]] | 
         windows = [(int(ops.start_ns[on_device].min()), int(ops.end_ns[on_device].max()))]
     called_ns = trace.launches.end_ns[ops.launch_row[linked]]
     median, most = _depth(called_ns, ops.start_ns[linked], windows)
-    first_op = launch_times(trace).first_op
+    first_op = trace.first_ops()
     its_launches = np.flatnonzero(linked[first_op])
     _, most_launches = _depth(trace.launches.end_ns[its_launches], ops.start_ns[first_op[its_launches]], windows)
     return QueueDepthDoc(median=median, max=most, max_launches=most_launches)

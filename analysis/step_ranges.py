@@ -10,10 +10,11 @@ from typing import Final
 
 import numpy as np
 
+from .columns import numbered
 from .errors import LaunchscopeError
 from .graphs import GraphReplays
 from .repetition import LEAST_REPEATS, Repetition, find_repetition
-from .trace import NONE, HostKind, Ints, Notice, Trace
+from .trace import NONE, Bools, HostKind, Ints, Notice, Trace
 
 LEAST_ANNOTATIONS: Final = 3
 LEAST_HELD: Final = 0.9
@@ -128,7 +129,7 @@ def _by_profiler_step(trace: Trace) -> StepRanges | None:
     return ranges if holds_any or not len(trace.launches) else None
 
 
-def _is_named(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _is_named(trace: Trace) -> Bools:
     """Host ops that are annotations or operators."""
     return np.isin(trace.host_ops.kind, (HostKind.ANNOTATION, HostKind.OPERATOR))
 
@@ -229,29 +230,26 @@ def _busiest_thread(trace: Trace) -> Ints:
     launches = trace.launches
     if not len(launches):
         return np.zeros(0, dtype=np.int64)
-    processes = np.unique(launches.process, return_inverse=True)[1]
-    threads = np.unique(launches.thread, return_inverse=True)[1]
-    keys = processes * (int(threads.max()) + 1) + threads
-    return np.flatnonzero(keys == np.argmax(np.bincount(keys)))
+    thread = numbered(launches.process, launches.thread)
+    return np.flatnonzero(thread == np.argmax(np.bincount(thread)))
 
 
 def _launch_tokens(trace: Trace, replays: GraphReplays) -> Ints:
     """A number per launch, equal where launches do the same: one graph, or one API, first op and op count."""
     launches, ops = trace.launches, trace.gpu_ops
-    linked = np.flatnonzero(ops.launch_row != NONE)
-    op_count = np.bincount(ops.launch_row[linked], minlength=len(launches))
-    first_name = np.full(len(launches), NONE, dtype=np.int64)
-    first_name[ops.launch_row[linked[::-1]]] = ops.name[linked[::-1]]  # the last write is the earliest op's
-    graph = np.full(len(launches), NONE, dtype=np.int64)
-    with_launch = (replays.launch_row != NONE) if len(replays) else np.zeros(0, dtype=np.bool_)
+    op_count = np.bincount(ops.launch_row[ops.launch_row != NONE], minlength=len(launches))
+    graph = _graph_of_launch(trace, replays)
+    alone = graph == NONE
+    first_name = ops.name[trace.first_ops()]
+    return numbered(launches.api, graph, np.where(alone, first_name, 0), np.where(alone, op_count, 0))
+
+
+def _graph_of_launch(trace: Trace, replays: GraphReplays) -> Ints:
+    """[launches] the graph that each launch replays, NONE where it replays none."""
+    graph = np.full(len(trace.launches), NONE, dtype=np.int64)
+    with_launch = replays.launch_row != NONE
     graph[replays.launch_row[with_launch]] = replays.graph[with_launch]
-    in_graph = graph != NONE
-    columns = (launches.api, graph, np.where(in_graph, 0, first_name), np.where(in_graph, 0, op_count))
-    tokens = np.zeros(len(launches), dtype=np.int64)
-    for column in columns:
-        values, numbers = np.unique(column, return_inverse=True)
-        tokens = np.unique(tokens * len(values) + numbers, return_inverse=True)[1]
-    return tokens
+    return graph
 
 
 def _is_piece(trace: Trace, replays: GraphReplays, rows: Ints, found: Repetition) -> bool:
@@ -260,10 +258,7 @@ def _is_piece(trace: Trace, replays: GraphReplays, rows: Ints, found: Repetition
     The first and last pieces differ from those between and stand next to the repetition; a piece has no layers that
     repeat in it. A whole step's graph may have another (a batch bucket's) beside it, but holds its layers.
     """
-    launch_graph = np.full(len(trace.launches), NONE, dtype=np.int64)
-    with_launch = replays.launch_row != NONE
-    launch_graph[replays.launch_row[with_launch]] = replays.graph[with_launch]
-    graphs = launch_graph[rows]
+    graphs = _graph_of_launch(trace, replays)[rows]
     end = found.start + found.length
     own = graphs[found.start : found.start + found.period].max()
     beside = np.concatenate(

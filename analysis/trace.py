@@ -32,6 +32,11 @@ class OpKind(IntEnum):
     MEMCPY = 1
     MEMSET = 2
 
+    @property
+    def word(self) -> str:
+        """As reports write it."""
+        return self.name.lower()
+
 
 class HostKind(IntEnum):
     """What a host op is."""
@@ -40,6 +45,11 @@ class HostKind(IntEnum):
     ANNOTATION = 1  # user_annotation, record_function, NVTX range
     PYTHON = 2  # a Python frame
     API = 3  # a runtime or driver call that is neither a launch nor a blocking call
+
+    @property
+    def word(self) -> str:
+        """As reports write it."""
+        return self.name.lower()
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +164,14 @@ class Trace:
     def devices(self) -> tuple[int, ...]:
         """Devices that ran at least one GPU op, in order."""
         return tuple(int(d) for d in np.unique(self.gpu_ops.device))
+
+    def first_ops(self) -> Ints:
+        """[launches] row of each launch's earliest GPU op."""
+        rows = np.flatnonzero(self.gpu_ops.launch_row != NONE)[::-1]
+        first = np.full(len(self.launches), NONE, dtype=np.int64)
+        first[self.gpu_ops.launch_row[rows]] = rows  # rows are by start, so the last write is the earliest op
+        assert (first != NONE).all(), "a launch enqueued at least one GPU op of the file"
+        return first
 
     def name(self, index: int) -> str:
         """The interned name with this index."""

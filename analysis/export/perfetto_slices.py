@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..columns import follow, named
 from ..document import CAUSES
 from ..intervals import Intervals
 from ..trace import NONE, Bools, HostKind, Ints, OpKind, Trace
@@ -16,14 +17,6 @@ if TYPE_CHECKING:
     from ..analyses import TraceAnalysis
     from ..gaps import Gaps
     from ..steps import Steps
-
-OP_CATEGORIES: Final = {OpKind.KERNEL: "kernel", OpKind.MEMCPY: "memcpy", OpKind.MEMSET: "memset"}
-HOST_CATEGORIES: Final = {
-    HostKind.OPERATOR: "operator",
-    HostKind.ANNOTATION: "annotation",
-    HostKind.PYTHON: "python",
-    HostKind.API: "api",
-}
 
 
 def gpu_op_slices(analysis: TraceAnalysis, first_flow: int) -> Slices:
@@ -35,7 +28,7 @@ def gpu_op_slices(analysis: TraceAnalysis, first_flow: int) -> Slices:
     ops, launches = trace.gpu_ops, trace.launches
     inferred = {row.name: row.operator for row in analysis.document.kernels if row.operator_inferred}
     linked = ops.launch_row != NONE
-    launch_start_ns = _follow(launches.start_ns, ops.launch_row)
+    launch_start_ns = follow(launches.start_ns, ops.launch_row)
     earliest = np.isin(np.arange(len(ops)), times.first_op)
     before_launch = linked & (ops.start_ns < launch_start_ns)  # skewed clocks: drawn as it was recorded, backwards
     file_node = ops.graph_node != NONE
@@ -43,23 +36,23 @@ def gpu_op_slices(analysis: TraceAnalysis, first_flow: int) -> Slices:
         start_ns=ops.start_ns,
         end_ns=ops.end_ns,
         name=[trace.names[name] for name in ops.name.tolist()],
-        category=[OP_CATEGORIES[OpKind(kind)] for kind in ops.kind.tolist()],
+        category=[OpKind(kind).word for kind in ops.kind.tolist()],
         numbers={
             "duration_ns": ops.dur_ns.tolist(),
-            "launch_overhead_ns": _numbers(_follow(launches.dur_ns, ops.launch_row), linked),
-            "launch_latency_ns": _numbers(_follow(times.latency_ns, ops.launch_row), earliest),
-            "queue_time_ns": _numbers(_follow(times.queue_ns, ops.launch_row), earliest),
+            "launch_overhead_ns": _numbers(follow(launches.dur_ns, ops.launch_row), linked),
+            "launch_latency_ns": _numbers(follow(times.latency_ns, ops.launch_row), earliest),
+            "queue_time_ns": _numbers(follow(times.queue_ns, ops.launch_row), earliest),
             "bytes": _known(ops.bytes),
             "graph_replay": _known(graphs.op_replay),
             "graph_node": _known(np.where(file_node, ops.graph_node, graphs.ordinal)),
             "correlation": _known(ops.correlation),
         },
         texts={
-            "launch": _names(trace.names, _follow(launches.api, ops.launch_row)),
-            "operator": _operators(trace, _follow(launches.operator_row, ops.launch_row)),
+            "launch": named(trace.names, follow(launches.api, ops.launch_row)),
+            "operator": _operators(trace, follow(launches.operator_row, ops.launch_row)),
             "operator_inferred": [inferred.get(trace.names[name]) for name in ops.name.tolist()],
-            "step": _names(steps.names, steps.op_step),
-            "graph": _names(graphs.graph_names, _follow(graphs.graph, graphs.op_replay)),
+            "step": named(steps.names, steps.op_step),
+            "graph": named(graphs.graph_names, follow(graphs.graph, graphs.op_replay)),
         },
         flows={row: [first_flow + row] for row in np.flatnonzero(before_launch).tolist()},
         ends_flow={row: first_flow + row for row in np.flatnonzero(linked & ~before_launch).tolist()},
@@ -93,7 +86,7 @@ def api_call_slices(analysis: TraceAnalysis, first_flow: int) -> Slices:
             "gpu_ops": [*(len(flows.get(row, ())) for row in range(len(launches))), *rest],
             "correlation": [*launches.correlation.tolist(), *rest],
         },
-        texts={"operator": _operators(trace, operator), "step": _names(steps.names, step)},
+        texts={"operator": _operators(trace, operator), "step": named(steps.names, step)},
         flows=flows,
     )
 
@@ -111,7 +104,7 @@ def host_op_slices(trace: Trace) -> Slices:
         start_ns=ops.start_ns,
         end_ns=ops.end_ns,
         name=[trace.names[name] for name in ops.name.tolist()],
-        category=[HOST_CATEGORIES[HostKind(kind)] for kind in ops.kind.tolist()],
+        category=[HostKind(kind).word for kind in ops.kind.tolist()],
     )
 
 
@@ -182,12 +175,12 @@ def gap_slices(trace: Trace, steps: Steps, gaps: Gaps) -> Slices:
             "stall_ns": _numbers(stall_ns, stall_ns > 0),
         },
         texts={
-            "after": _names(trace.names, _follow(trace.gpu_ops.name, gaps.prev_op[gap_of])),
-            "before": _names(trace.names, _follow(trace.gpu_ops.name, gaps.next_op[gap_of])),
-            "step": _names(steps.names, _follow(steps.op_step, gaps.next_op[gap_of])),
+            "after": named(trace.names, follow(trace.gpu_ops.name, gaps.prev_op[gap_of])),
+            "before": named(trace.names, follow(trace.gpu_ops.name, gaps.next_op[gap_of])),
+            "step": named(steps.names, follow(steps.op_step, gaps.next_op[gap_of])),
             "boundary": ["between steps" if crosses else None for crosses in gaps.boundary[gap_of].tolist()],
             "observer": ["mostly the profiler's own cost" if found else None for found in observer.tolist()],
-            "another_thread_in": _names(trace.names, _follow(trace.blocking_calls.api, gaps.waiting_call[gap_of])),
+            "another_thread_in": named(trace.names, follow(trace.blocking_calls.api, gaps.waiting_call[gap_of])),
         },
     )
 
@@ -203,7 +196,7 @@ def idle_series(trace: Trace, gaps: Gaps) -> tuple[Ints, Ints]:
 def queue_depth_series(trace: Trace, device: int) -> tuple[Ints, Ints]:
     """(times, GPU ops of the device whose launch call has ended and that have not started); a time occurs once."""
     ops = trace.gpu_ops
-    called_ns = _follow(trace.launches.end_ns, ops.launch_row)
+    called_ns = follow(trace.launches.end_ns, ops.launch_row)
     queued = (ops.device == device) & (ops.launch_row != NONE) & (ops.start_ns > called_ns)
     edges = np.concatenate([called_ns[queued], ops.start_ns[queued]])
     time_ns, place = np.unique(edges, return_inverse=True)
@@ -252,14 +245,6 @@ def _step_notes(steps: Steps, shown: Sequence[int]) -> dict[str, list[str | None
     return {"use": list(kept), "reason": [steps.reasons.get(step) for step in shown]}
 
 
-def _follow(column: Ints, rows: Ints) -> Ints:
-    """The column's values at the rows; NONE where the row is NONE."""
-    result = np.full(len(rows), NONE, dtype=np.int64)
-    found = rows != NONE
-    result[found] = column[rows[found]]
-    return result
-
-
 def _numbers(values: Ints, present: Bools) -> list[int | None]:
     return [value if there else None for value, there in zip(values.tolist(), present.tolist(), strict=True)]
 
@@ -268,9 +253,5 @@ def _known(values: Ints) -> list[int | None]:
     return _numbers(values, values != NONE)
 
 
-def _names(names: Sequence[str], index: Ints) -> list[str | None]:
-    return [None if i == NONE else names[i] for i in index.tolist()]
-
-
 def _operators(trace: Trace, rows: Ints) -> list[str | None]:
-    return _names(trace.names, _follow(trace.host_ops.name, rows))
+    return named(trace.names, follow(trace.host_ops.name, rows))

@@ -1,0 +1,35 @@
+"""Columns of numbers: following a reference to another table, and numbering rows that are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .trace import NONE, Ints
+
+Scalar = TypeVar("Scalar", np.int64, np.bool_)
+
+
+def follow(column: NDArray[Scalar], rows: Ints, absent: int = NONE) -> NDArray[Scalar]:
+    """The column's values at these rows; ``absent`` where the row is NONE."""
+    values = np.full(len(rows), absent, dtype=column.dtype)
+    found = rows != NONE
+    values[found] = column[rows[found]]
+    return values
+
+
+def named(names: Sequence[str], indices: Ints) -> list[str | None]:
+    """The names at these indices; null where the index is NONE."""
+    return [None if index == NONE else names[index] for index in indices.tolist()]
+
+
+def numbered(*columns: Ints) -> Ints:
+    """A number for each row, from 0, equal where all columns are; ascending by the first column, then the next."""
+    numbers = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, place = np.unique(column, return_inverse=True)
+        numbers = np.unique(numbers * len(values) + place, return_inverse=True)[1]
+    return numbers
