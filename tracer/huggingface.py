@@ -28,7 +28,9 @@ def decode_target(model: Any, setting: Setting) -> tuple[Target, Setting]:
     if getattr(model.config, "is_encoder_decoder", False):
         raise BadTarget(f"{type(model).__name__}: encoder-decoder models need a step of your own: define build()")
     dtype = getattr(torch, DTYPES[setting.dtype]) if setting.dtype else model.dtype
-    model = model.to(device=setting.device, dtype=dtype).eval()
+    model = model.to(device=setting.device).eval()
+    if dtype != model.dtype:  # only then: it casts buffers too, RoPE's fp32 frequencies among them
+        model = model.to(dtype=dtype)
     batch_size = setting.batch_size or DEFAULT_BATCH_SIZE
     context_length = setting.context_length or DEFAULT_CONTEXT_LENGTH
     longest = getattr(model.config, "max_position_embeddings", None)
