@@ -6,48 +6,39 @@ from typing import Final
 
 import numpy as np
 
+from .columns import numbered
 from .document import KernelDoc, MemoryOpsDoc, ShortKernelsDoc, ShortShareDoc
 from .launches import launching_operators
 from .steps import Steps
-from .trace import NONE, Bools, Ints, OpKind, Trace
+from .trace import NONE, Ints, OpKind, Trace
 
 SHORT_NS: Final = 10_000
 """A decode step's kernels take 1–10 µs; below this a launch from the host costs as much as the kernel."""
 
 
-def kernel_table(
-    trace: Trace, device: int, ops_in_scope: Bools | None = None, *, steps: Steps | None = None
-) -> list[KernelDoc]:
-    """One row per name and category of the device's GPU ops (those in scope, else all), the longest in total first.
+def kernel_table(trace: Trace, device: int, *, steps: Steps | None = None) -> list[KernelDoc]:
+    """One row per name and category of the device's GPU ops, the longest in total first.
 
     The operator is the one most of them were launched by, null where none was recorded. Per-step figures are over
     kept steps and their own ops, null without any.
     """
     ops = trace.gpu_ops
-    rows = _scope(trace, device, ops_in_scope)
-    keys = ops.name[rows] * len(OpKind) + ops.kind[rows]
-    distinct, group = np.unique(keys, return_inverse=True)
+    rows = np.flatnonzero(ops.device == device)
+    group = numbered(ops.name[rows], ops.kind[rows])
     order = np.argsort(group, kind="stable")
     members = np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1) if len(rows) else []
     op_sum = int(ops.dur_ns[rows].sum())
     operator = launching_operators(trace)
     docs = [_kernel_doc(trace, its_rows, op_sum, operator, steps) for its_rows in members]
-    assert len(docs) == len(distinct)
     return sorted(docs, key=lambda doc: (-doc.total_ns, doc.name, doc.category))
 
 
 def short_kernels(
-    trace: Trace,
-    device: int,
-    ops_in_scope: Bools | None = None,
-    *,
-    tau_ns: float | None = None,
-    tau_source: str | None = None,
+    trace: Trace, device: int, *, tau_ns: float | None = None, tau_source: str | None = None
 ) -> ShortKernelsDoc:
     """Share of the device's kernels below 10 µs and below τ, by count and by time; null without kernels (or τ)."""
     ops = trace.gpu_ops
-    rows = _scope(trace, device, ops_in_scope)
-    dur_ns = ops.dur_ns[rows[ops.kind[rows] == OpKind.KERNEL]]
+    dur_ns = ops.dur_ns[ops.is_kernel & (ops.device == device)]
     return ShortKernelsDoc(
         below_10us=_share_below(dur_ns, SHORT_NS),
         below_tau=None if tau_ns is None else _share_below(dur_ns, tau_ns),
@@ -56,19 +47,12 @@ def short_kernels(
     )
 
 
-def memory_ops(trace: Trace, device: int, ops_in_scope: Bools | None = None) -> MemoryOpsDoc:
+def memory_ops(trace: Trace, device: int) -> MemoryOpsDoc:
     """Bytes and GPU time of the device's copies and sets; bytes are null when the file lacks some op's."""
     ops = trace.gpu_ops
-    rows = _scope(trace, device, ops_in_scope)
-    rows = rows[ops.kind[rows] != OpKind.KERNEL]
-    moved = ops.bytes[rows]
-    return MemoryOpsDoc(bytes=None if (moved == NONE).any() else int(moved.sum()), ns=int(ops.dur_ns[rows].sum()))
-
-
-def _scope(trace: Trace, device: int, ops_in_scope: Bools | None) -> Ints:
-    """Rows of the device's GPU ops, those in scope."""
-    on_device = trace.gpu_ops.device == device
-    return np.flatnonzero(on_device if ops_in_scope is None else on_device & ops_in_scope)
+    moving = ~ops.is_kernel & (ops.device == device)
+    moved = ops.bytes[moving]
+    return MemoryOpsDoc(bytes=None if (moved == NONE).any() else int(moved.sum()), ns=int(ops.dur_ns[moving].sum()))
 
 
 def _kernel_doc(trace: Trace, rows: Ints, op_sum: int, operator: Ints, steps: Steps | None) -> KernelDoc:

@@ -10,6 +10,8 @@ import numpy as np
 
 from ..trace import NONE, HostKind, HostOps, Ints, Table
 
+_NO_CALL: Final = np.iinfo(np.int64).max
+
 
 @dataclass(frozen=True, eq=False)
 class Calls(Table):
@@ -59,7 +61,7 @@ def link(process: Ints, correlation: Ints, calls: Calls) -> tuple[Ints, Ints]:
     return launches, np.where(call_of_op == NONE, NONE, np.searchsorted(launches, call_of_op))
 
 
-def innermost_operators(host_ops: HostOps, calls: Table, process: Ints, thread: Ints, slack_ns: int) -> Ints:
+def innermost_operators(host_ops: HostOps, calls: Calls, slack_ns: int) -> Ints:
     """For each call the row of the innermost operator around it on its thread, or NONE.
 
     ``slack_ns`` is how far a call may seem to outlast its operator: whole-µs files round both ends.
@@ -69,7 +71,7 @@ def innermost_operators(host_ops: HostOps, calls: Table, process: Ints, thread: 
     if not len(operators) or not len(calls):
         return found
     threads: dict[tuple[int, int], list[int]] = {}
-    for call, key in enumerate(zip(process.tolist(), thread.tolist(), strict=True)):
+    for call, key in enumerate(zip(calls.process.tolist(), calls.thread.tolist(), strict=True)):
         threads.setdefault(key, []).append(call)
     for (process_id, thread_id), own_calls in threads.items():
         is_own = (host_ops.process[operators] == process_id) & (host_ops.thread[operators] == thread_id)
@@ -79,7 +81,7 @@ def innermost_operators(host_ops: HostOps, calls: Table, process: Ints, thread: 
     return found
 
 
-def _innermost(operators: HostOps, rows: Ints, calls: Table, slack_ns: int) -> list[int]:
+def _innermost(operators: HostOps, rows: Ints, calls: Calls, slack_ns: int) -> list[int]:
     """One thread: operators sorted outermost first, calls by start; a stack holds the open operators."""
     starts, ends, ids = operators.start_ns.tolist(), operators.end_ns.tolist(), rows.tolist()
     opened, stack, found = 0, list[int](), []
@@ -94,9 +96,6 @@ def _innermost(operators: HostOps, rows: Ints, calls: Table, slack_ns: int) -> l
         around = (op for op in reversed(stack) if ends[op] + slack_ns >= end)
         found.append(ids[op] if (op := next(around, None)) is not None else NONE)
     return found
-
-
-_NO_CALL: Final = np.iinfo(np.int64).max
 
 
 def _call_starts(correlation: Ints, calls: Calls, process: int) -> Ints:

@@ -294,7 +294,7 @@ class _Columns:
                 thread=launches.thread,
                 correlation=launches.correlation,
                 is_graph=is_graph[launches.api],
-                operator_row=innermost_operators(host_ops, launches, launches.process, launches.thread, slack_ns),
+                operator_row=innermost_operators(host_ops, launches, slack_ns),
             ),
             blocking_calls=BlockingCalls(
                 start_ns=blocking.start_ns,
@@ -302,7 +302,7 @@ class _Columns:
                 api=blocking.api,
                 process=blocking.process,
                 thread=blocking.thread,
-                operator_row=innermost_operators(host_ops, blocking, blocking.process, blocking.thread, slack_ns),
+                operator_row=innermost_operators(host_ops, blocking, slack_ns),
             ),
             host_ops=host_ops,
             events=events,

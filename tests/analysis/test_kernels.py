@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from launchscope.analysis.document import KernelDoc, MemoryOpsDoc, ShortKernelsDoc, ShortShareDoc
 from launchscope.analysis.kernels import kernel_table, memory_ops, short_kernels
 from launchscope.analysis.steps import find_steps
@@ -47,12 +46,12 @@ def test_the_operator_is_the_one_of_most_launches() -> None:
     assert [row.operator for row in kernel_table(builder.build(), 0)] == ["aten::mul"]
 
 
-def test_only_ops_of_the_device_and_in_scope() -> None:
+def test_only_ops_of_the_device() -> None:
     builder = trace().launch(at=0, dur=1).kernel(at=2, dur=5, name="a").kernel(at=10, dur=5, name="b")
     builder.kernel(at=20, dur=5, name="c", device=1)
     recorded = builder.build()
     assert [row.name for row in kernel_table(recorded, 1)] == ["c"]
-    assert [row.name for row in kernel_table(recorded, 0, np.array([False, True, True]))] == ["b"]
+    assert [row.name for row in kernel_table(recorded, 0)] == ["a", "b"]
     assert kernel_table(recorded, 5) == []
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import msgspec
 from launchscope.analysis.document import (
@@ -40,9 +39,7 @@ from launchscope.analysis.document import (
     VerdictDoc,
     WarningDoc,
 )
-
-if TYPE_CHECKING:
-    from launchscope.analysis.report import Report
+from launchscope.analysis.report import Report
 
 US = 1e3
 MS = 1e6
@@ -50,16 +47,9 @@ MS = 1e6
 HOSTILE = "evil\x1b[31m\n[bold]|`<b>\u202e\t[/bold]"
 
 
-@dataclass(frozen=True)
-class Reported:
-    """What a renderer needs of a Report."""
-
-    document: ReportDocument
-
-
 def report(document: ReportDocument) -> Report:
-    """A stand-in for a Report with this document and no traces behind it."""
-    return cast("Report", Reported(document))
+    """A Report with this document and no traces behind it."""
+    return Report(document, ())
 
 
 def summary(median: float, spread: float = 0.1, count: int = 8) -> Summary:
