@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .blocking import blocking_calls
+from .blocking import blocking_calls, blocking_words
 from .coverage import Coverage, coverage
 from .document import (
     BoundDoc,
@@ -28,7 +28,7 @@ from .launches import LaunchTimes, launch_times, launches_doc, queue_depth
 from .statistics import summarize
 from .steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns
 from .trace import NONE, OpKind, Trace
-from .trace_verdict import TraceTimes, blocking_words, trace_bound, trace_times, trace_verdict
+from .trace_verdict import TraceTimes, trace_bound, trace_times, trace_verdict
 
 
 @dataclass(frozen=True, eq=False)

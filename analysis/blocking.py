@@ -10,7 +10,7 @@ from .columns import follow, named
 from .document import BlockingCallDoc
 from .stacks import Stack, enclosing_stacks
 from .steps import Steps
-from .trace import NONE, Trace
+from .trace import Trace
 
 
 def blocking_calls(trace: Trace, steps: Steps) -> list[BlockingCallDoc]:
@@ -22,12 +22,11 @@ def blocking_calls(trace: Trace, steps: Steps) -> list[BlockingCallDoc]:
     calls = trace.blocking_calls
     operator = named(trace.names, follow(trace.host_ops.name, calls.operator_row))
     stacks = enclosing_stacks(trace, calls.start_ns, calls.process, calls.thread)
-    inside = np.isin(calls_step := steps.blocking_step, steps.kept_rows) & (calls_step != NONE)
+    inside = np.isin(steps.blocking_step, steps.kept_rows)
     took_ns: Counter[tuple[int, str | None, Stack]] = Counter()
     in_steps: Counter[tuple[int, str | None, Stack]] = Counter()
-    for key, ns, is_inside in zip(
-        zip(calls.api.tolist(), operator, stacks, strict=True), calls.dur_ns.tolist(), inside.tolist(), strict=True
-    ):
+    keys = zip(calls.api.tolist(), operator, stacks, strict=True)
+    for key, ns, is_inside in zip(keys, calls.dur_ns.tolist(), inside.tolist(), strict=True):
         took_ns[key] += ns
         in_steps[key] += is_inside
     kept = len(steps.kept_rows)
@@ -41,3 +40,14 @@ def blocking_calls(trace: Trace, steps: Steps) -> list[BlockingCallDoc]:
         )
         for (api, name, stack), ns in took_ns.most_common()
     ]
+
+
+def blocking_words(trace: Trace, steps: Steps) -> tuple[str, ...]:
+    """Blocking calls inside kept steps as 'api in operator', those with the most time first."""
+    calls = trace.blocking_calls
+    operators = named(trace.names, follow(trace.host_ops.name, calls.operator_row))
+    spent_ns: Counter[str] = Counter()
+    for row in np.flatnonzero(np.isin(steps.blocking_step, steps.kept_rows)).tolist():
+        api, operator = trace.name(int(calls.api[row])), operators[row]
+        spent_ns[api if operator is None else f"{api} in {operator}"] += int(calls.dur_ns[row])
+    return tuple(words for words, _ in spent_ns.most_common())

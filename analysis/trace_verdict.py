@@ -12,7 +12,7 @@ from .document import BoundDoc, VerdictDoc
 from .gaps import Gaps
 from .host_submit import host_submit_ns
 from .steps import Steps, periods_ns, step_busy_ns
-from .trace import NONE, Ints, Trace
+from .trace import Ints, Trace
 from .verdict import KERNEL_STRETCH_NS, StepFacts, verdict
 
 
@@ -111,14 +111,3 @@ def trace_verdict(times: TraceTimes | None, unreliable: Sequence[str], blocking:
             blocking=tuple(blocking),
         )
     )
-
-
-def blocking_words(trace: Trace, steps: Steps) -> tuple[str, ...]:
-    """Blocking calls inside kept steps as 'api in operator', those with the most time first."""
-    calls, spent = trace.blocking_calls, dict[str, int]()
-    for row in np.flatnonzero(np.isin(steps.blocking_step, steps.kept_rows)):
-        operator = calls.operator_row[row]
-        inside = "" if operator == NONE else f" in {trace.name(int(trace.host_ops.name[operator]))}"
-        words = trace.name(int(calls.api[row])) + inside
-        spent[words] = spent.get(words, 0) + int(calls.dur_ns[row])
-    return tuple(sorted(spent, key=lambda words: -spent[words]))
