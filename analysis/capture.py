@@ -28,8 +28,11 @@ from .errors import LaunchscopeError, UnreadableInput
 SCHEMA: Final = "launchscope.capture/1"
 MODES: Final = ("eager", "graph", "fused", "fused_graph")
 AS_WRITTEN: Final = "as_written"
-"""The mode of a target measured as its author made it (already compiled or under graphs); null in the report."""
-PASSES: Final = ("timing", "cuda", "cpu_cuda", "stacks")
+"""The mode of a target measured as its author made it (already compiled or under graphs); null in a trace's report."""
+GRAPH_OF: Final = {"eager": "graph", "fused": "fused_graph"}
+"""The mode that replays as one CUDA graph what the other launches kernel by kernel."""
+UNGRAPHED: Final = {graph: mode for mode, graph in GRAPH_OF.items()}
+COMPILED: Final = ("fused", "fused_graph")
 WARM_CACHE_NOTE: Final = "the compile cache was warm"
 """A process's note that its ``compile_ns`` is no cold compilation."""
 MANIFEST: Final = "manifest.json"

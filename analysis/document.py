@@ -5,6 +5,7 @@ Times are nanoseconds. A figure that the data can't support is null and its reas
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -12,6 +13,16 @@ import msgspec
 SCHEMA: Final = "launchscope.report/1"
 
 TAXES: Final = ("launch", "stall", "node", "sync", "between_steps", "other")
+TAX_FIELDS: Final = {
+    "launch": "launch_tax_ns",
+    "stall": "stall_tax_ns",
+    "node": "node_tax_ns",
+    "sync": "sync_tax_ns",
+    "between_steps": "between_steps_ns",
+    "other": "other_idle_ns",
+}
+"""Where a mode's document holds each tax."""
+
 CAUSES: Final = ("graph", "unlinked", "skewed", "device", "sync", "host", "launch", "dispatch")
 
 
@@ -310,11 +321,17 @@ class ModeDoc(msgspec.Struct, frozen=True, kw_only=True):
     withheld: dict[str, str]
 
 
+def baseline(modes: Mapping[str, ModeDoc]) -> str | None:
+    """The mode that a profile's verdict is about: eager where it was timed, else the first that was; null if none."""
+    timed = [name for name, mode in modes.items() if mode.step_ns is not None]
+    return "eager" if "eager" in timed else next(iter(timed), None)
+
+
 class ProfileDoc(msgspec.Struct, frozen=True, kw_only=True):
     calibration: CalibrationDoc | None
     modes: dict[str, ModeDoc]
     seconds: dict[str, float]
-    verdict: VerdictDoc | None  # of the baseline mode: eager where it ran, else the first that did
+    verdict: VerdictDoc | None  # of the baseline mode
 
 
 class TargetDoc(msgspec.Struct, frozen=True, kw_only=True):

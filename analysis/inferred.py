@@ -13,9 +13,9 @@ import msgspec
 
 from .alignment import align
 from .analyses import TraceAnalysis
+from .capture import UNGRAPHED
 from .document import KernelDoc
 
-SAME_KERNELS: Final = {"graph": "eager", "fused_graph": "fused"}  # the mode that launches the same kernels one by one
 WITH_OPERATORS: Final = ("cpu_cuda", "stacks")
 
 
@@ -26,7 +26,7 @@ def with_inferred_operators(analyses: Sequence[TraceAnalysis]) -> list[TraceAnal
 
 def _reference_of(analysis: TraceAnalysis, analyses: Sequence[TraceAnalysis]) -> TraceAnalysis | None:
     """The trace that knows the operators of this one's kernels, or None."""
-    modes = (SAME_KERNELS.get(analysis.mode or "", analysis.mode), "eager")
+    modes = (UNGRAPHED.get(analysis.mode or "", analysis.mode), "eager")
     for mode in modes:
         for trace_pass in WITH_OPERATORS:
             for other in analyses:

@@ -9,20 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import Final
 
 from .analyses import TraceAnalysis
 from .bound import floor_ns, predict_graph_ns
-from .capture import WARM_CACHE_NOTE, Manifest, ModeRecord, ProcessRecord
+from .capture import COMPILED, WARM_CACHE_NOTE, Manifest, ModeRecord, ProcessRecord
 from .document import TAXES, StepTimeDoc
 from .host_submit import submits_as_profiled
 from .observer import taxes_without_observer
-from .statistics import bootstrap_interval
+from .statistics import bootstrap_interval, median_of_medians
 from .verdict import KERNEL_STRETCH_NS
-
-UNGRAPHED: Final = {"graph": "eager", "fused_graph": "fused"}
-COMPILED: Final = ("fused", "fused_graph")
-GRAPHED: Final = {"eager": "graph", "fused": "fused_graph"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,7 @@ class MeasuredMode:
             return None
         samples = [list(p.samples_ns) for p in self.timed]
         low, high = bootstrap_interval(samples) if len(samples) > 1 else (None, None)
-        return StepTimeDoc(median=median(median(s) for s in samples), ci_low=low, ci_high=high)
+        return StepTimeDoc(median=median_of_medians(samples), ci_low=low, ci_high=high)
 
     @cached_property
     def sessions(self) -> list[tuple[str, float, float]]:

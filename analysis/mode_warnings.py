@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from .capture import WARM_CACHE_NOTE
+from .capture import UNGRAPHED, WARM_CACHE_NOTE
 from .document import WarningDoc
-from .measured_mode import UNGRAPHED, MeasuredMode
+from .measured_mode import MeasuredMode
 from .verdict import percent_text, time_text
 
 NOISY: Final = 0.10  # half the 95 % interval ÷ T from which the report warns

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from .capture import GRAPH_OF
 from .document import ActionDoc, StepTimeDoc
 from .verdict import WORTH_DOING, time_text
 
@@ -88,7 +89,7 @@ def _detail(name: str, target: str, modes: Mapping[str, ModeFigures]) -> str | N
     """What was predicted and what the step costs: '2.30 ms predicted, + 14 MiB, 32 ms to capture'."""
     figures, parts = modes[target], []
     predicted = modes[name].predicted_graph_ns
-    if predicted is not None and (name, target) in (("eager", "graph"), ("fused", "fused_graph")):
+    if predicted is not None and GRAPH_OF.get(name) == target:
         parts.append(f"{time_text(predicted)} predicted")
     if figures.graph_memory_bytes is not None:
         parts.append(f"+ {figures.graph_memory_bytes / MIB:,.0f} MiB")

@@ -10,33 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import isfinite
 from statistics import median
-from typing import Any, Final
+from typing import Any
+
+import msgspec
 
 from .analyses import TraceAnalysis
 from .bound import bound_ns, serial_ns
-from .capture import Calibration, Manifest, ProcessRecord
+from .capture import AS_WRITTEN, COMPILED, GRAPH_OF, UNGRAPHED, Manifest, ProcessRecord
 from .document import (
+    TAX_FIELDS,
     BoundDoc,
     CalibrationDoc,
     ModeDoc,
     ProcessDoc,
     ProfileDoc,
     VerdictDoc,
+    baseline,
 )
-from .measured_mode import GRAPHED, UNGRAPHED, MeasuredMode, median_or_none
+from .measured_mode import MeasuredMode, median_or_none
 from .mode_warnings import mode_warnings
 from .next_steps import ModeFigures, next_steps
 from .observer import observer_effect
 from .verdict import StepFacts, verdict
-
-TAX_FIELDS: Final = {
-    "launch": "launch_tax_ns",
-    "stall": "stall_tax_ns",
-    "node": "node_tax_ns",
-    "sync": "sync_tax_ns",
-    "between_steps": "between_steps_ns",
-    "other": "other_idle_ns",
-}
 
 
 def profile_document(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> ProfileDoc:
@@ -46,17 +41,18 @@ def profile_document(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> P
         for name, record in manifest.modes.items()
     }
     documents = {name: _mode_document(mode, modes) for name, mode in modes.items()}
-    baseline = next((m for m in ("eager", *documents) if m in documents and documents[m].step_ns is not None), None)
+    base = baseline(documents)
+    calibration = manifest.calibration
     return ProfileDoc(
-        calibration=_calibration_document(manifest.calibration),
+        calibration=None if calibration is None else CalibrationDoc(**msgspec.structs.asdict(calibration)),
         modes=documents,
         seconds=dict(manifest.seconds),
-        verdict=documents[baseline].verdict if baseline else None,
+        verdict=None if base is None else documents[base].verdict,
     )
 
 
 def _is_of(analysis: TraceAnalysis, mode: str) -> bool:
-    return analysis.mode == (None if mode == "as_written" else mode)
+    return analysis.mode == (None if mode == AS_WRITTEN else mode)
 
 
 def _mode_document(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> ModeDoc:
@@ -135,7 +131,7 @@ def _idle_figures(figures: _Figures, mode: MeasuredMode) -> None:
 def _prediction_figures(figures: _Figures, mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> None:
     """The graph time that the ungraphed mode predicts, beside both; its error against the graph that was measured."""
     source = modes.get(UNGRAPHED.get(mode.name, mode.name))
-    graph = modes.get(GRAPHED.get(mode.name, mode.name)) if mode.name != "as_written" else None
+    graph = modes.get(GRAPH_OF.get(mode.name, mode.name)) if mode.name != AS_WRITTEN else None
     predicted = source.predicted_graph_ns if source else None
     figures.put(
         "predicted_graph_ns",
@@ -150,7 +146,7 @@ def _prediction_figures(figures: _Figures, mode: MeasuredMode, modes: dict[str, 
 
 def _cost_figures(figures: _Figures, mode: MeasuredMode) -> None:
     graphed = mode.name in UNGRAPHED
-    compiled = mode.name in ("fused", "fused_graph")
+    compiled = mode.name in COMPILED
     no_graph = "not a graph mode" if not graphed else mode.error or "it was not measured"
     memory = mode.median_of("graph_memory_bytes")
     figures.put("capture_ns", mode.median_of("capture_ns"), no_graph)
@@ -211,7 +207,7 @@ def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc |
     if mode.step_ns is None:
         return None
     calibration = mode.manifest.calibration
-    graph = modes.get(GRAPHED.get(mode.name, ""))
+    graph = modes.get(GRAPH_OF.get(mode.name, ""))
     unreliable = sorted({reason for a in mode.cuda if not a.document.coverage.reliable for reason in a.unreliable})
     if not mode.cuda:
         unreliable = ["no `cuda` trace of this mode with steps, so its GPU work is not known"]
@@ -230,7 +226,7 @@ def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc |
             unreliable=tuple(unreliable),
             floor_ns=mode.floor_ns,
             node_gap_ns=calibration.node_gap_ns if calibration else None,
-            predicted_graph_ns=mode.predicted_graph_ns if mode.name in GRAPHED else None,
+            predicted_graph_ns=mode.predicted_graph_ns if mode.name in GRAPH_OF else None,
             graph_obstacle=graph.error if graph else None,
             blocking=_blocking(mode.cuda),
             measured=tuple(next_steps(mode.name, {name: _figures_of(m) for name, m in modes.items()})),
@@ -270,19 +266,4 @@ def _process_document(process: ProcessRecord) -> ProcessDoc:
         host_submit_ns=list(process.host_submit_ns),
         clocks_mhz=[clock for clock in clocks if clock is not None],
         started=process.started,
-    )
-
-
-def _calibration_document(calibration: Calibration | None) -> CalibrationDoc | None:
-    if calibration is None:
-        return None
-    return CalibrationDoc(
-        tau_floor_ns=calibration.tau_floor_ns,
-        graph_launch_ns=calibration.graph_launch_ns,
-        graph_launch_per_node_ns=calibration.graph_launch_per_node_ns,
-        replay_gap_ns=calibration.replay_gap_ns,
-        node_gap_ns=calibration.node_gap_ns,
-        node_gap_few_streams_ns=calibration.node_gap_few_streams_ns,
-        bandwidth_bytes_per_s=calibration.bandwidth_bytes_per_s,
-        flops_per_s=dict(calibration.flops_per_s),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ..document import ModeDoc, ProfileDoc
+from ..capture import AS_WRITTEN
+from ..document import TAX_FIELDS, ModeDoc, ProfileDoc, baseline
 from . import units
 from .blocks import Listing, marked
 from .tables import Column, Row, Table
@@ -14,16 +15,15 @@ from .units import MISSING, duration, duration_interval, duration_pm, number, sh
 # A tax is told with W's uncertainty from this share of itself on: below, it is under the last digit.
 UNCERTAIN_FROM: Final = 0.02
 
-TAX_FIELDS: Final = {
-    "launch\ntax": "launch_tax_ns",
-    "stall\ntax": "stall_tax_ns",
-    "node\ntax": "node_tax_ns",
-    "sync\ntax": "sync_tax_ns",
-    "between\nsteps": "between_steps_ns",
-    "other\nidle": "other_idle_ns",
+TAX_TITLES: Final = {
+    "launch": "launch\ntax",
+    "stall": "stall\ntax",
+    "node": "node\ntax",
+    "sync": "sync\ntax",
+    "between_steps": "between\nsteps",
+    "other": "other\nidle",
 }
-
-ALWAYS_TOLD: Final = ("launch_tax_ns", "node_tax_ns")
+ALWAYS_TOLD: Final = ("launch", "node")
 
 FIRST: Final = (
     Column("step T (95 %)", right=False, rank=0),
@@ -38,38 +38,29 @@ LAST: Final = (
 )
 
 
-def baseline(profile: ProfileDoc) -> str | None:
-    """The mode that the report's verdict is about: eager where it ran, else the first that did."""
-    ran = [name for name, mode in profile.modes.items() if mode.step_ns is not None]
-    return "eager" if "eager" in ran else next(iter(ran), None)
-
-
 def shown_name(mode: str) -> str:
     """A mode as people read it."""
-    return mode.replace("as_written", "as written")
+    return "as written" if mode == AS_WRITTEN else mode
 
 
 def mode_table(profile: ProfileDoc) -> Listing:
     """A row per mode, with the notes on its figures."""
     taxes = {
-        title: field
-        for title, field in TAX_FIELDS.items()
-        if field in ALWAYS_TOLD or any(getattr(mode, field) for mode in profile.modes.values())
+        TAX_FIELDS[tax]: title
+        for tax, title in TAX_TITLES.items()
+        if tax in ALWAYS_TOLD or any(getattr(mode, TAX_FIELDS[tax]) for mode in profile.modes.values())
     }
     passes = list(dict.fromkeys(name for mode in profile.modes.values() for name in mode.observer_effect))
     columns = [
         Column("mode", right=False),
         *FIRST,
-        *[Column(title, rank=4 if field == "launch_tax_ns" else 5) for title, field in taxes.items()],
+        *[Column(title, rank=4 if field == "launch_tax_ns" else 5) for field, title in taxes.items()],
         *LAST,
         *[Column(title, behind=True, rank=order) for order, title in enumerate(_behind(passes))],
     ]
     notes: list[str] = []
-    first = baseline(profile)
-    rows = [
-        _row(name, mode, list(taxes.values()), passes, notes, strong=name == first)
-        for name, mode in profile.modes.items()
-    ]
+    first = baseline(profile.modes)
+    rows = [_row(name, mode, list(taxes), passes, notes, strong=name == first) for name, mode in profile.modes.items()]
     return Listing(Table(columns, rows).without_empty_columns(MISSING), notes)
 
 

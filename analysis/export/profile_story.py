@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ..document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, TraceDoc, WarningDoc
+from ..capture import AS_WRITTEN, GRAPH_OF
+from ..document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, TraceDoc, WarningDoc, baseline
 from . import parts, units
 from .blocks import Block, Fact, Heading, Headline, Listing
-from .mode_table import baseline, mode_table, shown_name
+from .mode_table import mode_table, shown_name
 from .tables import Column, Row, Table
 from .trace_story import label
 from .units import MISSING, duration, number, plural, share
 
-# The mode that measures what is predicted from another.
-GRAPH_OF: Final = {"eager": "graph", "fused": "fused_graph"}
+WORTH_ITEMISING: Final = 0.05  # seconds: shorter parts of a run are not told
 
 
 def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: bool) -> list[Block]:
     """Everything there is to say about several modes of one target."""
-    base = baseline(profile)
+    base = baseline(profile.modes)
     trace = None if base is None else _trace_of(document.traces, base, ("cuda", "cpu_cuda"))
     story: list[Block] = [*_headings(document, profile)]
     if profile.verdict is not None:
@@ -90,7 +90,7 @@ def _where_time_went(seconds: Mapping[str, float]) -> Iterator[str]:
     if "all" in seconds:
         yield f"in {units.seconds(seconds['all'])}"
     ranked = sorted(((value, name) for name, value in seconds.items() if name != "all"), reverse=True)
-    yield from (f"{name} {units.seconds(value)}" for value, name in ranked if value >= 0.05)
+    yield from (f"{name} {units.seconds(value)}" for value, name in ranked if value >= WORTH_ITEMISING)
 
 
 def _bound(mode: ModeDoc, name: str, profile: ProfileDoc) -> Iterator[Fact]:
@@ -151,7 +151,7 @@ def _predictions(profile: ProfileDoc) -> Iterator[Fact]:
 
 def _trace_of(traces: Sequence[TraceDoc], mode: str, passes: Sequence[str]) -> TraceDoc | None:
     """The first trace of a mode by the order of passes, or None. ``as_written`` is null in a trace."""
-    own = [trace for trace in traces if trace.mode == mode or (trace.mode is None and mode == "as_written")]
+    own = [trace for trace in traces if trace.mode == mode or (trace.mode is None and mode == AS_WRITTEN)]
     ranked = [trace for wanted in passes for trace in own if trace.trace_pass == wanted]
     return next(iter(ranked or own), None)
 
