@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from .capture import UNGRAPHED, WARM_CACHE_NOTE
@@ -14,49 +15,61 @@ OFF_FLOOR: Final = 1.02  # floor ÷ W above which one of the two is wrong
 
 
 def mode_warnings(mode: MeasuredMode) -> list[WarningDoc]:
-    """What changes how to read this mode's numbers."""
-    states = [s for p in mode.record.processes for s in (p.before, p.after) if s is not None]
-    found = []
+    """What changes how to read this mode's numbers; docs/metrics.md lists the codes."""
+    return [*_circumstances(mode), *_doubts(mode), *_notes(mode)]
+
+
+def _circumstances(mode: MeasuredMode) -> Iterator[WarningDoc]:
+    """What went on while it was measured."""
     step = mode.step_ns
     if step is not None and step.median > 0 and step.ci_low is not None and step.ci_high is not None:
         spread = (step.ci_high - step.ci_low) / 2 / step.median
         if spread >= NOISY:
-            found.append(("noisy_host", f"T ±{percent_text(spread)}: noisy host; more --repeats narrow it", 1))
-    throttled = [s for s in states if s.throttle_reasons]
-    if throttled:
-        reasons = ", ".join(sorted({reason for s in throttled for reason in s.throttle_reasons}))
-        found.append(("throttled", f"the GPU was throttled ({reasons}): times are longer than they could be", 1))
+            yield WarningDoc(
+                code="noisy_host", message=f"T ±{percent_text(spread)}: noisy host; more --repeats narrow it"
+            )
+    states = [s for p in mode.record.processes for s in (p.before, p.after) if s is not None]
+    slowed = ", ".join(sorted({reason for s in states for reason in s.throttle_reasons}))
+    if slowed:
+        yield WarningDoc(
+            code="throttled", message=f"the GPU was throttled ({slowed}): times are longer than they could be"
+        )
     others = max((s.other_processes or 0 for s in states), default=0)
     if others:
-        found.append(("shared_gpu", f"{others} other processes used the GPU meanwhile: times hold their work", others))
+        text = f"{others} other processes used the GPU meanwhile: times hold their work"
+        yield WarningDoc(code="shared_gpu", message=text, count=others)
     failed = [p.error for p in mode.record.processes if p.error]
     if failed and mode.timed:
-        found.append(("process_failed", f"{len(failed)} processes of this mode failed: {failed[0]}", len(failed)))
-    found += _doubts(mode)
-    return [WarningDoc(code=code, message=message, count=count) for code, message, count in found]
+        text = f"{len(failed)} processes of this mode failed: {failed[0]}"
+        yield WarningDoc(code="process_failed", message=text, count=len(failed))
 
 
-def _doubts(mode: MeasuredMode) -> list[tuple[str, str, int]]:
-    """Figures that contradict each other."""
-    found = []
+def _doubts(mode: MeasuredMode) -> Iterator[WarningDoc]:
+    """Figures that contradict each other, or that come from a place they should not."""
     if mode.exposed_ns is not None and mode.exposed_ns < -(mode.uncertainty_ns or 0.0):
-        words = f"W is {time_text(-mode.exposed_ns)} longer than T: the profiler stretched it"
-        found.append(("work_over_step", words, 1))
+        text = f"W is {time_text(-mode.exposed_ns)} longer than T: the profiler stretched it"
+        yield WarningDoc(code="work_over_step", message=text)
     if mode.floor_ns is not None and mode.work_ns is not None and mode.floor_ns > OFF_FLOOR * mode.work_ns:
-        words = f"the floor of {time_text(mode.floor_ns)} is over W: the step reads less than was counted"
-        found.append(("floor_over_work", words, 1))
-    reasons = dict.fromkeys(reason for a in mode.cuda for reason in a.unreliable)
-    found += [("unreliable_trace", f"W and the taxes come from a trace that can't be trusted: {r}", 1) for r in reasons]
+        text = f"the floor of {time_text(mode.floor_ns)} is over W: the step reads less than was counted"
+        yield WarningDoc(code="floor_over_work", message=text)
+    for reason in dict.fromkeys(reason for a in mode.cuda for reason in a.unreliable):
+        yield WarningDoc(
+            code="unreliable_trace", message=f"W and the taxes come from a trace that can't be trusted: {reason}"
+        )
     covered = [a.document.graphs.coverage_by_count for a in mode.cuda]
     lowest = min((c for c in covered if c is not None), default=None)
     if mode.name in UNGRAPHED and lowest is not None and lowest < 1.0:
-        words = f"only {percent_text(lowest)} of the kernels ran in a graph: it did not fully engage"
-        found.append(("graph_not_engaged", words, 1))
+        text = f"only {percent_text(lowest)} of the kernels ran in a graph: it did not fully engage"
+        yield WarningDoc(code="graph_not_engaged", message=text)
     if mode.host_submit_ns is not None and mode.submits_as_profiled:
-        words = "host time is as profiled: the step waits for the GPU inside, or fills the launch queue"
-        found.append(("host_as_profiled", words, 1))
-    told = dict.fromkeys(note for p in mode.record.processes for note in p.notes if note != WARM_CACHE_NOTE)
-    found += [("note", note, 1) for note in told]
-    notes = dict.fromkeys(p.output.note for p in mode.record.processes if p.output is not None and p.output.note)
-    found += [("output_check", f"output check: {note}", 1) for note in notes]
-    return found
+        text = "host time is as profiled: the step waits for the GPU inside, or fills the launch queue"
+        yield WarningDoc(code="host_as_profiled", message=text)
+
+
+def _notes(mode: MeasuredMode) -> Iterator[WarningDoc]:
+    """What the measuring processes noticed themselves, each told once."""
+    processes = mode.record.processes
+    for note in dict.fromkeys(note for p in processes for note in p.notes if note != WARM_CACHE_NOTE):
+        yield WarningDoc(code="note", message=note)
+    for note in dict.fromkeys(p.output.note for p in processes if p.output is not None and p.output.note):
+        yield WarningDoc(code="output_check", message=f"output check: {note}")

@@ -10,6 +10,8 @@ from .blocks import Listing
 from .tables import Column, Row, Table
 from .units import MISSING, duration, number, ratio
 
+ROWS: Final = 5  # of a table without --verbose
+OPERATORS: Final = 8  # that launch, without --verbose: a decoder layer has about as many
 STACK_DEPTH: Final = 3  # innermost frames told; the JSON report has them all
 
 
@@ -37,7 +39,7 @@ def launches(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
     rows = [summary_row(text, getattr(found, field), time=True) for field, text in names.items()]
     yield Listing(Table(summary_columns("launches"), rows))
     ranked = sorted(found.by_api.items(), key=lambda item: -item[1])
-    told = ranked if verbose else ranked[:5]
+    told = ranked if verbose else ranked[:ROWS]
     total = sum(found.by_api.values())
     apis = [Row([api, number(count), ratio(count, total)]) for api, count in told]
     columns = [Column("launch API", right=False, least=20, foreign=True), Column("launches"), Column("share")]
@@ -56,7 +58,7 @@ def _launching_operators(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]
     if all(operator is None for operator, _ in made):
         return
     ranked = sorted(made.items(), key=lambda item: -item[1][0])
-    told = ranked if verbose else ranked[:8]
+    told = ranked if verbose else ranked[:OPERATORS]
     rows = [
         Row([operator or "(none)", number(n), ratio(n, trace.coverage.launches), number(kernels), inside])
         for (operator, inside), (n, kernels) in told
@@ -81,7 +83,7 @@ def _stack(frames: Sequence[str], operator: str | None) -> str:
 def blocking_calls(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
     """The calls that waited for the GPU, the longest first."""
     ranked = sorted(trace.blocking_calls, key=lambda call: -call.ns)
-    told = ranked if verbose else ranked[:5]
+    told = ranked if verbose else ranked[:ROWS]
     rows = [
         Row(
             [
@@ -108,7 +110,7 @@ def blocking_calls(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
 def replays(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
     """The graphs that were replayed, the most frequent first."""
     ranked = sorted(trace.graphs.replays, key=lambda replay: -replay.count)
-    told = ranked if verbose else ranked[:5]
+    told = ranked if verbose else ranked[:ROWS]
     rows = []
     for replay in told:
         even = replay.ops_min == replay.ops_max

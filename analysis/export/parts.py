@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from ..document import (
     CAUSES,
@@ -22,6 +23,9 @@ from .blocks import Bar, Bars, Fact, Headline, Listing
 from .kernel_names import short_names
 from .tables import Column, Row, Table
 from .units import MISSING, duration, number, plural, share
+
+TOLD: Final = 5  # warnings, and reasons for what is withheld, without --verbose
+SMALL_CAUSE: Final = 0.01  # of the idle time: causes below share one line
 
 
 def headline(verdict: VerdictDoc, subject: str | None = None) -> Headline:
@@ -68,9 +72,9 @@ def _saving(action: ActionDoc) -> str:
     return f"{saves}, {span}" if span and action.basis != "measured" else saves
 
 
-def warnings(found: Sequence[WarningDoc], *, verbose: bool, limit: int = 5) -> Iterator[Fact]:
+def warnings(found: Sequence[WarningDoc], *, verbose: bool) -> Iterator[Fact]:
     """Warnings in full; without ``verbose`` the first few."""
-    told = found if verbose else found[:limit]
+    told = found if verbose else found[:TOLD]
     texts = [f"{warning.message} [{warning.code}]" for warning in told]
     if len(found) > len(told):
         texts.append(f"… {plural(len(found) - len(told), 'more warning')}")
@@ -78,13 +82,13 @@ def warnings(found: Sequence[WarningDoc], *, verbose: bool, limit: int = 5) -> I
         yield Fact("warnings", texts, concern=True)
 
 
-def withheld(reasons: dict[str, str], *, verbose: bool, limit: int = 5) -> Iterator[Fact]:
+def withheld(reasons: dict[str, str], *, verbose: bool) -> Iterator[Fact]:
     """The figures that the data can't support; those that share a reason are told together."""
     paths: dict[str, list[str]] = {}
     for path, reason in reasons.items():
         paths.setdefault(reason, []).append(path)
     texts = [f"{', '.join(names)}: {reason}" for reason, names in paths.items()]
-    told = texts if verbose else texts[:limit]
+    told = texts if verbose else texts[:TOLD]
     if len(told) < len(texts):
         told = [*told, f"… {len(texts) - len(told)} more"]
     if told:
@@ -122,13 +126,15 @@ def idle(trace: TraceDoc, label: str, *, verbose: bool) -> Iterator[Bars | Fact 
     if not gaps.total_ns or not causes:
         yield Fact(label, [f"none: no gap between GPU ops ({scope})"])
         return
-    shown = [item for item in causes if verbose or item[1].ns >= 0.01 * gaps.total_ns]
+    shown = [item for item in causes if verbose or item[1].ns >= SMALL_CAUSE * gaps.total_ns]
     bars = [
         Bar(name, doc.ns / gaps.total_ns, f"{duration(doc.ns)} in {plural(doc.count, 'gap')}") for name, doc in shown
     ]
     hidden = [f"{name} {duration(doc.ns)}" for name, doc in causes[len(shown) :]]
     total = f"{duration(gaps.total_ns)} in {plural(gaps.count, 'gap')}, {scope}"
-    yield Bars(label, bars, " · ".join([total, *([f"under 1 % each: {', '.join(hidden)}"] if hidden else [])]))
+    yield Bars(
+        label, bars, " · ".join([total, *([f"under {share(SMALL_CAUSE)} each: {', '.join(hidden)}"] if hidden else [])])
+    )
     own = gaps.by_cause["launch"].before_replay_ns if "launch" in gaps.by_cause else 0
     if trace.trace_pass is not None and own:
         words = "of the launch time stand before graph replays: mostly the profiler's own cost, which T does not hold"

@@ -14,6 +14,7 @@ from .tables import Column, Row, Table
 from .trace_story import label
 from .units import MISSING, duration, number, plural, share
 
+KERNELS: Final = 6  # names told without --verbose
 WORTH_ITEMISING: Final = 0.05  # seconds: shorter parts of a run are not told
 
 
@@ -164,7 +165,7 @@ def _longest_kernels(traces: Sequence[TraceDoc], mode: str, verbose: bool) -> It
         chosen = other if other is not None and any(kernel.operator for kernel in other.kernels) else chosen
     if chosen is not None:
         title = f"longest kernels ({shown_name(mode)}, {chosen.trace_pass} pass)"
-        yield from parts.kernels(chosen.kernels, title, limit=None if verbose else 6)
+        yield from parts.kernels(chosen.kernels, title, limit=None if verbose else KERNELS)
 
 
 def _trace_warnings(traces: Sequence[TraceDoc], *, verbose: bool) -> Iterator[Fact]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LABEL: Final = 15  # cells of the label column; a longer label, such as 'bound, fused_graph', pushes its line on
 MIN_WIDTH: Final = 60
+BAR_ROOM: Final = 48  # cells of the longest bar: more does not tell shares apart better
+BAR_FIGURES: Final = 12  # cells beside a bar: its share in per cent, and blanks
 BAR: Final = "█"
 PARTS: Final = " ▏▎▍▌▋▊▉"
 
@@ -93,10 +95,10 @@ def _bars(block: Bars, width: int) -> Iterator[Line]:
     label = _label(block.label)
     name_width = max(cell_len(bar.name) for bar in block.bars)
     detail_width = max(cell_len(bar.detail) for bar in block.bars)
-    room = min(max(width - LABEL - name_width - detail_width - 12, 0), 48)
+    room = min(max(width - LABEL - name_width - detail_width - BAR_FIGURES, 0), BAR_ROOM)
     for bar in block.bars:
         drawn = pad(_bar(bar.fraction, room), room) if room else ""
-        told = f" {share(bar.fraction):>7}  {middle(bar.detail, width - LABEL - name_width - 12)}"
+        told = f" {share(bar.fraction):>7}  {middle(bar.detail, width - LABEL - name_width - BAR_FIGURES)}"
         yield [(label, "label"), (f"{pad(bar.name, name_width)}  ", ""), (drawn, "cyan"), (told, "")]
         label = " " * LABEL
     yield from ([(" " * LABEL + text, "")] for text in wrap(block.rest, width - LABEL) if block.rest)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from ..document import CoverageDoc, DeviceDoc, SteadyDoc, TraceDoc
 from . import launch_tables, parts, units
 from .blocks import Block, Fact, Heading, Listing
 from .tables import Column, Row, Table
 from .units import MISSING, duration, number, plural, ratio, share
+
+KERNELS: Final = 8  # names told without --verbose
+OVERLAP: Final = 0.01  # of busy, from which op_sum is shown beside it (docs/metrics.md)
 
 
 def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> list[Block]:
@@ -27,7 +31,7 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
         *parts.idle(trace, "idle", verbose=verbose),
         *_devices(trace),
         *_steps(trace),
-        *parts.kernels(trace.kernels, "longest kernels", limit=None if verbose else 8),
+        *parts.kernels(trace.kernels, "longest kernels", limit=None if verbose else KERNELS),
         *launch_tables.launches(trace, verbose=verbose),
         *launch_tables.blocking_calls(trace, verbose=verbose),
         *launch_tables.replays(trace, verbose=verbose),
@@ -108,7 +112,7 @@ def _devices(trace: TraceDoc) -> Iterator[Listing]:
     rows = []
     for device in trace.devices:
         chosen = several and device.device == trace.headline_device
-        overlap = device.op_sum_ns - device.busy_ns > 0.01 * device.busy_ns
+        overlap = device.op_sum_ns - device.busy_ns > OVERLAP * device.busy_ns
         op_sum = duration(device.op_sum_ns) if overlap else MISSING
         rows.append(_scope_row(f"device {device.device}{' *' if chosen else ''}", "whole", device, op_sum))
         if device.steady is not None:
