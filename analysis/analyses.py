@@ -71,8 +71,13 @@ def analyze_trace(
     marks_ns: Sequence[tuple[int, int]] = (),
     step_regex: str | None = None,
     host_submit_ns: float | None = None,
+    node_gap_ns: float | None = None,
 ) -> TraceAnalysis:
-    """Run every analysis. ``host_submit_ns`` is the unprofiled one of the same process: it gives τ_step."""
+    """Run every analysis.
+
+    ``host_submit_ns`` is the unprofiled one of the same mode: it gives τ_step. ``node_gap_ns`` is ν of the machine
+    that recorded the trace.
+    """
     steps = find_steps(trace, marks_ns=marks_ns, step_regex=step_regex)
     whole = {device: find_gaps(trace, steps, device) for device in trace.devices}
     windows = {device: steady_windows(trace, steps, device) for device in trace.devices}
@@ -108,7 +113,9 @@ def analyze_trace(
         queue_depth=depth,
         memory_ops=MemoryOpsDoc(bytes=None, ns=0) if headline is None else memory_ops(trace, headline),
         bound=_bound_document(step_times, withheld),
-        verdict=trace_verdict(step_times, covered.unreliable, words),
+        verdict=trace_verdict(
+            step_times, covered.unreliable, words, own_capture=trace_pass is not None, node_gap_ns=node_gap_ns
+        ),
     )
     _withhold_missing(document, withheld)
     return TraceAnalysis(

@@ -151,6 +151,7 @@ def _analyze_member(
     step_regex: str | None,
 ) -> TraceAnalysis:
     trace = read_trace(capture.trace_bytes(relative), f"{capture.path.name}/{relative}")
+    calibration = capture.manifest.calibration
     return analyze_trace(
         trace,
         name=relative,
@@ -160,6 +161,7 @@ def _analyze_member(
         marks_ns=process.marks_ns,
         step_regex=step_regex,
         host_submit_ns=submit,
+        node_gap_ns=calibration.node_gap_ns if calibration else None,
     )
 
 

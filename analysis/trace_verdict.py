@@ -28,6 +28,7 @@ class TraceTimes:
     graph_launches: float
     host_ns: float | None  # N·τ; None without launches
     taxes_ns: dict[str, float] | None  # of T − W; None where the trace has no idle time
+    before_replay_ns: float  # part of the launch tax, stalls left out, before graph replays
 
 
 def trace_times(trace: Trace, steps: Steps, whole: Gaps, steady: Gaps | None) -> TraceTimes:
@@ -56,6 +57,7 @@ def trace_times(trace: Trace, steps: Steps, whole: Gaps, steady: Gaps | None) ->
         graph_launches=counts[2],
         host_ns=float(np.median(host)) if counts[1] else None,
         taxes_ns=_scaled(steady or whole, step - work),
+        before_replay_ns=_before_replay_ns(steady or whole, step - work),
     )
 
 
@@ -75,6 +77,14 @@ def _scaled(gaps: Gaps, exposed_ns: float) -> dict[str, float] | None:
     return {tax: ns / gaps.idle_ns * max(exposed_ns, 0.0) for tax, ns in gaps.taxes_ns().items()}
 
 
+def _before_replay_ns(gaps: Gaps, exposed_ns: float) -> float:
+    """The part of T − W inside launch calls of graph replays, by its share of the idle time."""
+    if gaps.idle_ns <= 0:
+        return 0.0
+    launching = gaps.parts_ns["launch"] - gaps.stall_launch_ns
+    return int(launching[gaps.observer].sum()) / gaps.idle_ns * max(exposed_ns, 0.0)
+
+
 def trace_bound(times: TraceTimes) -> BoundDoc:
     """The closed-form model with the trace's own τ."""
     tau = None if times.host_ns is None else times.host_ns / times.launches
@@ -91,8 +101,19 @@ def trace_bound(times: TraceTimes) -> BoundDoc:
     )
 
 
-def trace_verdict(times: TraceTimes | None, unreliable: Sequence[str], blocking: Sequence[str]) -> VerdictDoc:
-    """The verdict on the basis of the trace alone; ``times`` is None without a GPU op."""
+def trace_verdict(
+    times: TraceTimes | None,
+    unreliable: Sequence[str],
+    blocking: Sequence[str],
+    *,
+    own_capture: bool = False,
+    node_gap_ns: float | None = None,
+) -> VerdictDoc:
+    """The verdict on the basis of the trace alone; ``times`` is None without a GPU op.
+
+    In our own captures the launch calls of graph replays are mostly the profiler's cost. ``node_gap_ns`` is ν of the
+    machine that recorded the trace, where it is known.
+    """
     if times is None:
         return verdict(StepFacts("trace", None, None, 0, 0, None, None, unreliable=tuple(unreliable)))
     return verdict(
@@ -105,6 +126,8 @@ def trace_verdict(times: TraceTimes | None, unreliable: Sequence[str], blocking:
             tau_ns=None if times.host_ns is None else times.host_ns / times.launches,
             taxes_ns=times.taxes_ns,
             work_uncertainty_ns=times.gpu_ops * KERNEL_STRETCH_NS,
+            observer_ns=times.before_replay_ns if own_capture else 0.0,
+            node_gap_ns=node_gap_ns,
             graph_launches=times.graph_launches,
             has_steps=times.has_steps,
             unreliable=tuple(unreliable),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import floor
 from typing import Final
 
 from .document import ActionDoc, VerdictDoc
@@ -62,6 +63,8 @@ class StepFacts:
     tau_ns: float | None
     taxes_ns: Mapping[str, float] | None  # of one step, adding up to its idle time; None when below resolution
     work_uncertainty_ns: float = 0.0
+    host_as_profiled: bool = False  # τ is the trace's though T is not: the profiler made it longer
+    observer_ns: float = 0.0  # part of the launch tax, before graph replays, that is mostly the profiler's own
     graph_launches: float = 0.0
     has_steps: bool = True
     unreliable: tuple[str, ...] = ()  # why the trace is not reliable
@@ -142,7 +145,7 @@ def _reason(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str:
     elif facts.taxes_ns is None:
         parts.append("its idle time is below what can be resolved")
     elif tax_share >= 0.5:
-        parts.append(_tax_text(facts.taxes_ns, tax))
+        parts.append(_tax_text(facts.taxes_ns, tax) + (_observer_text(facts) if tax == "launch" else ""))
     else:
         parts.append(f"no cause makes half of its idle time: {_all_taxes(facts.taxes_ns)}")
     host = _host_text(facts)
@@ -154,15 +157,23 @@ def _host_text(facts: StepFacts) -> str:
     if facts.tau_ns is None or not facts.launches:
         return ""
     host = time_text(facts.launches * facts.tau_ns)
+    profiled = ", as profiled" if facts.host_as_profiled else ""
     if round(facts.launches) == 1:
-        return f"1 launch takes {host} of host time"
-    return f"{facts.launches:,.0f} launches × {time_text(facts.tau_ns)} = {host} of host time"
+        return f"1 launch takes {host} of host time{profiled}"
+    return f"{facts.launches:,.0f} launches × {time_text(facts.tau_ns)} = {host} of host time{profiled}"
 
 
 def _tax_text(taxes_ns: Mapping[str, float], tax: str) -> str:
     idle = sum(taxes_ns.values())
     share = percent_text(taxes_ns[tax] / idle)
     return f"{share} of its idle time ({time_text(taxes_ns[tax])} of {time_text(idle)}) is {TAX_WORDS[tax]}"
+
+
+def _observer_text(facts: StepFacts) -> str:
+    """How much of the launch tax is the profiler's; empty where none is."""
+    if not facts.observer_ns:
+        return ""
+    return f", but {time_text(facts.observer_ns)} of that stand before graph replays: mostly the profiler's own cost"
 
 
 def _all_taxes(taxes_ns: Mapping[str, float]) -> str:
@@ -174,6 +185,8 @@ def _all_taxes(taxes_ns: Mapping[str, float]) -> str:
 def _actions(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> list[ActionDoc]:
     """What to do next: what was measured first, then what the model predicts, by what it saves."""
     taxes = dict(facts.taxes_ns or {})
+    if facts.observer_ns and "launch" in taxes:
+        taxes["launch"] = max(taxes["launch"] - facts.observer_ns, 0.0)  # gone without the profiler
     done = {action.mode for action in facts.measured}
     predicted = []
     for tax, ns in taxes.items():
@@ -224,16 +237,26 @@ def _replay_as_graph(launch_tax: float, facts: StepFacts, step_ns: float) -> Act
     if facts.predicted_graph_ns is not None:
         saves = max(step_ns - facts.predicted_graph_ns, 0.0)
         spread = facts.work_uncertainty_ns
-        detail = f"first: {facts.graph_obstacle}" if facts.graph_obstacle else None
-        return _saving(what, saves, low=max(saves - spread, 0.0), high=saves + spread, step_ns=step_ns, detail=detail)
+        low, high = max(saves - spread, 0.0), saves + spread
+        return _saving(what, saves, low=low, high=high, step_ns=step_ns, detail=_before_capture(facts))
     least, usual, most = REFERENCE_NODE_GAP_NS if facts.node_gap_ns is None else (facts.node_gap_ns,) * 3
     new_nodes = max(facts.gpu_ops - 1, 0.0)
     saved = [max(launch_tax - new_nodes * gap, 0.0) for gap in (usual, most, least)]
     doubts = ["as profiled"] if facts.basis == "trace" else []
     if facts.node_gap_ns is None:
         doubts.append("node gap as on an H200, not this machine")
-    detail = "; ".join(doubts) or None
+    first = _before_capture(facts)
+    detail = "; ".join([first, *doubts] if first else doubts) or None
     return _saving(what, saved[0], low=saved[1], high=saved[2], step_ns=step_ns, detail=detail)
+
+
+def _before_capture(facts: StepFacts) -> str | None:
+    """What has to be done before the step can be captured at all, or None."""
+    if facts.graph_obstacle:
+        return f"first: {facts.graph_obstacle}"
+    if facts.blocking:
+        return f"first: take {', '.join(facts.blocking[:2])} out of the step: no capture holds a call that waits"
+    return None
 
 
 def _less_work(facts: StepFacts, step_ns: float, work_ns: float) -> ActionDoc:
@@ -273,8 +296,17 @@ def time_text(ns: float) -> str:
 
 
 def percent_text(share: float) -> str:
-    """A share as people read it: '89 %'."""
-    return f"{share * 100:.0f} %"
+    """A share as people read it: '89 %'; never '0 %' for something nor '100 %' for less than all."""
+    percent, sign = abs(share) * 100, "−" if share < 0 else ""
+    if percent == 0:
+        return "0 %"
+    if percent < 0.1:
+        return f"{sign}<0.1 %"
+    if percent < 0.95:
+        return f"{sign}{percent:.1f} %"
+    if 99.5 <= percent < 100:
+        return f"{sign}{min(floor(percent * 10) / 10, 99.9):.1f} %"
+    return f"{sign}{percent:.0f} %"
 
 
 def _three_digits(value: float) -> str:

@@ -14,6 +14,8 @@ from launchscope.analysis.document import TAXES, TraceDoc
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
 
+from .captures import graph_trace
+
 
 def analyze(builder: TraceBuilder) -> TraceAnalysis:
     return analyze_trace(builder.build(), name="tiny")
@@ -184,3 +186,19 @@ def test_a_launch_bound_trace_is_called_so() -> None:
     assert (verdict.verdict_class, verdict.basis) == ("launch-bound", "trace")
     assert verdict.reason.startswith("the GPU works 40.0 µs of a 400 µs step, as profiled (10 %)")
     assert verdict.actions[0].what == "replay the step as one CUDA graph"
+
+
+def test_the_node_gap_of_the_machine_that_recorded_it_is_used() -> None:
+    """360 µs idle, 10 of them between steps: 350 − 19 × 0.1."""
+    act = analyze_trace(launch_bound_steps().build(), name="tiny", node_gap_ns=100).document.verdict.actions[0]
+    assert (act.saves_ns, act.detail) == (pytest.approx(348_100), "as profiled")
+
+
+def test_launch_calls_of_replays_are_the_profilers_in_our_own_captures_only() -> None:
+    """Of 30 µs idle a step, 25 lie in the launch call of a replay, 3.1 before it and 1.9 between nodes."""
+    told = analyze_trace(graph_trace().build(), name="tiny", trace_pass="cuda").document.verdict
+    assert "25.0 µs of that stand before graph replays: mostly the profiler's own cost" in told.reason
+    assert told.actions == []
+    foreign = analyze_trace(graph_trace().build(), name="tiny").document.verdict
+    assert "profiler" not in foreign.reason
+    assert foreign.actions[0].what == "launch the next replay while this one still runs"

@@ -111,6 +111,35 @@ def test_a_graph_without_prediction_saves_the_launch_tax_but_pays_node_gaps() ->
     assert "not this machine" in (act.detail or "")
 
 
+def test_what_waits_must_leave_the_step_before_it_is_captured() -> None:
+    """No capture holds a sync; an obstacle that a capture met says more."""
+    facts = replace(EAGER, taxes_ns=taxes(launch=800), blocking=("cudaStreamSynchronize in aten::item",))
+    first = "first: take cudaStreamSynchronize in aten::item out of the step: no capture holds a call that waits"
+    assert only(verdict(facts)).detail == first
+    assert only(verdict(replace(facts, predicted_graph_ns=230 * US))).detail == first
+    met = replace(facts, predicted_graph_ns=230 * US, graph_obstacle="step.py:7 copies to the host")
+    assert only(verdict(met)).detail == "first: step.py:7 copies to the host"
+
+
+def test_the_profilers_part_of_the_launch_tax_is_told_and_saves_nothing() -> None:
+    """Of 700 µs launch tax 660 are the profiler's: 40 are left, too few for an action."""
+    told = verdict(replace(EAGER, basis="trace", observer_ns=660 * US))
+    assert told.verdict_class == "launch-bound"
+    assert (
+        "(700 µs of 800 µs) is waiting for launches, but 660 µs of that stand before graph replays: mostly the "
+        "profiler's own cost"
+    ) in told.reason
+    assert told.actions == []
+    act = only(verdict(replace(EAGER, basis="trace", gpu_ops=101, observer_ns=400 * US)))
+    assert act.saves_ns == 300 * US - 100 * 300  # the node gaps come to 30 µs
+
+
+def test_profiled_host_time_is_called_so() -> None:
+    assert verdict(replace(EAGER, host_as_profiled=True)).reason.endswith("= 950 µs of host time, as profiled")
+    lone = replace(EAGER, launches=1, host_as_profiled=True)
+    assert verdict(lone).reason.endswith("1 launch takes 9.50 µs of host time, as profiled")
+
+
 def test_a_sync_saves_only_what_the_host_leaves() -> None:
     facts = replace(EAGER, taxes_ns=taxes(sync=800), tau_ns=6 * US, blocking=("cudaStreamSynchronize in aten::item",))
     act = only(verdict(facts))
@@ -160,5 +189,7 @@ def test_words_for_numbers() -> None:
     assert [time_text(ns) for ns in (850, 25_800, 2_020_000, 19_000_000, 480_000, 3.1e10)] == [
         "850 ns", "25.8 µs", "2.02 ms", "19.0 ms", "480 µs", "31.0 s"
     ]  # fmt: skip
-    assert percent_text(0.885) == "88 %"
+    assert [percent_text(share) for share in (0.885, 0.9996, 1, 1.004, 0, 0.0004, 0.003, -0.5)] == [
+        "88 %", "99.9 %", "100 %", "100 %", "0 %", "<0.1 %", "0.3 %", "−50 %"
+    ]  # fmt: skip
     assert largest_tax({}) == ("other", 0.0)
