@@ -30,6 +30,7 @@ class ModeFigures:
 
     step_ns: StepTimeDoc | None
     work_ns: float | None = None
+    work_uncertainty_ns: float | None = None
     kernels: float | None = None
     floor_ns: float | None = None
     floor_bytes: int | None = None
@@ -43,7 +44,8 @@ class ModeFigures:
 
 
 def next_steps(name: str, modes: Mapping[str, ModeFigures]) -> list[ActionDoc]:
-    """Measured ways on from one mode, in order of effort, each faster than those before; then what the last leaves.
+    """Measured ways on from one mode, in order of effort, each faster than those before; then what the last leaves,
+    and what of that a process that uses few streams would save.
 
     Compilation alone is left out where it was captured too and is faster so.
     """
@@ -63,7 +65,7 @@ def next_steps(name: str, modes: Mapping[str, ModeFigures]) -> list[ActionDoc]:
     best = modes[found[-1].mode or name] if found else modes[name]
     streams = _few_streams(best)
     left = _what_is_left(best) if found else None
-    return [*found, *([streams] if streams else []), *([left] if left else [])]
+    return [*found, *([left] if left else []), *([streams] if streams else [])]
 
 
 def _measured(what: str, here: StepTimeDoc, there: StepTimeDoc, mode: str, detail: str | None) -> ActionDoc:
@@ -106,15 +108,15 @@ def _few_streams(best: ModeFigures) -> ActionDoc | None:
     """Where a graph's nodes follow each other faster in a process that uses few streams: what that would save."""
     if best.step_ns is None or best.streams_saving_ns is None:
         return None
-    saves = best.streams_saving_ns
+    saves, spread = best.streams_saving_ns, best.work_uncertainty_ns
     if saves < WORTH_DOING * best.step_ns.median:
         return None
     return ActionDoc(
         what="replay it from a process that uses few streams",
         saves_ns=saves,
         share=saves / best.step_ns.median,
-        low_ns=None,
-        high_ns=None,
+        low_ns=None if spread is None else max(saves - spread, 0.0),
+        high_ns=None if spread is None else saves + spread,
         basis="predicted",
         step_ns=best.step_ns.median - saves,
         detail="not even a side stream to warm up on (docs/metrics.md, node gap)",
@@ -126,7 +128,8 @@ def _what_is_left(best: ModeFigures) -> ActionDoc | None:
     if best.step_ns is None or best.work_ns is None:
         return None
     between = max(best.step_ns.median - best.work_ns, 0.0)
-    parts = [f"{time_text(between)} between {best.kernels or 0:,.0f} kernels"]
+    doubt = "" if best.work_uncertainty_ns is None else f" ± {time_text(best.work_uncertainty_ns)}"
+    parts = [f"{time_text(between)}{doubt} between {best.kernels or 0:,.0f} kernels"]
     left = between
     if best.floor_ns is not None:
         left += max(best.work_ns - best.floor_ns, 0.0)

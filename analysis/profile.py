@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import isfinite
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from .document import (
     ModeDoc,
     ProcessDoc,
     ProfileDoc,
+    StepTimeDoc,
     VerdictDoc,
     baseline,
 )
@@ -32,6 +33,8 @@ from .mode_warnings import mode_warnings
 from .next_steps import ModeFigures, next_steps
 from .observer import observer_effect
 from .verdict import StepFacts, verdict
+
+OVER_STEP: Final = 0.05  # share of T that N·τ, measured apart, may lie over it
 
 
 def profile_document(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> ProfileDoc:
@@ -133,11 +136,9 @@ def _prediction_figures(figures: _Figures, mode: MeasuredMode, modes: dict[str, 
     source = modes.get(UNGRAPHED.get(mode.name, mode.name))
     graph = modes.get(GRAPH_OF.get(mode.name, mode.name)) if mode.name != AS_WRITTEN else None
     predicted = source.predicted_graph_ns if source else None
-    figures.put(
-        "predicted_graph_ns",
-        predicted,
-        f"needs W of {UNGRAPHED.get(mode.name, mode.name)} and a whole calibration (launchscope calibrate)",
-    )
+    needed = f"needs W of {UNGRAPHED.get(mode.name, mode.name)} and a whole calibration (launchscope calibrate)"
+    replays = source is not None and source.replays_graphs
+    figures.put("predicted_graph_ns", predicted, "the step replays graphs already" if replays else needed)
     error = None
     if predicted is not None and graph is not None and graph.step_ns is not None and graph.exposed_ns:
         error = (predicted - graph.step_ns.median) / graph.exposed_ns
@@ -147,15 +148,14 @@ def _prediction_figures(figures: _Figures, mode: MeasuredMode, modes: dict[str, 
 def _cost_figures(figures: _Figures, mode: MeasuredMode) -> None:
     graphed = mode.name in UNGRAPHED
     compiled = mode.name in COMPILED
-    no_graph = "not a graph mode" if not graphed else mode.error or "it was not measured"
+    as_written = mode.name == AS_WRITTEN  # by whose hand, and when, nobody measured
+    unmeasured = mode.error or "it was not measured"
+    no_graph = unmeasured if graphed or as_written else "not a graph mode"
+    no_compile = unmeasured if as_written else mode.error or "no process compiled from a cold cache"
     memory = mode.median_of("graph_memory_bytes")
     figures.put("capture_ns", mode.median_of("capture_ns"), no_graph)
     figures.put("graph_memory_bytes", None if memory is None else round(memory), no_graph)
-    figures.put(
-        "compile_ns",
-        mode.compile_ns,
-        "not compiled" if not compiled else mode.error or "no process compiled from a cold cache",
-    )
+    figures.put("compile_ns", mode.compile_ns, no_compile if compiled or as_written else "not compiled")
     checks = [p.output for p in mode.record.processes if p.output is not None]
     unchecked = "eager is the reference" if mode.name == "eager" else mode.error or "no output to compare"
     figures.put("output_matches_eager", all(c.matches for c in checks) if checks else None, unchecked)
@@ -186,9 +186,7 @@ def _source(mode: MeasuredMode) -> str | None:
 def _bound_document(mode: MeasuredMode) -> BoundDoc | None:
     if mode.step_ns is None or mode.work_ns is None or mode.launches is None:
         return None
-    tau, note = mode.tau_step_ns, None
-    if tau is not None and mode.launches * tau > mode.work_ns:
-        note = "where launching is the limit, N·τ is the step itself: T ÷ bound ≈ 1 proves nothing by itself"
+    tau = mode.tau_step_ns
     return BoundDoc(
         basis="profile",
         gpu_work_ns=mode.work_ns,
@@ -199,8 +197,18 @@ def _bound_document(mode: MeasuredMode) -> BoundDoc | None:
         step_ns=mode.step_ns.median,
         host_submit_ns=mode.host_submit_ns,
         host_submit_source=_source(mode),
-        note=note,
+        note=None if tau is None else _bound_note(mode, mode.step_ns, mode.work_ns, mode.launches * tau),
     )
+
+
+def _bound_note(mode: MeasuredMode, step: StepTimeDoc, work_ns: float, host_ns: float) -> str | None:
+    """How not to read the bound; None where N·τ doesn't set it."""
+    if host_ns <= work_ns:
+        return None
+    if host_ns <= max(step.median * (1 + OVER_STEP), step.ci_high or 0.0):
+        return "where launching is the limit, N·τ is the step itself: T ÷ bound ≈ 1 proves nothing by itself"
+    how = "under the profiler" if mode.submits_as_profiled else "alone, into an empty queue,"
+    return f"N·τ is longer than T, so it bounds nothing here: submitting a step {how} took the host longer"
 
 
 def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc | None:
@@ -222,6 +230,7 @@ def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc |
             tau_ns=mode.tau_step_ns,
             taxes_ns=mode.taxes_ns,
             work_uncertainty_ns=mode.uncertainty_ns or 0.0,
+            host_as_profiled=mode.submits_as_profiled,
             graph_launches=median_or_none(s.graph_launches.median or 0.0 for s in steps) or 0.0,
             unreliable=tuple(unreliable),
             floor_ns=mode.floor_ns,
@@ -239,6 +248,7 @@ def _figures_of(mode: MeasuredMode) -> ModeFigures:
     return ModeFigures(
         step_ns=mode.step_ns,
         work_ns=mode.work_ns,
+        work_uncertainty_ns=mode.uncertainty_ns,
         kernels=mode.kernels,
         floor_ns=mode.floor_ns,
         floor_bytes=mode.manifest.floor.bytes if mode.manifest.floor else None,

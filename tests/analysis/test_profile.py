@@ -243,7 +243,8 @@ def test_the_profiles_verdict_is_eagers_with_what_was_measured(profile: ProfileD
     assert graph.detail == "42.4 µs predicted, + 1 MiB, 5.00 ms to capture"
     assert left.what == "what is left then"
     assert left.detail is not None
-    assert left.detail.startswith("10.0 µs between 20 kernels; 40.0 µs of GPU work over a floor of 20.0 µs")
+    between = "10.0 µs ± 2.60 µs between 20 kernels"  # 20 × 0.13 µs uncertain
+    assert left.detail.startswith(f"{between}; 40.0 µs of GPU work over a floor of 20.0 µs")
 
 
 def test_compiled_and_captured_is_the_second_step() -> None:
@@ -315,6 +316,13 @@ def test_a_step_that_replays_graphs_has_no_predicted_graph() -> None:
     record = ModeRecord(processes=(process(0, 50, "graph"),))
     mode = profile_of(two_modes(modes={"as_written": record}), {"as_written": graph_trace()}).modes["as_written"]
     assert mode.predicted_graph_ns is None
+    assert mode.withheld["predicted_graph_ns"] == "the step replays graphs already"
+
+
+def test_nobody_measured_what_was_captured_or_compiled_as_written() -> None:
+    record = ModeRecord(processes=(process(0, 50, "graph"),))
+    mode = profile_of(two_modes(modes={"as_written": record}), {"as_written": graph_trace()}).modes["as_written"]
+    assert mode.withheld["compile_ns"] == mode.withheld["capture_ns"] == "it was not measured"
 
 
 def test_a_compile_time_is_that_of_the_process_that_found_the_cache_cold() -> None:
@@ -345,6 +353,9 @@ def test_fewer_streams_are_proposed_where_the_idle_time_holds_the_saving(
     assert verdict is not None
     found = [action for action in verdict.actions if "few streams" in action.what]
     assert [(a.basis, a.saves_ns) for a in found] == ([("predicted", pytest.approx(saves_us * US))] if saves_us else [])
+    for action in found:  # W's uncertainty of 2.6 µs either way; a part of what is left, so told after it
+        assert (action.low_ns, action.high_ns) == (pytest.approx(3.1 * US), pytest.approx(8.3 * US))
+        assert [a.what for a in verdict.actions][1:] == ["what is left then", action.what]
 
 
 def syncing_trace() -> TraceBuilder:
@@ -363,6 +374,31 @@ def test_a_sync_inside_the_step_makes_submit_time_profiled() -> None:
     mode = profile_of(two_modes(modes={"eager": record}), {"eager": syncing_trace()}).modes["eager"]
     assert (mode.host_submit_ns, mode.host_submit_source, mode.tau_step_ns) == (15 * US, "as profiled", 7.5 * US)
     assert "host_as_profiled" in [w.code for w in mode.warnings]
+
+
+def test_profiled_host_time_is_called_so_in_the_verdict() -> None:
+    """20 launches from 0 to 386 µs, 1 of them in a sync: 385 µs, as profiled, of a step of 100."""
+    builder = trace()
+    for step in range(6):
+        builder.step(step, 400 * step, 395).sync(400 * step + 8, 1)
+        for index in range(20):
+            at = 400 * step + 20 * index
+            builder.launch(at, 6).kernel(at + 8, 2)
+    record = ModeRecord(processes=(process(0, 100, "eager", host_submit_ns=(95 * US,)),))
+    mode = profile_of(two_modes(modes={"eager": record}), {"eager": builder}).modes["eager"]
+    assert mode.verdict is not None
+    assert mode.verdict.reason.endswith("20 launches × 19.2 µs = 385 µs of host time, as profiled")
+    assert mode.bound is not None
+    assert (mode.bound.bound_ns, mode.bound.step_ns) == (385 * US, 100 * US)
+    assert "bounds nothing here: submitting a step under the profiler took" in (mode.bound.note or "")
+
+
+def test_submitting_alone_that_takes_longer_than_t_bounds_nothing() -> None:
+    """T = 300 µs, at most 360; a step alone took 370."""
+    slow = tuple(process(r, us, "eager", host_submit_ns=(370 * US,)) for r, us in ((0, 240), (1, 300), (2, 360)))
+    mode = profile_of(two_modes(modes={"eager": ModeRecord(processes=slow)})).modes["eager"]
+    assert mode.bound is not None
+    assert "submitting a step alone, into an empty queue, took the host longer" in (mode.bound.note or "")
 
 
 def test_stacks_never_give_a_time() -> None:
