@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from .blocking import blocking_calls, blocking_words
 from .coverage import Coverage, coverage
 from .document import (
-    BoundDoc,
     DeviceDoc,
     MemoryOpsDoc,
     QueueDepthDoc,
@@ -28,7 +28,8 @@ from .launches import LaunchTimes, launch_times, launches_doc, queue_depth
 from .statistics import summarize
 from .steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns
 from .trace import NONE, OpKind, Trace
-from .trace_verdict import TraceTimes, trace_bound, trace_times, trace_verdict
+from .trace_verdict import trace_bound, trace_times, trace_verdict
+from .withheld import withheld_figures
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +88,6 @@ def analyze_trace(
     headline = max(whole, key=lambda device: whole[device].busy_ns, default=None)
     step_times = None if headline is None else trace_times(trace, steps, whole[headline], steady[headline])
     words = blocking_words(trace, steps)
-    withheld = dict(covered.withheld)
     step_figures = None if headline is None else _steps_document(trace, steps, headline)
     depth = QueueDepthDoc(median=None, max=None)
     if headline is not None:
@@ -99,10 +99,10 @@ def analyze_trace(
         repeat=repeat,
         rank=trace.rank,
         source=SourceDoc(path=trace.source.path, format=trace.source.format, bytes=trace.source.bytes),
-        coverage=covered.to_doc(),
+        coverage=covered.counts,
         headline_device=headline,
         warnings=covered.warnings(),
-        withheld=withheld,
+        withheld={},
         devices=[_device_document(trace, whole[device], steady[device]) for device in trace.devices],
         steps=step_figures,
         launches=launches_doc(trace, times),
@@ -112,12 +112,11 @@ def analyze_trace(
         short_kernels=_short_kernels(trace, headline, times, step_figures, depth, host_submit_ns),
         queue_depth=depth,
         memory_ops=MemoryOpsDoc(bytes=None, ns=0) if headline is None else memory_ops(trace, headline),
-        bound=_bound_document(step_times, withheld),
+        bound=None if step_times is None or step_times.host_ns is None else trace_bound(step_times),
         verdict=trace_verdict(
             step_times, covered.unreliable, words, own_capture=trace_pass is not None, node_gap_ns=node_gap_ns
         ),
     )
-    _withhold_missing(document, withheld)
     return TraceAnalysis(
         trace=trace,
         name=name,
@@ -131,7 +130,7 @@ def analyze_trace(
         launch_times=times,
         graphs=graphs,
         blocking_words=words,
-        document=document,
+        document=msgspec.structs.replace(document, withheld=withheld_figures(document)),
     )
 
 
@@ -199,37 +198,3 @@ def _short_kernels(
         return short_kernels(trace, device, tau_ns=host_submit_ns / launches, tau_source="tau_step")
     overhead = summarize(times.overhead_ns).median
     return short_kernels(trace, device, tau_ns=overhead, tau_source="median launch overhead")
-
-
-def _bound_document(times: TraceTimes | None, withheld: dict[str, str]) -> BoundDoc | None:
-    if times is None:
-        withheld["bound"] = "no GPU op"
-        return None
-    if times.host_ns is None:
-        withheld["bound"] = "no launch in the file, so the host's time is not known"
-        return None
-    return trace_bound(times)
-
-
-def _withhold_missing(document: TraceDoc, withheld: dict[str, str]) -> None:
-    """Reasons for the figures that are null for want of what they are made from."""
-    reasons: dict[str, tuple[object, str]] = {
-        "headline_device": (document.headline_device, "no GPU op"),
-        "steps": (document.steps, "no steps were found; --step-regex names annotations that are steps"),
-        "graphs.coverage_by_count": (document.graphs.coverage_by_count, "no kernel's launch is in the file"),
-        "graphs.coverage_by_time": (document.graphs.coverage_by_time, "no kernel time has its launch in the file"),
-        "short_kernels.below_10us": (document.short_kernels.below_10us, "no kernel took any time"),
-        "short_kernels.below_tau": (document.short_kernels.below_tau, "no kernel took any time, or τ is not known"),
-        "short_kernels.tau_ns": (document.short_kernels.tau_ns, "no launch in the file"),
-        "queue_depth.median": (document.queue_depth.median, "no op's launch is in the file"),
-        "queue_depth.max": (document.queue_depth.max, "no op's launch is in the file"),
-        "memory_ops.bytes": (document.memory_ops.bytes, "the file does not tell the bytes of every copy"),
-    }
-    if document.steps is not None:
-        reasons["steps.period_ns"] = (document.steps.period_ns, "no kept step is followed by another")
-    for index, device in enumerate(document.devices):
-        path = f"devices.{index}.steady"
-        reasons[path] = (device.steady, "no kept step is followed by another on this device")
-    for path, (figure, reason) in reasons.items():
-        if figure is None:
-            withheld.setdefault(path, reason)

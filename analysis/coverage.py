@@ -33,7 +33,6 @@ STRAY_SHARE: Final = 0.5
 LONGEST_OP_NS: Final = 3_600_000_000_000
 """An hour: no kernel runs that long; a writer that loses a start time reports such durations."""
 
-_LAUNCH_TIMES: Final = ("overhead_ns", "latency_ns", "queue_ns")
 _CUT_CODES: Final = ("cut_file", "damaged_file")
 
 
@@ -41,19 +40,14 @@ _CUT_CODES: Final = ("cut_file", "damaged_file")
 class Coverage:
     """Counts of a trace, what to know about it, and why it is unreliable where it is."""
 
-    counts: CoverageDoc
+    counts: CoverageDoc  # the ``coverage`` object of the report
     notices: tuple[Notice, ...]  # of the reader, of the steps, and of the data
     unreliable: tuple[str, ...]  # reasons; empty when the figures can be trusted
-    withheld: dict[str, str]  # path in the trace's document → why the figure is null
 
     @property
     def reliable(self) -> bool:
         """Whether the figures can be trusted."""
         return not self.unreliable
-
-    def to_doc(self) -> CoverageDoc:
-        """The ``coverage`` object of the report."""
-        return self.counts
 
     def warnings(self) -> list[WarningDoc]:
         """The ``warnings`` list of the report."""
@@ -68,7 +62,6 @@ def coverage(trace: Trace, steps: Steps) -> Coverage:
         counts=_counts(facts, reliable=not unreliable),
         notices=(*trace.notices, *steps.notices, *_notices(facts)),
         unreliable=unreliable,
-        withheld=_withheld(facts),
     )
 
 
@@ -267,28 +260,6 @@ def _gap_notices(facts: _Facts) -> Iterator[Notice]:
             "(programmatic dependent launch): busy counts such time once, the sum of durations twice"
         )
         yield Notice("overlap", text, facts.overlaps)
-
-
-def _withheld(facts: _Facts) -> dict[str, str]:
-    """Paths in the trace's document of figures that the data can't support."""
-    reasons: dict[str, str] = {}
-    if not facts.gpu_ops:
-        reasons |= dict.fromkeys(("headline_device", "bound"), "no GPU op in the file")
-    if not len(facts.trace.launches):
-        times = [f"launches.{time}.{figure}" for time in _LAUNCH_TIMES for figure in ("median", "p10", "p90")]
-        reasons |= dict.fromkeys((*times, "queue_depth.median", "queue_depth.max"), "no launches in the file")
-    if not facts.replays.kernels_with_launch:
-        shares = ("graphs.coverage_by_count", "graphs.coverage_by_time")
-        reasons |= dict.fromkeys(shares, "no kernel has its launch in the file")
-    has_kept = bool(facts.steps.kept.any())
-    no_steps = "no steps found" if not len(facts.steps) else f"all {len(facts.steps):,} steps found were dropped"
-    if not has_kept:
-        reasons["steps"] = no_steps
-    for index, device in enumerate(facts.trace.devices):
-        if not steady_windows(facts.trace, facts.steps, device):
-            alone = "no kept step is followed by another step on this device"
-            reasons[f"devices.{index}.steady"] = alone if has_kept else no_steps
-    return reasons
 
 
 def _times(trace: Trace, rows: Bools) -> tuple[Ints, Ints]:

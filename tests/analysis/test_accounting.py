@@ -113,7 +113,7 @@ def test_causes_are_those_of_the_definitions(builder: TraceBuilder) -> None:
 
 def check_accounting(built: Trace, steps: Steps) -> None:
     """Everything that adds up, on every device and in both scopes."""
-    counts = coverage(built, steps).to_doc()
+    counts = coverage(built, steps).counts
     assert counts.linked + counts.unlinked == counts.gpu_ops == len(built.gpu_ops)
     assert counts.kernels <= counts.gpu_ops
     for device in built.devices:
