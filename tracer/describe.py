@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-_SECRET: Final = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECASE)
+_SECRET: Final = re.compile(r"secret|passw|credential|apikey|(^|[_-])(auth|authorization|token|key)$", re.IGNORECASE)
 MASK: Final = "***"
 
 ENVIRONMENT_VARIABLES: Final = (
@@ -67,7 +67,9 @@ def _homeless(text: str) -> str:
 
 def masked_command(arguments: list[str]) -> tuple[str, ...]:
     """The command line as typed, paths cut to their last part, values that look like secrets replaced."""
-    return tuple(_masked_word(argument) for argument in arguments)
+    program, *rest = arguments or [""]
+    name = "launchscope" if Path(program).name == "__main__.py" else Path(program).name  # python -m launchscope
+    return (name, *(_masked_word(argument) for argument in rest))
 
 
 def _masked_word(argument: str) -> str:

@@ -33,6 +33,15 @@ def test_secrets_are_masked(key: str) -> None:
         assert any(key in word for word in command)
 
 
+@pytest.mark.parametrize("key", ["num_key_value_heads", "max_new_tokens", "keys", "author"])
+def test_what_only_looks_a_little_like_a_secret_stays(key: str) -> None:
+    assert describe.masked({key: "8"}) == {key: "8"}
+
+
+def test_the_program_is_named_however_it_was_started() -> None:
+    assert describe.masked_command(["/opt/x/launchscope/__main__.py", "demo"]) == ("launchscope", "demo")
+
+
 def test_the_command_keeps_its_words_without_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     words = "/usr/bin/launchscope profile ../work/model.py:build --set layers=2 --set ratio=1/2 -o /home/ada/kept"
