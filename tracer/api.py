@@ -171,7 +171,7 @@ class _Run:
             if phases[-1] == "build":
                 result = Result(refusal=f"{self.options.target}: the process that builds it {error}")
             else:
-                result = _failed(repeat, str(error))
+                result = _failed(repeat, f"the process {error} ({phases[-1]})", error.kept)
         if result.refusal is not None:
             if not _measured(self.modes):
                 raise BadTarget(result.refusal)  # as it would be in every other mode
@@ -246,9 +246,12 @@ def _measured(modes: Mapping[str, list[capture.ProcessRecord]]) -> bool:
     return any(process.samples_ns for processes in modes.values() for process in processes)
 
 
-def _failed(repeat: int, error: str) -> Result:
+def _failed(repeat: int, error: str, kept: bytes | None = None) -> Result:
+    """The result of a process that failed: what it had kept, with the error."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Result(process=capture.ProcessRecord(repeat=repeat, started=now, error=error))
+    result = msgspec.json.decode(kept, type=Result) if kept else Result()
+    record = result.process or capture.ProcessRecord(repeat=repeat, started=now)
+    return msgspec.structs.replace(result, process=msgspec.structs.replace(record, error=error))
 
 
 def _labelled(result: Result) -> capture.Target | None:

@@ -21,7 +21,11 @@ _GRACE_S: Final = 10.0
 
 
 class ProcessFailed(Exception):
-    """A child process ended without a result; the message says how."""
+    """A child process died, failed or was stopped; the message says how. ``kept`` is what it had found, as JSON."""
+
+    def __init__(self, message: str, kept: bytes | None = None) -> None:
+        super().__init__(message)
+        self.kept = kept
 
 
 class ForkServer:
@@ -88,7 +92,7 @@ class ForkServer:
                 tell(event.phase)
             if event.end:
                 if event.error is not None:
-                    raise ProcessFailed(event.error)
+                    raise ProcessFailed(event.error, result.read_bytes() if result.is_file() else None)
                 return msgspec.json.decode(result.read_bytes(), type=kind)
         raise ProcessFailed(self._gone())
 

@@ -30,8 +30,8 @@ _POLL_S: Final = 0.05
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One job: ``function`` ('module:name') gets ``argument``, undecoded JSON, and a function to name its phases to;
-    what it returns is written as JSON."""
+    """One job: ``function`` ('module:name') gets ``argument``, undecoded JSON, and a Tell; what it returns is written
+    as JSON."""
 
     function: str
     argument: msgspec.Raw
@@ -40,13 +40,31 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """``phase``: what the child does now. ``end``: the child ended; ``error`` says how when it left no result."""
+    """``phase``: what the child does now. ``end``: the child ended; ``error`` says what went wrong, if anything."""
 
     phase: str | None = None
     end: bool = False
     ready: bool = False
     error: str | None = None
     seconds: float = 0.0
+
+
+class Tell:
+    """How a job speaks to the parent: by phases, and by what it has found so far."""
+
+    def __init__(self, events: int, result: str) -> None:
+        self._events = events
+        self._result = Path(result)
+
+    def __call__(self, phase: str) -> None:
+        """``phase`` begins now."""
+        _send(self._events, Event(phase=phase))
+
+    def keep(self, found: object) -> None:
+        """This is the result, should the process die now; written whole or not at all."""
+        partial = self._result.with_suffix(".partial")
+        partial.write_bytes(msgspec.json.encode(found))
+        partial.rename(self._result)
 
 
 def serve(events: int, preload: list[str]) -> None:
@@ -138,15 +156,15 @@ def _wait(child: int, deadline: float) -> int | None:
 
 
 def _how_it_ended(status: int, request: Request) -> str | None:
+    """What went wrong, null when the child ended as it should."""
     if status == -1:
         return f"did not end within {request.timeout_s:g} s and was stopped (--timeout)"
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         why = " (out of host memory?)" if number == signal.SIGKILL else ""
         return f"died of signal {number} ({_signal_name(number)}){why}"
-    if not Path(request.result).is_file():
-        return f"ended with exit status {os.waitstatus_to_exitcode(status)} and left no result"
-    return None
+    code = os.waitstatus_to_exitcode(status)
+    return f"failed with exit status {code}" if code else None
 
 
 def _signal_name(number: int) -> str:
@@ -190,10 +208,8 @@ def _child(request: Request, events: int) -> NoReturn:
     try:
         module, _, name = request.function.partition(":")
         function: Callable[..., object] = getattr(import_module(module), name)
-        found = function(bytes(request.argument), lambda phase: _send(events, Event(phase=phase)))
-        partial = Path(request.result + ".partial")
-        partial.write_bytes(msgspec.json.encode(found))
-        partial.rename(request.result)
+        tell = Tell(events, request.result)
+        tell.keep(function(bytes(request.argument), tell))
         status = 0
     except BaseException:
         import traceback

@@ -17,6 +17,7 @@ from . import protocol
 from .device import Device, Step
 from .options import ProfileOptions
 from .reasons import reason
+from .server import Tell
 
 SEED: Final = 0
 STACK_STEPS: Final = 3  # recorded in the `stacks` pass, which is heavy
@@ -69,7 +70,7 @@ def probe(argument: bytes, tell: Callable[[str], None]) -> Probe:
     return Probe(missing=missing) if missing else Probe(missing=None, environment=device.environment())
 
 
-def run(argument: bytes, tell: Callable[[str], None]) -> Result:
+def run(argument: bytes, tell: Tell) -> Result:
     """Do one Job, given as JSON.
 
     Errors of the target become the record's ``error``, in words; what was measured before is kept.
@@ -78,7 +79,7 @@ def run(argument: bytes, tell: Callable[[str], None]) -> Result:
     progress = protocol.Progress(tell)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     record = capture.ProcessRecord(repeat=job.repeat, started=started)
-    state = _State(job, record, progress)
+    state = _State(job, record, progress, tell)
     try:
         _measure(state)
     except LaunchscopeError as error:
@@ -90,13 +91,7 @@ def run(argument: bytes, tell: Callable[[str], None]) -> Result:
             return Result(refusal=f"{job.target}: {words}", seconds=progress.seconds)
         state.keep(error=words)
     progress("end")
-    return Result(
-        process=state.record,
-        target=state.target,
-        floor=state.floor,
-        as_written=state.as_written,
-        seconds=progress.seconds,
-    )
+    return state.result()
 
 
 @dataclass
@@ -106,12 +101,22 @@ class _State:
     job: Job
     record: capture.ProcessRecord
     progress: protocol.Progress
+    tell: Tell
     target: capture.Target | None = None
     floor: capture.Floor | None = None
     as_written: str | None = None
 
     def keep(self, **found: Any) -> None:
         self.record = msgspec.structs.replace(self.record, **found)
+
+    def result(self) -> Result:
+        return Result(
+            process=self.record,
+            target=self.target,
+            floor=self.floor,
+            as_written=self.as_written,
+            seconds=self.progress.seconds,
+        )
 
 
 def _measure(state: _State) -> None:
@@ -134,6 +139,7 @@ def _measure(state: _State) -> None:
     state.keep(output=output, **protocol.costs(prepared))
     if job.trace_pass != "stacks":  # no time is ever taken from that process
         state.keep(**protocol.unprofiled(prepared.step, device, progress))
+        state.tell.keep(state.result())  # a profiler can take its process down with it
     progress("profiler session")
     with device.session(job.trace_pass) as session:
         marks = protocol.marked_steps(prepared.step, STACK_STEPS if job.trace_pass == "stacks" else job.steps)

@@ -256,7 +256,9 @@ def test_a_hang_ends_in_time_and_leaves_nothing(profile: Profiler, script: Write
             time.sleep(100)
     """)
     began = time.monotonic()
-    with pytest.raises(NothingMeasured, match=r"eager: did not end within 0\.5 s and was stopped \(--timeout\)"):
+    with pytest.raises(
+        NothingMeasured, match=r"eager: the process did not end within 0\.5 s and was stopped \(--timeout\) \(warm up\)"
+    ):
         profile(path, timeout_s=0.5)
     assert time.monotonic() - began < 10
     assert_gone(path.with_name("pids").read_text())
@@ -294,7 +296,28 @@ def test_a_process_that_dies_of_a_signal_is_a_row(profile: Profiler, script: Wri
     """)
     modes = manifest_of(profile(path, modes=("eager", "graph"))).modes
     assert modes["eager"].error is None
-    assert modes["graph"].error == "died of signal 9 (SIGKILL) (out of host memory?)"
+    assert modes["graph"].error == "the process died of signal 9 (SIGKILL) (out of host memory?) (capture)"
+
+
+def test_a_profiler_that_takes_its_process_down_costs_the_trace_and_not_the_timing(
+    profile: Profiler, script: Write
+) -> None:
+    path = script("""
+        import os, signal
+        import fake_device
+
+        def step():
+            fake_device.launch("gemm")
+            if fake_device._machine.calls is not None:
+                os.kill(os.getpid(), signal.SIGSEGV)
+    """)
+    manifest = manifest_of(profile(path, repeats=2))
+    (process,) = manifest.modes["eager"].processes
+    assert manifest.modes["eager"].error is None
+    assert len(process.samples_ns) >= 30
+    assert process.trace is None
+    assert process.error == "the process died of signal 11 (SIGSEGV) (profiler session)"
+    assert manifest.target.name == path.name
 
 
 def test_the_script_runs_as_it_would_by_itself(profile: Profiler, script: Write) -> None:
