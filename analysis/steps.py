@@ -112,11 +112,12 @@ def step_busy_ns(trace: Trace, steps: Steps, device: int) -> NDArray[np.float64]
     busy = np.zeros(len(steps), dtype=np.int64)
     if len(rows):
         step, start, end = steps.op_step[rows], ops.start_ns[rows], ops.end_ns[rows]
-        base = start.min()
-        shift = step * (end.max() - base + 1) - base  # a later step's ops lie behind all of an earlier one's
-        reach = np.maximum.accumulate(end + shift)
-        covered = np.maximum(start + shift, np.concatenate([[0], reach[:-1]]))
-        np.add.at(busy, step, np.maximum(end + shift - covered, 0))
+        ends, rank = np.unique(end, return_inverse=True)
+        # by rank, as a stray record may span decades: a later step's ends lie behind all of an earlier one's
+        reach = np.maximum.accumulate(step * len(ends) + rank)
+        reached = np.append(start[:1], ends[reach[:-1] - step[:-1] * len(ends)])
+        is_first = np.append(True, step[1:] != step[:-1])
+        np.add.at(busy, step, np.maximum(end - np.where(is_first, start, np.maximum(start, reached)), 0))
     return busy[steps.kept_rows].astype(np.float64)
 
 

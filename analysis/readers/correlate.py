@@ -39,7 +39,7 @@ def home_processes(ops: Mapping[str, Ints], calls: Calls) -> Ints:
     fits = is_known & (call_start <= ops["start_ns"])
     for device in np.unique(ops["device"]):
         rows = np.flatnonzero(ops["device"] == device)
-        latency = np.where(fits[:, rows], ops["start_ns"][rows] - call_start[:, rows], 0).sum(axis=1)
+        latency = np.where(fits[:, rows], ops["start_ns"][rows] - call_start[:, rows], 0).sum(axis=1, dtype=np.float64)
         ranked = np.lexsort((latency, -fits[:, rows].sum(axis=1)))
         first_known = ranked[np.argmax(is_known[ranked][:, rows], axis=0)]  # the best where nobody called
         home[rows] = processes[first_known]

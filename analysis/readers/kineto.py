@@ -39,10 +39,16 @@ HOST_OPS: Final = {
     "python_function": HostKind.PYTHON,
 }
 _BLOCKING_COPY: Final = re.compile(r"(?:cuda|hip|cu)Memcpy(?!.*Async)")
-_DROPPED: Final = re.compile(r"[Dd]ropped (\d+) (?:activity )?records")
+_DROPPED: Final = re.compile(r"[Dd]ropped ([0-9]{1,15}) (?:activity )?records")
 _STOPPED_EARLY: Final = "CUPTI stopped early? = 1"
 _OP_ARGS: Final = ("device", "stream", "bytes", "graph", "graph_node")
 _INT64: Final = range(-(2**63), 2**63)
+_DIGITS: Final = re.compile(r"-?[0-9]{1,19}")
+_TIMES: Final = range(-(2**62), 2**62)
+"""146 years before and after the epoch: the difference of any two such times fits 64 bits."""
+
+_COPIES: Final = range(2**40 + 1)
+"""Bytes that one copy can move: no GPU has more than a TiB."""
 
 
 class _Args(msgspec.Struct, gc=False):
@@ -99,7 +105,8 @@ def read_kineto(data: bytes, source: Source) -> Trace:
             f"{source.path}: JSON, but none of its {len(entries)} entries is a trace event; give the file that "
             "torch.profiler's export_chrome_trace wrote"
         )
-    columns = _Columns(base_ns=_integer(document.base_ns, default=0))
+    base_ns = _whole(document.base_ns) or 0
+    columns = _Columns(base_ns=base_ns if base_ns in _TIMES else 0)
     for event in events:
         columns.add(event)
     lost = _lost_records(document)
@@ -204,6 +211,7 @@ class _Columns:
 
     base_ns: int
     untimed: int = 0
+    total_ns: int = 0  # of all durations of GPU ops and calls
     finer_than_us: bool = False
     names: dict[str, int] = field(default_factory=dict)
     timed: int = 0
@@ -231,7 +239,7 @@ class _Columns:
                 (
                     self._number(event.pid if args.device is None else args.device),
                     self._number(event.tid if args.stream is None else args.stream),
-                    _id(args.bytes),
+                    moved if (moved := _id(args.bytes)) in _COPIES else NONE,
                     _id(args.graph) or NONE,  # CUPTI: graph 0 is no graph
                     _id(args.graph_node) or NONE,
                 )
@@ -239,12 +247,13 @@ class _Columns:
 
     def _record(self, into: _Records, event: _Event, kind: int) -> bool:
         start, dur = to_ns(bytes(event.ts)), to_ns(bytes(event.dur))
-        if start is None or dur is None or not self.base_ns + start + dur < 2**63 > self.base_ns + start:
+        if start is None or dur is None or not self._is_time(start, dur, into):
             self.untimed += 1
             return False
-        if into is not self.host and (start % 1000 or dur % 1000):
-            self.finer_than_us = True
-        name = event.name if type(event.name) is str else str(event.name)
+        if into is not self.host:
+            self.total_ns += abs(dur)
+            self.finer_than_us = self.finer_than_us or bool(start % 1000 or dur % 1000)
+        name = _text(event.name)
         into.start.append(start + self.base_ns)
         into.end.append(start + self.base_ns + dur)
         into.name.append(self.names.setdefault(name, len(self.names)))
@@ -255,15 +264,15 @@ class _Columns:
         self.timed += 1
         return True
 
+    def _is_time(self, start: int, dur: int, into: _Records) -> bool:
+        """Whether no difference of times and no sum of durations leaves 64 bits with this record."""
+        begin = start + self.base_ns
+        return begin in _TIMES and begin + dur in _TIMES and (into is self.host or self.total_ns + abs(dur) in _TIMES)
+
     def _number(self, value: Any) -> int:
         """A process, thread, device or stream as a number: its own where it has one, else one of ours below -1."""
-        if type(value) is float and value.is_integer():
-            value = int(value)
-        if type(value) is int and value in _INT64:
-            return value
-        if type(value) is str and value.lstrip("-").isdecimal() and int(value) in _INT64:
-            return int(value)
-        return self.ids.setdefault(str(value), -2 - len(self.ids))
+        whole = _whole(value)
+        return self.ids.setdefault(_text(value), -2 - len(self.ids)) if whole is None else whole
 
     def trace(
         self, source: Source, document: _Document, *, events: int, notices: tuple[Notice, ...], complete: bool
@@ -370,16 +379,24 @@ def to_ns(text: bytes) -> int | None:
     return ns if ns in _INT64 else None
 
 
-def _integer(value: Any, *, default: int) -> int:
-    if type(value) is str and value.strip().isdecimal():
+def _whole(value: Any) -> int | None:
+    """A whole number that 64 bits hold, also one written as text or as 7.0, as tools built on pandas write ids back."""
+    if (type(value) is str and _DIGITS.fullmatch(value.strip())) or (type(value) is float and value.is_integer()):
         value = int(value)
-    elif type(value) is float and value.is_integer():
-        value = int(value)  # tools built on pandas write ids back as 7.0
-    return value if type(value) is int and value in _INT64 else default
+    return value if type(value) is int and value in _INT64 else None
 
 
 def _id(value: Any) -> int:
-    return _integer(value, default=NONE)
+    whole = _whole(value)
+    return NONE if whole is None else whole
+
+
+def _text(value: Any) -> str:
+    """A name or id as text; what nests deeper than Python can print has none."""
+    try:
+        return value if type(value) is str else str(value)
+    except (RecursionError, ValueError):
+        return "?"
 
 
 def _blocks(api: str) -> bool:
@@ -391,12 +408,12 @@ def _device_names(properties: Any, devices: Ints) -> dict[int, str | None]:
     """The name of every device that ran a GPU op; null where the file has none or a blank one."""
     listed = [entry for entry in properties if isinstance(entry, dict)] if isinstance(properties, list) else []
     names = {entry.get("id"): entry.get("name") for entry in listed if isinstance(entry.get("id"), int)}
-    return {int(device): str(names.get(device) or "").strip() or None for device in devices.tolist()}
+    return {int(device): _text(names.get(device) or "").strip() or None for device in devices.tolist()}
 
 
 def _rank(distributed: Any) -> int | None:
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
-    return rank if type(rank) is int else None
+    return rank if type(rank) is int and rank in _INT64 else None
 
 
 def _log(document: _Document) -> list[str]:

@@ -68,6 +68,62 @@ class TestTimes:
         assert (len(found.gpu_ops), found.events, found.complete) == (1, 3, False)
         assert [(n.code, n.count) for n in found.notices] == [("unreadable_times", 2)]
 
+    @pytest.mark.parametrize(
+        ("ts", "dur"), [(-9.2e15, 1), (9.2e15, 1), (4e15, 4.6e15), (-4e15, -9e15), (0, 9e15)], ids=str
+    )
+    def test_times_whose_differences_64_bits_cannot_hold_are_no_times(self, ts: float, dur: float) -> None:
+        found = read([kernel(), kernel(ts=ts, dur=dur), call("cudaLaunchKernel", 1, ts=ts, dur=dur)])
+        assert (len(found.gpu_ops), [(n.code, n.count) for n in found.notices]) == (1, [("unreadable_times", 2)])
+
+    def test_nor_are_durations_whose_sum_64_bits_cannot_hold(self) -> None:
+        """A record that lost its start lasts since 1970."""
+        found = read([kernel(ts=-1.7e15, dur=1.7e15) for _ in range(9)], baseTimeNanoseconds=1_700_000_000_000_000_000)
+        assert found.gpu_ops.dur_ns.sum() == len(found.gpu_ops) * 1_700_000_000_000_000_000 < 2**62
+        assert [(n.code, n.count) for n in found.notices] == [("unreadable_times", 9 - len(found.gpu_ops))]
+
+
+ODD_IDS: list[Any] = [
+    "--5",
+    "-",
+    "9" * 5000,
+    "²",
+    10**30,
+    -(2**63),
+    1e308,
+    True,
+    [],
+    {"a": 1},
+    json.loads("[" * 900 + "]" * 900),
+]
+
+
+class TestOddIds:
+    @pytest.mark.parametrize("odd", ODD_IDS, ids=lambda odd: str(odd)[:9])
+    @pytest.mark.parametrize("field", ["pid", "tid", "name", "args"])
+    def test_of_a_record(self, odd: Any, field: str) -> None:
+        assert len(read([kernel(), kernel(ts=5, **{field: odd})]).gpu_ops) == 2
+
+    @pytest.mark.parametrize("odd", ODD_IDS, ids=lambda odd: str(odd)[:9])
+    def test_of_its_args(self, odd: Any) -> None:
+        fields = ("device", "stream", "correlation", "bytes", "graph id", "graph node id")
+        found = read([kernel(args=dict.fromkeys(fields, odd)), kernel(ts=5)], baseTimeNanoseconds=odd)
+        assert len(found.gpu_ops) == 2
+        assert found.gpu_ops.bytes.max() == NONE or odd is True
+
+    @pytest.mark.parametrize("odd", ODD_IDS, ids=lambda odd: str(odd)[:9])
+    def test_of_the_head(self, odd: Any) -> None:
+        devices = [{"id": 0, "name": odd}, {"id": odd, "name": "x"}]
+        found = read(
+            [kernel()], deviceProperties=devices, distributedInfo={"rank": odd}, WARNING=[f"dropped {odd} records"]
+        )
+        assert found.rank is None or found.rank == -(2**63)
+        assert list(found.device_names) == [0]
+
+    def test_text_that_is_a_number_is_that_number(self) -> None:
+        found = read([kernel(pid="3", tid=" 7 "), kernel(pid="-5", tid=7.0), kernel(pid="x", tid="y")])
+        assert found.gpu_ops.device.tolist() == [3, -5, -2]
+        assert found.gpu_ops.stream.tolist() == [7, 7, -3]
+
 
 class TestGpuOps:
     def test_kinds_new_and_old(self) -> None:

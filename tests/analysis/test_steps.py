@@ -276,6 +276,13 @@ class TestFigures:
         )  # fmt: skip
         assert step_busy_ns(builder.build(), found(builder), 0).tolist() == [15 * US, 40 * US]
 
+    def test_a_stray_record_of_1970_leaves_other_steps_busy_time_alone(self) -> None:
+        builder = trace()
+        for step in range(40):
+            at = 1_700_000_000_000_000 + 100 * step
+            builder.step(step, at, 90).launch(at + 1, 2).kernel(0 if step == 20 else at + 4, 30)
+        assert set(step_busy_ns(builder.build(), found(builder), 0).tolist()) == {30 * US}
+
     def test_devices_have_windows_of_their_own(self) -> None:
         builder = loop(3, 1, annotate="step {}")
         for step in range(3):
