@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from .columns import numbered
-from .errors import LaunchscopeError
 from .graphs import GraphReplays
 from .repetition import LEAST_REPEATS, Repetition, find_repetition
+from .step_regex import step_pattern
 from .trace import NONE, Bools, HostKind, Ints, Notice, Trace
 
 LEAST_ANNOTATIONS: Final = 3
@@ -78,10 +78,7 @@ def _by_regex(trace: Trace, step_regex: str | None, notices: list[Notice]) -> St
     """Ranges whose name matches: annotations if any does, else operators, else Python frames."""
     if step_regex is None:
         return None
-    try:
-        pattern = re.compile(step_regex)
-    except re.error as error:
-        raise LaunchscopeError(f"--step-regex {step_regex!r} is not a regular expression: {error}") from error
+    pattern = step_pattern(step_regex)
     matching = np.array([i for i, name in enumerate(trace.names) if pattern.search(name)], dtype=np.int64)
     for kind in (HostKind.ANNOTATION, HostKind.OPERATOR, HostKind.PYTHON):
         rows = np.flatnonzero((trace.host_ops.kind == kind) & np.isin(trace.host_ops.name, matching))

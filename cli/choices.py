@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
+from ..analysis.errors import LaunchscopeError
+from ..analysis.step_regex import step_pattern
 from .outputs import FORMATS
 
 _Decorated = TypeVar("_Decorated", bound="Callable[..., Any] | click.Command")
@@ -19,9 +20,9 @@ PATH: Final = click.Path(path_type=Path)
 def _compiles(_ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:
     if value is not None:
         try:
-            re.compile(value)
-        except re.error as error:
-            raise click.BadParameter(f"'{value}' is not a regular expression: {error}") from error
+            step_pattern(value)
+        except LaunchscopeError as error:
+            raise click.BadParameter(str(error)) from error
     return value
 
 

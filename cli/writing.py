@@ -15,6 +15,7 @@ from ..analysis.errors import LaunchscopeError
 
 WIDTH: Final = 100  # columns, where there is no terminal to ask
 NARROWEST: Final = 40
+WIDEST: Final = 1000  # COLUMNS may hold anything
 
 
 class NobodyReads(Exception):
@@ -39,7 +40,7 @@ def terminal_width() -> int:
     """Columns of the terminal on stdout (or ``COLUMNS``), else 100."""
     from shutil import get_terminal_size
 
-    return max(get_terminal_size(fallback=(WIDTH, 24)).columns, NARROWEST)
+    return min(max(get_terminal_size(fallback=(WIDTH, 24)).columns, NARROWEST), WIDEST)
 
 
 def wants_color() -> bool:
@@ -57,16 +58,18 @@ def stdout_never_fails_to_encode() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
-def print_report(text: str, *, utf8: bool = False) -> None:
+def print_report(text: str | bytes, *, utf8: bool = False) -> None:
     """Write the report to stdout, in the terminal's encoding, or in UTF-8 whatever that is, for programs to read.
 
     Raises LaunchscopeError when stdout takes no more, NobodyReads when its reader has gone.
     """
     if sys.stdout is None:  # started with stdout closed
         raise LaunchscopeError("can't write the report: stdout is closed; use -o FILE")
-    whole = text if text.endswith("\n") else f"{text}\n"
+    whole = text if isinstance(text, bytes) or text.endswith("\n") else f"{text}\n"
     with _writing_to_stdout():
-        if utf8:
+        if isinstance(whole, bytes):
+            sys.stdout.buffer.write(whole)
+        elif utf8:
             sys.stdout.buffer.write(whole.encode())
         else:
             sys.stdout.write(whole)
@@ -103,10 +106,10 @@ def stdout_is_read() -> bool:
 
 
 def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Refuse, before any work is done, a place for ``-o`` that can't be written or that is one of the inputs."""
+    """Refuse, before any work is done, a place for ``-o`` that can't be written or that is, or is in, an input."""
     with _failing_as(f"{path}: can't be written"):
         is_folder, has_folder = path.is_dir(), path.parent.is_dir()
-        is_input = path.exists() and any(given.exists() and path.samefile(given) for given in inputs)
+        is_input = path.exists() and any(_is_of_input(path, given) for given in inputs)
     if is_folder:
         raise LaunchscopeError(f"{path}: is a folder; name a file for -o")
     if not has_folder:
@@ -115,23 +118,46 @@ def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
         raise LaunchscopeError(f"{path}: is an input; -o would overwrite it: name another file")
 
 
+def _is_of_input(path: Path, given: Path) -> bool:
+    """Whether the file is the input itself, or a part of the capture that the input is; what is missing is neither."""
+    try:
+        if not given.is_dir():
+            return path.samefile(given)
+        parts = (given / "manifest.json", *(given / "traces").rglob("*"))
+        return any(part.is_file() and path.samefile(part) for part in parts)
+    except OSError:  # the reader of the input tells it better
+        return False
+
+
 def write_file(path: Path, content: str | bytes) -> None:
     """Write ``path`` whole or not at all: a temporary name in the same folder, fsync, rename.
 
-    A pipe or a device is written directly: a rename would replace it. Raises LaunchscopeError.
+    A pipe or a device is written directly, and so is the file that stdout goes to: a rename would replace it.
+    Raises LaunchscopeError, and NobodyReads as ``print_report`` does.
     """
     check_writable(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
-    final = Path(os.path.realpath(path))  # through a link to the file that it names
     with _failing_as(f"{path}: can't be written"):
         try:
-            mode = final.stat().st_mode
+            status = path.stat()
         except FileNotFoundError:
-            mode = None
-        if mode is not None and not stat.S_ISREG(mode):
-            final.write_bytes(data)
-        else:
-            _replace(final, data, None if mode is None else stat.S_IMODE(mode))
+            status = None
+        if status is None or (stat.S_ISREG(status.st_mode) and not _is_stdout(status)):
+            final = Path(os.path.realpath(path))  # through a link to the file that it names
+            _replace(final, data, None if status is None else stat.S_IMODE(status.st_mode))
+            return
+        if not _is_stdout(status):
+            path.write_bytes(data)
+            return
+    print_report(data)
+
+
+def _is_stdout(status: os.stat_result) -> bool:
+    """Whether this is what stdout writes to: a file that is redirected to, or a pipe given as /dev/stdout."""
+    try:
+        return sys.stdout is not None and os.path.samestat(status, os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):  # a notebook's stdout has no file
+        return False
 
 
 def _replace(final: Path, data: bytes, mode: int | None) -> None:

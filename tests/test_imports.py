@@ -21,10 +21,12 @@ ROOMS = {
     "__main__": {"cli"},
     "analysis.errors": set[str](),
     "analysis.document": set[str](),
+    "analysis.step_regex": {"analysis.errors"},
     "analysis.capture": {"analysis.errors"},
     "analysis.trace": {"analysis.errors"},
     "analysis.readers": {"analysis.errors", "analysis.trace", "analysis.readers"},
-    "analysis": {"analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture"},
+    "analysis": {"analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
+                 "analysis.step_regex"},
     "analysis.report": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
                         "analysis.readers", "analysis.export"},
     "analysis.export": {"analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
@@ -32,7 +34,7 @@ ROOMS = {
     "tracer": {"", "analysis.errors", "analysis.capture", "tracer"},
     "fixtures": {"analysis.errors", "analysis.trace", "analysis.readers", "fixtures"},
     "fixtures.models": {"", "fixtures.models"},
-    "cli": {"", "analysis.errors", "analysis.capture", "analysis.report", "tracer", "cli"},
+    "cli": {"", "analysis.errors", "analysis.capture", "analysis.report", "analysis.step_regex", "tracer", "cli"},
 }  # fmt: skip
 
 # Packages from outside: where a module may import them at its top, and where only inside a function.
@@ -40,6 +42,7 @@ AT_TOP = {
     "": set[str](),
     "analysis": {"numpy", "msgspec"},
     "analysis.errors": set[str](),
+    "analysis.step_regex": set[str](),
     "analysis.readers": {"numpy", "msgspec", "isal"},
     "analysis.export": {"numpy", "msgspec", "rich", "perfetto"},
     "tracer": {"numpy", "msgspec", "torch", "pynvml"},

@@ -13,6 +13,7 @@ import pytest
 from launchscope import __version__
 from launchscope.analysis.errors import BadTarget
 from launchscope.cli import COMMANDS, run
+from launchscope.fixtures.builder import trace
 
 HELP = [["--help"], ["-h"], *([command, "--help"] for command in COMMANDS)]
 HEAVY = {"torch", "pandas", "plotly", "dash", "numpy", "rich", "msgspec", "perfetto", "transformers"}
@@ -44,6 +45,13 @@ def test_version() -> None:
     assert launchscope("--version").stdout == f"launchscope {__version__}\n"
 
 
+def test_a_regex_that_python_warns_about_is_taken_silently(tmp_path: Path) -> None:
+    file = trace().step(0).launch(1, 1).kernel(3, 1).write(tmp_path / "trace.json")
+    code = f"from launchscope.cli import run; exit(run(['analyze', {str(file)!r}, '--step-regex', '[[a]']))"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_without_a_command_help_is_shown_as_something_to_fix() -> None:
     done = launchscope()
     assert (done.returncode, done.stdout) == (2, "")
@@ -59,6 +67,8 @@ def test_without_a_command_help_is_shown_as_something_to_fix() -> None:
         ("analyze", "missing argument 'PATH...' (see launchscope analyze --help)"),
         ("analyze x --format html", "'html' is not one of 'terminal', 'json', 'markdown'"),
         ("analyze x --step-regex (", "'(' is not a regular expression"),
+        ("analyze x --step-regex a{99999999999}", "not a regular expression: the repetition number is too large"),
+        (f"analyze x --step-regex {'(' * 5000 + ')' * 5000}", "is not a regular expression"),
         ("export x", "missing option '-o'"),
         ("export x -o out.foo", "out.foo: the suffix says what to write: .json, .md, .pftrace"),
         ("analyze x -o /", "/: is a folder; name a file for -o"),

@@ -76,6 +76,59 @@ def test_places_that_can_not_be_written_are_refused_at_once(tmp_path: Path) -> N
         check_writable(tmp_path / "same.json", [tmp_path / "absent", trace])
 
 
+def test_a_part_of_an_input_capture_is_not_overwritten_but_a_report_may_lie_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "capture" / "traces").mkdir(parents=True)
+    parts = [tmp_path / "capture" / part for part in ("manifest.json", "traces/eager-0-cuda.json.gz")]
+    for part in parts:
+        part.write_text("{}")
+        with pytest.raises(LaunchscopeError, match="is an input; -o would overwrite it"):
+            check_writable(part, [tmp_path / "capture"])
+    (tmp_path / "capture" / "report.md").write_text("old")
+    check_writable(tmp_path / "capture" / "report.md", [tmp_path / "capture", tmp_path / ("n" * 300)])
+
+
+def test_a_relative_name_in_a_folder_that_was_deleted_is_told(tmp_path: Path) -> None:
+    code = """
+import os, sys
+os.rmdir(os.getcwd())
+from pathlib import Path
+from launchscope.cli.writing import write_file
+from launchscope.analysis.errors import LaunchscopeError
+try:
+    write_file(Path("report.md"), "x")
+except LaunchscopeError as error:
+    print(error)
+"""
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path / "gone"
+    )
+    assert done.stdout == "report.md: can't be written: No such file or directory\n"
+
+
+WRITING = "from pathlib import Path; from launchscope.cli.writing import write_file; write_file(Path({!r}), 'τ')"
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="needs /dev/stdout")
+def test_dev_stdout_is_written_and_not_replaced(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WRITING.format("/dev/stdout")]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == "τ".encode()
+    log = tmp_path / "log"
+    log.write_text("before ")
+    with log.open("a") as stdout:
+        subprocess.run(command, stdout=stdout, check=True)
+    assert log.read_text("utf-8") == "before τ"
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs /dev/fd")
+def test_a_pipe_of_the_shell_is_written(tmp_path: Path) -> None:
+    reading, writing_end = os.pipe()
+    write_file(Path(f"/dev/fd/{writing_end}"), "τ")
+    os.close(writing_end)
+    with os.fdopen(reading, encoding="utf-8") as pipe:
+        assert pipe.read() == "τ"
+
+
 def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
@@ -133,9 +186,10 @@ def test_width_is_the_terminals_else_100() -> None:
     assert seen_in_a_terminal(code, columns=72, environment=environment) == "72\r\n"
 
 
-def test_width_has_a_floor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "3")
-    assert terminal_width() == 40
+@pytest.mark.parametrize(("columns", "width"), [("3", 40), ("400", 400), ("9" * 30, 1000)])
+def test_width_has_bounds(monkeypatch: pytest.MonkeyPatch, columns: str, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert terminal_width() == width
 
 
 def seen_in_a_terminal(code: str, columns: int, environment: dict[str, str]) -> str:
