@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from . import units
 from .capture import UNGRAPHED, WARM_CACHE_NOTE
 from .document import WarningDoc
 from .measured_mode import MeasuredMode
-from .verdict import percent_text, time_text
 
 NOISY: Final = 0.10  # half the 95 % interval ÷ T from which the report warns
 OFF_FLOOR: Final = 1.02  # floor ÷ W above which one of the two is wrong
@@ -26,7 +26,7 @@ def _circumstances(mode: MeasuredMode) -> Iterator[WarningDoc]:
         spread = (step.ci_high - step.ci_low) / 2 / step.median
         if spread >= NOISY:
             yield WarningDoc(
-                code="noisy_host", message=f"T ±{percent_text(spread)}: noisy host; more --repeats narrow it"
+                code="noisy_host", message=f"T ±{units.share(spread)}: noisy host; more --repeats narrow it"
             )
     states = [s for p in mode.record.processes for s in (p.before, p.after) if s is not None]
     slowed = ", ".join(sorted({reason for s in states for reason in s.throttle_reasons}))
@@ -47,10 +47,10 @@ def _circumstances(mode: MeasuredMode) -> Iterator[WarningDoc]:
 def _doubts(mode: MeasuredMode) -> Iterator[WarningDoc]:
     """Figures that contradict each other, or that come from a place they should not."""
     if mode.exposed_ns is not None and mode.exposed_ns < -(mode.uncertainty_ns or 0.0):
-        text = f"W is {time_text(-mode.exposed_ns)} longer than T: the profiler stretched it"
+        text = f"W is {units.duration(-mode.exposed_ns)} longer than T: the profiler stretched it"
         yield WarningDoc(code="work_over_step", message=text)
     if mode.floor_ns is not None and mode.work_ns is not None and mode.floor_ns > OFF_FLOOR * mode.work_ns:
-        text = f"the floor of {time_text(mode.floor_ns)} is over W: the step reads less than was counted"
+        text = f"the floor of {units.duration(mode.floor_ns)} is over W: the step reads less than was counted"
         yield WarningDoc(code="floor_over_work", message=text)
     for reason in dict.fromkeys(reason for a in mode.cuda for reason in a.unreliable):
         yield WarningDoc(
@@ -59,7 +59,7 @@ def _doubts(mode: MeasuredMode) -> Iterator[WarningDoc]:
     covered = [a.document.graphs.coverage_by_count for a in mode.cuda]
     lowest = min((c for c in covered if c is not None), default=None)
     if mode.name in UNGRAPHED and lowest is not None and lowest < 1.0:
-        text = f"only {percent_text(lowest)} of the kernels ran in a graph: it did not fully engage"
+        text = f"only {units.share(lowest)} of the kernels ran in a graph: it did not fully engage"
         yield WarningDoc(code="graph_not_engaged", message=text)
     if mode.host_submit_ns is not None and mode.submits_as_profiled:
         text = "host time is as profiled: the step waits for the GPU inside, or fills the launch queue"

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from . import units
 from .capture import GRAPH_OF
 from .document import ActionDoc, StepTimeDoc
-from .verdict import WORTH_DOING, time_text
+from .verdict import WORTH_DOING
 
 MIB: Final = 2**20
 GIB: Final = 2**30
@@ -92,13 +93,13 @@ def _detail(name: str, target: str, modes: Mapping[str, ModeFigures]) -> str | N
     figures, parts = modes[target], []
     predicted = modes[name].predicted_graph_ns
     if predicted is not None and GRAPH_OF.get(name) == target:
-        parts.append(f"{time_text(predicted)} predicted")
+        parts.append(f"{units.duration(predicted)} predicted")
     if figures.graph_memory_bytes is not None:
         parts.append(f"+ {figures.graph_memory_bytes / MIB:,.0f} MiB")
     if figures.compile_ns is not None and name != "fused":
-        parts.append(f"{time_text(figures.compile_ns)} to compile")
+        parts.append(f"{units.duration(figures.compile_ns)} to compile")
     elif figures.capture_ns is not None:
-        parts.append(f"{time_text(figures.capture_ns)} to capture")
+        parts.append(f"{units.duration(figures.capture_ns)} to capture")
     if not figures.matches:
         parts.append("its output differs from eager's")
     return ", ".join(parts) or None
@@ -128,15 +129,16 @@ def _what_is_left(best: ModeFigures) -> ActionDoc | None:
     if best.step_ns is None or best.work_ns is None:
         return None
     between = max(best.step_ns.median - best.work_ns, 0.0)
-    doubt = "" if best.work_uncertainty_ns is None else f" ± {time_text(best.work_uncertainty_ns)}"
-    parts = [f"{time_text(between)}{doubt} between {best.kernels or 0:,.0f} kernels"]
+    doubt = "" if best.work_uncertainty_ns is None else f" ± {units.duration(best.work_uncertainty_ns)}"
+    parts = [f"{units.duration(between)}{doubt} between {best.kernels or 0:,.0f} kernels"]
     left = between
     if best.floor_ns is not None:
         left += max(best.work_ns - best.floor_ns, 0.0)
         source = ""
         if best.floor_bytes is not None and best.bandwidth is not None:
             source = f" ({best.floor_bytes / GIB:.2f} GiB at {best.bandwidth / 1e12:.2f} TB/s)"
-        parts.append(f"{time_text(best.work_ns)} of GPU work over a floor of {time_text(best.floor_ns)}{source}")
+        work, floor = units.duration(best.work_ns), units.duration(best.floor_ns)
+        parts.append(f"{work} of GPU work over a floor of {floor}{source}")
     return ActionDoc(
         what="what is left then",
         saves_ns=None,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from .. import __version__
+from . import units
 from .analyses import TraceAnalysis, analyze_trace
 from .capture import Capture, Manifest, ProcessRecord, is_capture, open_capture
 from .document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, WarningDoc
@@ -24,7 +25,6 @@ from .inferred import with_inferred_operators
 from .measured_mode import submit_ns
 from .profile import profile_document
 from .readers import open_trace, read_trace
-from .verdict import percent_text, time_text
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -222,10 +222,10 @@ def _modes_html(profile: ProfileDoc) -> str:
 def _row_html(name: str, mode: ModeDoc) -> str:
     cells = (
         html.escape(name),
-        "–" if mode.step_ns is None else time_text(mode.step_ns.median),
-        "–" if mode.gpu_work_ns is None else time_text(mode.gpu_work_ns),
+        "–" if mode.step_ns is None else units.duration(mode.step_ns.median),
+        "–" if mode.gpu_work_ns is None else units.duration(mode.gpu_work_ns),
         "–" if mode.launches is None else f"{mode.launches:,.0f}",
-        "–" if mode.true_idle_fraction is None else percent_text(mode.true_idle_fraction),
+        "–" if mode.true_idle_fraction is None else units.share(mode.true_idle_fraction),
         "–" if mode.speedup is None else f"{mode.speedup:.1f}×",
     )
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"

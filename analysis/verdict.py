@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import floor
 from typing import Final
 
+from . import units
 from .document import ActionDoc, VerdictDoc
 
 GPU_BOUND_FRACTION: Final = 0.85  # W ÷ T from which the GPU itself is the bottleneck
@@ -136,12 +136,12 @@ def _reason(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str:
     """The numbers that decided the class, in plain words."""
     span = "step" if facts.has_steps else "window"
     profiled = ", as profiled" if facts.basis == "trace" else ""
-    share = percent_text(work_ns / step_ns)
-    parts = [f"the GPU works {time_text(work_ns)} of a {time_text(step_ns)} {span}{profiled} ({share})"]
+    share = units.share(work_ns / step_ns)
+    parts = [f"the GPU works {units.duration(work_ns)} of a {units.duration(step_ns)} {span}{profiled} ({share})"]
     tax, tax_share = largest_tax(facts.taxes_ns)
     if name == "gpu-bound":
         if facts.floor_ns is not None:
-            parts.append(f"no kernel can beat the floor of {time_text(facts.floor_ns)}")
+            parts.append(f"no kernel can beat the floor of {units.duration(facts.floor_ns)}")
     elif facts.taxes_ns is None:
         parts.append("its idle time is below what can be resolved")
     elif tax_share >= 0.5:
@@ -156,30 +156,31 @@ def _host_text(facts: StepFacts) -> str:
     """N × τ in words; empty without τ."""
     if facts.tau_ns is None or not facts.launches:
         return ""
-    host = time_text(facts.launches * facts.tau_ns)
+    host = units.duration(facts.launches * facts.tau_ns)
     profiled = ", as profiled" if facts.host_as_profiled else ""
     if round(facts.launches) == 1:
         return f"1 launch takes {host} of host time{profiled}"
-    return f"{facts.launches:,.0f} launches × {time_text(facts.tau_ns)} = {host} of host time{profiled}"
+    return f"{facts.launches:,.0f} launches × {units.duration(facts.tau_ns)} = {host} of host time{profiled}"
 
 
 def _tax_text(taxes_ns: Mapping[str, float], tax: str) -> str:
     idle = sum(taxes_ns.values())
-    share = percent_text(taxes_ns[tax] / idle)
-    return f"{share} of its idle time ({time_text(taxes_ns[tax])} of {time_text(idle)}) is {TAX_WORDS[tax]}"
+    share = units.share(taxes_ns[tax] / idle)
+    return f"{share} of its idle time ({units.duration(taxes_ns[tax])} of {units.duration(idle)}) is {TAX_WORDS[tax]}"
 
 
 def _observer_text(facts: StepFacts) -> str:
     """How much of the launch tax is the profiler's; empty where none is."""
     if not facts.observer_ns:
         return ""
-    return f", but {time_text(facts.observer_ns)} of that stand before graph replays: mostly the profiler's own cost"
+    own = units.duration(facts.observer_ns)
+    return f", but {own} of that stand before graph replays: mostly the profiler's own cost"
 
 
 def _all_taxes(taxes_ns: Mapping[str, float]) -> str:
     idle = sum(taxes_ns.values()) or 1.0
     ranked = sorted(((ns, tax) for tax, ns in taxes_ns.items() if ns > 0), reverse=True)
-    return ", ".join(f"{TAX_WORDS[tax]} {percent_text(ns / idle)}" for ns, tax in ranked) or "there is none"
+    return ", ".join(f"{TAX_WORDS[tax]} {units.share(ns / idle)}" for ns, tax in ranked) or "there is none"
 
 
 def _actions(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> list[ActionDoc]:
@@ -265,7 +266,7 @@ def _less_work(facts: StepFacts, step_ns: float, work_ns: float) -> ActionDoc:
     if facts.floor_ns is None:
         return ActionDoc(what=what, saves_ns=None, share=None, low_ns=None, high_ns=None)
     high = max(work_ns - facts.floor_ns, 0.0)
-    detail = f"{time_text(work_ns)} of GPU work over a floor of {time_text(facts.floor_ns)}"
+    detail = f"{units.duration(work_ns)} of GPU work over a floor of {units.duration(facts.floor_ns)}"
     return ActionDoc(what=what, saves_ns=None, share=None, low_ns=0.0, high_ns=min(high, step_ns), detail=detail)
 
 
@@ -281,34 +282,3 @@ def _saving(
         step_ns=step_ns - saves,
         detail=detail,
     )
-
-
-def time_text(ns: float) -> str:
-    """A time as people read it: '2.02 ms', '19.0 ms', '25.8 µs', '850 ns'."""
-    size = abs(ns)
-    if size >= 1e9:
-        return f"{_three_digits(ns / 1e9)} s"
-    if size >= 1e6:
-        return f"{_three_digits(ns / 1e6)} ms"
-    if size >= 1e3:
-        return f"{_three_digits(ns / 1e3)} µs"
-    return f"{ns:.0f} ns"
-
-
-def percent_text(share: float) -> str:
-    """A share as people read it: '89 %'; never '0 %' for something nor '100 %' for less than all."""
-    percent, sign = abs(share) * 100, "−" if share < 0 else ""
-    if percent == 0:
-        return "0 %"
-    if percent < 0.1:
-        return f"{sign}<0.1 %"
-    if percent < 0.95:
-        return f"{sign}{percent:.1f} %"
-    if 99.5 <= percent < 100:
-        return f"{sign}{min(floor(percent * 10) / 10, 99.9):.1f} %"
-    return f"{sign}{percent:.0f} %"
-
-
-def _three_digits(value: float) -> str:
-    size = abs(value)
-    return f"{value:.2f}" if size < 9.995 else f"{value:.1f}" if size < 99.95 else f"{value:,.0f}"

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ..document import Summary, TraceDoc
+from ..units import MISSING, duration, number, ratio
 from .blocks import Listing
 from .tables import Column, Row, Table
-from .units import MISSING, duration, number, ratio
 
 ROWS: Final = 5  # of a table without --verbose
 OPERATORS: Final = 8  # that launch, without --verbose: a decoder layer has about as many

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from ..units import MISSING, one_line, printable, share
 from .blocks import Bars, Block, Fact, Heading, Headline, Listing, superscript
 from .story import tell
 from .tables import Column, Table
-from .units import MISSING, one_line, printable, share
 
 if TYPE_CHECKING:
     from ..report import Report

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from .. import units
 from ..capture import AS_WRITTEN
 from ..document import TAX_FIELDS, ModeDoc, ProfileDoc, baseline
-from . import units
+from ..units import MISSING, duration, duration_interval, duration_pm, number, share
 from .blocks import Listing, marked
 from .tables import Column, Row, Table
-from .units import MISSING, duration, duration_interval, duration_pm, number, share
 
 # A tax is told with W's uncertainty from this share of itself on: below, it is under the last digit.
 UNCERTAIN_FROM: Final = 0.02

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from .. import units
 from ..document import (
     CAUSES,
     TAXES,
@@ -18,11 +19,10 @@ from ..document import (
     VerdictDoc,
     WarningDoc,
 )
-from . import units
+from ..units import MISSING, duration, number, plural, share
 from .blocks import Bar, Bars, Fact, Headline, Listing
 from .kernel_names import short_names
 from .tables import Column, Row, Table
-from .units import MISSING, duration, number, plural, share
 
 TOLD: Final = 5  # warnings, and reasons for what is withheld, without --verbose
 SMALL_CAUSE: Final = 0.01  # of the idle time: causes below share one line

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from .. import units
 from ..capture import AS_WRITTEN, GRAPH_OF
 from ..document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, TraceDoc, WarningDoc, baseline
-from . import parts, units
+from ..units import MISSING, duration, number, plural, share
+from . import parts
 from .blocks import Block, Fact, Heading, Headline, Listing
 from .mode_table import mode_table, shown_name
 from .tables import Column, Row, Table
 from .trace_story import label
-from .units import MISSING, duration, number, plural, share
 
 KERNELS: Final = 6  # names told without --verbose
 WORTH_ITEMISING: Final = 0.05  # seconds: shorter parts of a run are not told

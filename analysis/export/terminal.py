@@ -10,11 +10,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from ..units import one_line, printable, share
 from . import tables
 from .blocks import Bars, Block, Fact, Heading, Headline, Listing, superscript
 from .story import tell
 from .tables import middle, pad, wrap
-from .units import one_line, printable, share
 
 if TYPE_CHECKING:
     from ..report import Report

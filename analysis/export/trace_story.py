@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from .. import units
 from ..document import CoverageDoc, DeviceDoc, SteadyDoc, TraceDoc
-from . import launch_tables, parts, units
+from ..units import MISSING, duration, number, plural, ratio, share
+from . import launch_tables, parts
 from .blocks import Block, Fact, Heading, Listing
 from .tables import Column, Row, Table
-from .units import MISSING, duration, number, plural, ratio, share
 
 KERNELS: Final = 8  # names told without --verbose
 OVERLAP: Final = 0.01  # of busy, from which op_sum is shown beside it (docs/metrics.md)

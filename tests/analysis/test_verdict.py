@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from launchscope.analysis import units
 from launchscope.analysis.document import TAXES, ActionDoc, VerdictDoc
-from launchscope.analysis.verdict import StepFacts, largest_tax, percent_text, time_text, verdict
+from launchscope.analysis.verdict import StepFacts, largest_tax, verdict
 
 US = 1_000.0
 
@@ -186,10 +187,10 @@ def test_every_figure_of_a_verdict_is_finite_and_in_order(split: list[float], wo
 
 
 def test_words_for_numbers() -> None:
-    assert [time_text(ns) for ns in (850, 25_800, 2_020_000, 19_000_000, 480_000, 3.1e10)] == [
+    assert [units.duration(ns) for ns in (850, 25_800, 2_020_000, 19_000_000, 480_000, 3.1e10)] == [
         "850 ns", "25.8 µs", "2.02 ms", "19.0 ms", "480 µs", "31.0 s"
     ]  # fmt: skip
-    assert [percent_text(share) for share in (0.885, 0.9996, 1, 1.004, 0, 0.0004, 0.003, -0.5)] == [
+    assert [units.share(share) for share in (0.885, 0.9996, 1, 1.004, 0, 0.0004, 0.003, -0.5)] == [
         "88 %", "99.9 %", "100 %", "100 %", "0 %", "<0.1 %", "0.3 %", "−50 %"
     ]  # fmt: skip
     assert largest_tax({}) == ("other", 0.0)

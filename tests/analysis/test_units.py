@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from launchscope.analysis.export import units
+from launchscope.analysis import units
 from launchscope.analysis.export.kernel_names import short_names
 
 

@@ -6,8 +6,6 @@ import math
 import unicodedata
 from typing import Final
 
-from ..verdict import percent_text
-
 MISSING: Final = "–"
 
 _TIME_UNITS: Final = ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
@@ -63,7 +61,16 @@ def share(fraction: float | None) -> str:
     """A fraction in per cent. Never ``0 %`` for something nor ``100 %`` for less than all."""
     if fraction is None or not math.isfinite(fraction):
         return MISSING
-    return percent_text(fraction)
+    percent, sign = abs(fraction) * 100, _sign(fraction)
+    if percent == 0:
+        return "0 %"
+    if percent < 0.1:
+        return f"{sign}<0.1 %"
+    if percent < 0.95:
+        return f"{sign}{percent:.1f} %"
+    if 99.5 <= percent < 100:
+        return f"{sign}{min(math.floor(percent * 10) / 10, 99.9):.1f} %"
+    return f"{sign}{percent:.0f} %"
 
 
 def ratio(part: float | None, whole: float | None) -> str:
