@@ -15,9 +15,8 @@ from .bound import floor_ns, predict_graph_ns
 from .capture import COMPILED, WARM_CACHE_NOTE, Manifest, ModeRecord, ProcessRecord
 from .document import TAXES, StepTimeDoc
 from .host_submit import submits_as_profiled
-from .observer import taxes_without_observer
+from .observer import KERNEL_STRETCH_NS, taxes_without_observer
 from .statistics import bootstrap_interval, median_of_medians
-from .verdict import KERNEL_STRETCH_NS
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from statistics import median
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from .capture import Calibration
 from .document import ObserverDoc
 from .gaps import Gaps
 from .trace import NONE, Trace
+
+KERNEL_STRETCH_NS: Final = 130.0
+"""CUPTI stretches each kernel of a replay by about this much: NVIDIA H200, CUDA 13.0, torch 2.11, 2026."""
 
 
 def observer_effect(sessions: Iterable[tuple[str, float, float]]) -> dict[str, ObserverDoc]:

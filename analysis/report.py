@@ -8,17 +8,16 @@ report.to_json()       bytes
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from .. import __version__
-from . import units
+from . import frames
 from .analyses import TraceAnalysis, analyze_trace
-from .capture import Capture, Manifest, ProcessRecord, is_capture, open_capture
+from .capture import AS_WRITTEN, Capture, Manifest, ProcessRecord, is_capture, open_capture
 from .document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, WarningDoc
 from .errors import UnreadableInput
 from .inferred import with_inferred_operators
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-AS_WRITTEN: Final = "as_written"
-
 
 @dataclass(frozen=True, eq=False)
 class Report:
@@ -44,37 +41,27 @@ class Report:
     @property
     def kernels(self) -> pd.DataFrame:
         """One row per trace and GPU op name of the headline device, the longest first."""
-        from .frames import kernels_frame
-
-        return kernels_frame(self.analyses)
+        return frames.kernels_frame(self.analyses)
 
     @property
     def gaps(self) -> pd.DataFrame:
         """One row per gap of the whole trace, with its parts by cause in ns."""
-        from .frames import gaps_frame
-
-        return gaps_frame(self.analyses)
+        return frames.gaps_frame(self.analyses)
 
     @property
     def launches(self) -> pd.DataFrame:
         """One row per launch: API, times in ns, operator, step."""
-        from .frames import launches_frame
-
-        return launches_frame(self.analyses)
+        return frames.launches_frame(self.analyses)
 
     @property
     def steps(self) -> pd.DataFrame:
         """One row per step found, kept or dropped, with the reason."""
-        from .frames import steps_frame
-
-        return steps_frame(self.analyses)
+        return frames.steps_frame(self.analyses)
 
     @property
     def gpu_ops(self) -> pd.DataFrame:
         """One row per GPU op: name, stream, times in ns, its launch (row of ``launches`` of the same trace), step."""
-        from .frames import gpu_ops_frame
-
-        return gpu_ops_frame(self.analyses)
+        return frames.gpu_ops_frame(self.analyses)
 
     def to_json(self) -> bytes:
         """The JSON report: exactly one document."""
@@ -87,8 +74,10 @@ class Report:
         print(render(self, width=100, color=False, verbose=False))
 
     def _repr_html_(self) -> str:
-        """For notebooks: the verdicts, and the modes as a table."""
-        return _html(self.document)
+        """Shown by a notebook: the verdicts, and the modes as a table."""
+        from .export.notebook import render
+
+        return render(self)
 
 
 def load(path: str | PathLike[str], *, step_regex: str | None = None) -> Report:
@@ -185,47 +174,3 @@ def _target_document(manifest: Manifest) -> TargetDoc:
         settings=dict(target.settings),
         labels=list(target.labels),
     )
-
-
-def _html(document: ReportDocument) -> str:
-    """Small, self-contained HTML; everything that came from a file is escaped."""
-    parts = []
-    if document.target is not None and document.profile is not None:
-        parts.append(f"<h3>{html.escape(document.target.name)}</h3>")
-        parts += [_verdict_html(name, mode) for name, mode in document.profile.modes.items()]
-        parts.append(_modes_html(document.profile))
-    else:
-        for trace in document.traces:
-            told = f"<b>{html.escape(trace.name)}</b> is {trace.verdict.verdict_class.upper()}: "
-            parts.append(f"<p>{told}{html.escape(trace.verdict.reason)}.</p>")
-            parts += [_note_html(w.message) for w in trace.warnings]
-    return "<div>" + "".join(parts) + "</div>"
-
-
-def _verdict_html(name: str, mode: ModeDoc) -> str:
-    if mode.verdict is None:
-        return f"<p><b>{html.escape(name)}</b> could not be measured: {html.escape(mode.error or 'no figures')}</p>"
-    reason = html.escape(mode.verdict.reason)
-    notes = "".join(_note_html(w.message) for w in mode.warnings)
-    return f"<p><b>{html.escape(name)}</b> is {mode.verdict.verdict_class.upper()}: {reason}.</p>{notes}"
-
-
-def _note_html(message: str) -> str:
-    return f"<p><small>{html.escape(message)}</small></p>"
-
-
-def _modes_html(profile: ProfileDoc) -> str:
-    head = "".join(f"<th>{word}</th>" for word in ("mode", "step T", "GPU work W", "launches", "idle", "speedup"))
-    return f"<table><tr>{head}</tr>{''.join(_row_html(name, mode) for name, mode in profile.modes.items())}</table>"
-
-
-def _row_html(name: str, mode: ModeDoc) -> str:
-    cells = (
-        html.escape(name),
-        "–" if mode.step_ns is None else units.duration(mode.step_ns.median),
-        "–" if mode.gpu_work_ns is None else units.duration(mode.gpu_work_ns),
-        "–" if mode.launches is None else f"{mode.launches:,.0f}",
-        "–" if mode.true_idle_fraction is None else units.share(mode.true_idle_fraction),
-        "–" if mode.speedup is None else f"{mode.speedup:.1f}×",
-    )
-    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"

@@ -11,9 +11,10 @@ from .bound import bound_ns, serial_ns
 from .document import BoundDoc, VerdictDoc
 from .gaps import Gaps
 from .host_submit import host_submit_ns
+from .observer import KERNEL_STRETCH_NS
 from .steps import Steps, periods_ns, step_busy_ns
 from .trace import Ints, Trace
-from .verdict import KERNEL_STRETCH_NS, StepFacts, verdict
+from .verdict import StepFacts, verdict
 
 
 @dataclass(frozen=True)

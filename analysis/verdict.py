@@ -23,9 +23,6 @@ MIN_OPS_WITHOUT_STEPS: Final = 100
 WORTH_DOING: Final = 0.05  # of T: smaller savings are not proposed
 MAX_ACTIONS: Final = 3
 
-# CUPTI stretches each kernel of a replay by about this much: NVIDIA H200, CUDA 13.0, torch 2.11, 2026.
-KERNEL_STRETCH_NS: Final = 130.0
-
 # A stall is longer than 20 median launch intervals, and one such interval stays when it is gone.
 STALL_LEAVES: Final = 1 / 20
 
