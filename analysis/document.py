@@ -316,6 +316,7 @@ class ModeDoc(msgspec.Struct, frozen=True, kw_only=True):
     output_matches_eager: bool | None
     max_abs_error: float | None
     max_relative_error: float | None = None
+    output_tolerance: float | None = None  # allowed max_relative_error
     error: str | None
     warnings: list[WarningDoc]
     withheld: dict[str, str]

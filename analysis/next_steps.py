@@ -64,7 +64,7 @@ def next_steps(name: str, modes: Mapping[str, ModeFigures]) -> list[ActionDoc]:
     if "fused_graph" in targets:
         found = [action for action in found if action.mode != "fused"]
     best = modes[found[-1].mode or name] if found else modes[name]
-    streams = _few_streams(best)
+    streams = _few_streams(here, best)
     left = _what_is_left(best) if found else None
     return [*found, *([left] if left else []), *([streams] if streams else [])]
 
@@ -105,22 +105,25 @@ def _detail(name: str, target: str, modes: Mapping[str, ModeFigures]) -> str | N
     return ", ".join(parts) or None
 
 
-def _few_streams(best: ModeFigures) -> ActionDoc | None:
-    """Where a graph's nodes follow each other faster in a process that uses few streams: what that would save."""
+def _few_streams(here: StepTimeDoc, best: ModeFigures) -> ActionDoc | None:
+    """Where a graph's nodes follow each other faster in a process that uses few streams: what that would save too."""
     if best.step_ns is None or best.streams_saving_ns is None:
         return None
-    saves, spread = best.streams_saving_ns, best.work_uncertainty_ns
-    if saves < WORTH_DOING * best.step_ns.median:
+    more, spread = best.streams_saving_ns, best.work_uncertainty_ns or 0.0
+    if more < WORTH_DOING * best.step_ns.median:
         return None
+    saved = here.median - best.step_ns.median
+    doubt = f" ± {units.duration(spread)}" if spread else ""
+    less = f"{units.duration(more)}{doubt} less than the {units.duration(best.step_ns.median)} measured"
     return ActionDoc(
         what="replay it from a process that uses few streams",
-        saves_ns=saves,
-        share=saves / best.step_ns.median,
-        low_ns=None if spread is None else max(saves - spread, 0.0),
-        high_ns=None if spread is None else saves + spread,
+        saves_ns=saved + more,
+        share=(saved + more) / here.median,
+        low_ns=saved + max(more - spread, 0.0),
+        high_ns=saved + more + spread,
         basis="predicted",
-        step_ns=best.step_ns.median - saves,
-        detail="not even a side stream to warm up on (docs/metrics.md, node gap)",
+        step_ns=best.step_ns.median - more,
+        detail=f"{less}; not even a side stream to warm up on (docs/metrics.md, node gap)",
     )
 
 

@@ -162,6 +162,7 @@ def _cost_figures(figures: _Figures, mode: MeasuredMode) -> None:
     for name in ("max_abs_error", "max_relative_error"):
         errors = [error for check in checks if (error := getattr(check, name)) is not None and isfinite(error)]
         figures.put(name, max(errors, default=None), unchecked if not checks else "no floating-point output compared")
+    figures.put("output_tolerance", min((c.tolerance for c in checks), default=None), unchecked)
 
 
 def _speedup(eager: MeasuredMode, mode: MeasuredMode) -> float | None:

@@ -125,6 +125,11 @@ def error(value: float | None) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
+def error_share(fraction: float) -> str:
+    """A numerical error relative to what it is an error of: ``3.9 %``, ``2e-3 %``, ``150 %``."""
+    return share(fraction) if fraction >= 0.995 else f"{error(fraction * 100)} %"
+
+
 def printable(text: str) -> str:
     """Foreign text on one line: every character that draws nothing or moves the text is shown as its escape."""
     return "".join(_visible(char) if unicodedata.category(char) in _UNPRINTABLE else char for char in text)

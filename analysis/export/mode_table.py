@@ -144,6 +144,9 @@ def _output(mode: ModeDoc) -> str:
     if mode.output_matches_eager is None:
         return MISSING
     error = f", {units.error(mode.max_abs_error)}" if mode.max_abs_error else ""
+    if mode.max_relative_error and mode.output_tolerance is not None:
+        sign = "≤" if mode.max_relative_error <= mode.output_tolerance else ">"
+        error = f", {units.error_share(mode.max_relative_error)} {sign} {units.error_share(mode.output_tolerance)}"
     return f"equal{error}" if mode.output_matches_eager else f"DIFFERS{error}"
 
 

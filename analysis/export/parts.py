@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from .. import units
@@ -13,7 +13,6 @@ from ..document import (
     BoundDoc,
     GapsDoc,
     KernelDoc,
-    ShortKernelsDoc,
     ShortShareDoc,
     TraceDoc,
     VerdictDoc,
@@ -28,6 +27,9 @@ TOLD: Final = 5  # warnings, and reasons for what is withheld, without --verbose
 SMALL_CAUSE: Final = 0.01  # of the idle time: causes below share one line
 
 
+MOSTLY: Final = 0.5  # share of the kernels in graphs from which launches of their own say nothing
+
+
 def headline(verdict: VerdictDoc, subject: str | None = None) -> Headline:
     """The verdict as a sentence."""
     name = verdict.verdict_class
@@ -38,13 +40,16 @@ def headline(verdict: VerdictDoc, subject: str | None = None) -> Headline:
     return Headline(f"{opening}{edge}: {verdict.reason}", name == "gpu-bound")
 
 
-def actions(proposed: Sequence[ActionDoc], step_ns: float | None) -> Iterator[Listing]:
-    """What to do next, numbered, each marked as measured or predicted."""
+def actions(
+    proposed: Sequence[ActionDoc], step_ns: float | None, speedups: Mapping[str, float | None] | None = None
+) -> Iterator[Listing]:
+    """What to do next, numbered, each marked as measured or predicted; a mode's own speedup is the one to tell."""
     rows = []
     for order, action in enumerate(proposed, 1):
         after = action.step_ns
         left = "" if after is None else f"→ {duration(after)}"
-        gain = "" if after is None or step_ns is None or after <= 0 else units.times(step_ns / after)
+        paired = (speedups or {}).get(action.mode or "")
+        gain = "" if after is None or step_ns is None or after <= 0 else units.times(paired or step_ns / after)
         saving = _saving(action)
         told = "; ".join(text for text in (saving, action.detail) if text)
         open_ended = action.saves_ns is None and action.step_ns is None  # measured, but nobody measured the gain
@@ -63,9 +68,10 @@ def actions(proposed: Sequence[ActionDoc], step_ns: float | None) -> Iterator[Li
 
 
 def _saving(action: ActionDoc) -> str:
-    known_range = action.low_ns is not None and action.high_ns is not None and action.low_ns < action.high_ns
-    start = f"{duration(action.low_ns)} to" if action.low_ns else "at most"
-    span = f"{start} {duration(action.high_ns)}" if known_range else ""
+    low, high = duration(action.low_ns), duration(action.high_ns)
+    known_range = MISSING not in (low, high) and low != high  # equal: closer than what is told of them
+    start = f"{low} to" if action.low_ns else "at most"
+    span = f"{start} {high}" if known_range else ""
     if action.saves_ns is None:
         return f"{span} to gain" if span else ""
     saves = f"saves {duration(action.saves_ns)} ({share(action.share)})"
@@ -120,6 +126,7 @@ def idle(trace: TraceDoc, label: str, *, verbose: bool) -> Iterator[Bars | Fact 
         return
     gaps, scope = found
     scope += "" if trace.trace_pass is None else f", {trace.trace_pass} pass"
+    scope += "" if trace.repeat is None else f", repeat {trace.repeat}"
     causes = sorted(
         ((cause, gaps.by_cause[cause]) for cause in CAUSES if cause in gaps.by_cause), key=lambda item: -item[1].ns
     )
@@ -131,7 +138,7 @@ def idle(trace: TraceDoc, label: str, *, verbose: bool) -> Iterator[Bars | Fact 
         Bar(name, doc.ns / gaps.total_ns, f"{duration(doc.ns)} in {plural(doc.count, 'gap')}") for name, doc in shown
     ]
     hidden = [f"{name} {duration(doc.ns)}" for name, doc in causes[len(shown) :]]
-    total = f"{duration(gaps.total_ns)} in {plural(gaps.count, 'gap')}, {scope}"
+    total = f"{duration(gaps.total_ns)} in {plural(gaps.count, 'gap')}{_steps_told(trace, gaps)}, {scope}"
     yield Bars(
         label, bars, " · ".join([total, *([f"under {share(SMALL_CAUSE)} each: {', '.join(hidden)}"] if hidden else [])])
     )
@@ -146,6 +153,13 @@ def idle(trace: TraceDoc, label: str, *, verbose: bool) -> Iterator[Bars | Fact 
         yield Listing(_cause_table(gaps))
 
 
+def _steps_told(trace: TraceDoc, gaps: GapsDoc) -> str:
+    """The steps that steady gaps lie in: those with a successor."""
+    periods = None if trace.steps is None else trace.steps.period_ns
+    steady = any(device.steady is not None and device.steady.gaps is gaps for device in trace.devices)
+    return f" of {plural(periods.count, 'step')}" if steady and periods is not None else ""
+
+
 def _cause_table(gaps: GapsDoc) -> Table:
     rows = []
     for cause in CAUSES:
@@ -157,12 +171,13 @@ def _cause_table(gaps: GapsDoc) -> Table:
     return Table([*columns, Column("between steps"), Column("after a sync"), Column("in stalls")], rows)
 
 
-def short_kernels(short: ShortKernelsDoc) -> Iterator[Fact]:
-    """How many kernels are too short to hide a launch."""
-    texts = []
+def short_kernels(trace: TraceDoc) -> Iterator[Fact]:
+    """How many kernels are too short to hide a launch; in a graph none needs one of its own."""
+    short, texts = trace.short_kernels, []
+    replayed = (trace.graphs.coverage_by_count or 0.0) >= MOSTLY
     if short.below_10us is not None:
         texts.append(f"{_by(short.below_10us)} run under 10 µs")
-    if short.below_tau is not None:
+    if short.below_tau is not None and not replayed:
         source = "" if short.tau_source is None else f", {short.tau_source.replace('tau_step', 'host time per launch')}"
         texts.append(f"{_by(short.below_tau)} are shorter than τ = {duration(short.tau_ns)}{source}")
     if texts:
@@ -174,16 +189,17 @@ def _by(part: ShortShareDoc) -> str:
 
 
 def kernels(rows: Sequence[KernelDoc], title: str, limit: int | None) -> Iterator[Listing]:
-    """The kernels that took the most time, by name."""
+    """The kernels that took the most time, by name; per step where there are steps, as the GPU work is."""
     ranked = sorted(rows, key=lambda kernel: -kernel.total_ns)
     told = ranked[:limit]
     names = short_names(kernel.name for kernel in ranked)
+    by_step = all(kernel.ns_per_step is not None and kernel.count_per_step is not None for kernel in told)
     table = [
         Row(
             [
                 names[kernel.name] or "(no name)",
-                number(kernel.count),
-                duration(kernel.total_ns),
+                number(kernel.count_per_step if by_step else kernel.count),
+                duration(kernel.ns_per_step if by_step else kernel.total_ns),
                 duration(kernel.median_ns),
                 duration(kernel.p90_ns),
                 share(kernel.share_of_busy),
@@ -195,8 +211,8 @@ def kernels(rows: Sequence[KernelDoc], title: str, limit: int | None) -> Iterato
     if table:
         columns = [
             Column(title, right=False, least=30, foreign=True),
-            Column("count"),
-            Column("total"),
+            Column("count\nper step" if by_step else "count"),
+            Column("time\nper step" if by_step else "total"),
             Column("median", rank=1),
             Column("p90", optional=True),
             Column("of\nbusy"),

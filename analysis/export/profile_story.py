@@ -8,7 +8,7 @@ from typing import Final
 from .. import units
 from ..capture import AS_WRITTEN, GRAPH_OF
 from ..document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, TraceDoc, WarningDoc, baseline
-from ..units import MISSING, duration, number, plural, share
+from ..units import MISSING, duration, duration_pm, number, plural, share
 from . import parts
 from .blocks import Block, Fact, Heading, Headline, Listing
 from .mode_table import mode_table, shown_name
@@ -28,7 +28,8 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
         mode = None if base is None else profile.modes[base]
         step_ns = None if mode is None or mode.step_ns is None else mode.step_ns.median
         story.append(parts.headline(profile.verdict, base and shown_name(base)))
-        story += parts.actions(profile.verdict.actions, step_ns)
+        speedups = {name: mode.speedup for name, mode in profile.modes.items()} if base == "eager" else {}
+        story += parts.actions(profile.verdict.actions, step_ns, speedups)
     elif base is None:
         story.append(Headline("NOTHING MEASURED: no mode ran; each row has its reason", None))
     story.append(mode_table(profile))
@@ -37,7 +38,7 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
     story += _predictions(profile)
     if trace is not None and base is not None:
         story += parts.idle(trace, f"idle, {shown_name(base)}", verbose=verbose)
-        story += parts.short_kernels(trace.short_kernels)
+        story += parts.short_kernels(trace)
         story += _longest_kernels(document.traces, base, verbose)
     story += _trace_warnings(document.traces, verbose=verbose)
     if verbose:
@@ -101,8 +102,8 @@ def _bound(mode: ModeDoc, name: str, profile: ProfileDoc) -> Iterator[Fact]:
         lines.append(parts.bound_line(mode.bound, "measured"))
     floor = None if profile.calibration is None else profile.calibration.tau_floor_ns
     taus = [
-        (floor, "cheapest launch"),
-        (mode.tau_api_ns, "in the launch call, as traced"),
+        (floor, "cheapest launch from Python"),
+        (mode.tau_api_ns, "in the median launch call, as traced"),
         (mode.tau_step_ns, f"with Python and dispatcher, {mode.host_submit_source or 'unknown'}"),
     ]
     told = [f"{_product(mode.launches, tau)} {words}" for tau, words in taus if tau is not None]
@@ -145,10 +146,17 @@ def _predictions(profile: ProfileDoc) -> Iterator[Fact]:
         else:
             text += f" · measured {duration(graph.step_ns.median)}"
         if error is not None:
-            text += f" · {share(abs(error))} of T − W too {'low' if error < 0 else 'high'}"
+            text += f" · off by {share(abs(error))} of T − W{_base(graph)}, too {'low' if error < 0 else 'high'}"
         lines.append(text)
     if lines:
         yield Fact("graph time", lines)
+
+
+def _base(graph: ModeDoc | None) -> str:
+    """T − W of the graph that was measured, with W's uncertainty: how much a share of it can mean."""
+    if graph is None or graph.exposed_idle_ns is None:
+        return ""
+    return f" ({duration_pm(graph.exposed_idle_ns, graph.gpu_work_uncertainty_ns)})"
 
 
 def _trace_of(traces: Sequence[TraceDoc], mode: str, passes: Sequence[str]) -> TraceDoc | None:

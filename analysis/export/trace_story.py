@@ -28,7 +28,7 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
         *_coverage(trace.coverage, verbose=verbose),
         *_bound(trace),
         *_graphs_and_queue(trace),
-        *parts.short_kernels(trace.short_kernels),
+        *parts.short_kernels(trace),
         *parts.idle(trace, "idle", verbose=verbose),
         *_devices(trace),
         *_steps(trace),

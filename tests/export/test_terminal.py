@@ -94,9 +94,22 @@ def test_a_prediction_is_never_told_as_a_measurement() -> None:
     assert "→ 1.40 ms  13.6×  measured   saves 17.6 ms (93 %)" in actions["1"]
     assert "→ 1.35 ms  14.1×  predicted  saves 50.0 µs (0.3 %), at most 100 µs" in actions["3"]
     assert (
-        "graph: predicted 2.30 ms from eager and the calibration · measured 2.29 ms · 4 % of T − W too high"
-        in one_line("\n".join(lines))
-    )
+        "graph: predicted 2.30 ms from eager and the calibration · measured 2.29 ms · off by 4 % of T − W "
+        "(240 ±96 µs), too high"
+    ) in one_line("\n".join(lines))
+
+
+def test_a_measured_way_on_is_told_with_the_speedup_of_its_mode() -> None:
+    """Paired by repeat: 9 times, where 19.0 ÷ 2.29 would be 8.3."""
+    document = documents.with_modes(graph=msgspec.structs.replace(documents.modes()["graph"], speedup=9.0))
+    assert re.search(r"→ 2.29 ms +9.0×  measured", rendered(document, 140))
+
+
+def test_a_range_that_the_digits_hide_is_not_told() -> None:
+    near = ActionDoc(what="go on", saves_ns=2 * MS, share=0.5, low_ns=2 * MS - 1, high_ns=2 * MS + 1, step_ns=2 * MS)
+    verdict = VerdictDoc(verdict_class="mixed", basis="trace", reason="it works", actions=[near])
+    text = rendered(documents.traces_document(documents.trace(verdict=verdict)))
+    assert re.search(r"saves 2.00 ms \(50 %\)$", text, re.MULTILINE)
 
 
 def test_a_row_per_mode() -> None:
@@ -127,8 +140,8 @@ def test_no_figure_is_lost_where_it_is_narrow(width: int) -> None:
 def test_the_bound_is_told_with_every_tau() -> None:
     text = one_line(rendered(documents.profile_document()))
     assert "max(W, N·τ) = max(2.02 ms, 735 × 25.8 µs) = 19.0 ms · serial W + N·τ = 21.0 ms · measured 19.0 ms" in text
-    assert "× 4.30 µs = 3.16 ms cheapest launch" in text
-    assert "× 8.30 µs = 6.10 ms in the launch call, as traced" in text
+    assert "× 4.30 µs = 3.16 ms cheapest launch from Python" in text
+    assert "× 8.30 µs = 6.10 ms in the median launch call, as traced" in text
     assert "× 25.8 µs = 19.0 ms with Python and dispatcher, unprofiled" in text
     assert "floor 580 µs" in text
     assert "T ÷ bound ≈ 1 proves nothing" in text
@@ -166,12 +179,14 @@ def test_taxes_that_are_zero_everywhere_have_no_column() -> None:
 def test_idle_by_cause_has_a_bar_a_share_and_the_time() -> None:
     text = rendered(documents.traces_document(documents.trace()))
     assert re.search(r"host +█+\S* +76 %  278 ms in 1,000 gaps", text)
-    assert "365 ms in 5,872 gaps, steady · under 1 % each: device 40.0 µs, sync 20.0 µs" in text
+    assert "365 ms in 5,872 gaps of 7 steps, steady · under 1 % each: device 40.0 µs, sync 20.0 µs" in one_line(text)
     assert re.search(r"device +▏ +<0.1 %  40.0 µs in 1,000 gaps", rendered(DOCUMENTS["eager trace"](), verbose=True))
 
 
 def test_idle_of_a_profile_names_the_pass_it_was_recorded_in() -> None:
-    assert "365 ms in 5,872 gaps, steady, cuda pass" in rendered(documents.profile_document())
+    assert "365 ms in 5,872 gaps of 7 steps, steady, cuda pass, repeat 0" in one_line(
+        rendered(documents.profile_document())
+    )
 
 
 def test_without_steps_the_whole_window_is_told_as_such() -> None:
@@ -204,6 +219,28 @@ def test_kernels_can_be_told_apart_where_it_is_narrow() -> None:
     text = rendered(documents.profile_document(), 80)
     names = re.findall(r"^nvjet_sm90\S+…\S+_4x1_v_bz_(\w+)", text, re.MULTILINE)
     assert names == ["TNT", "TNN"]
+
+
+def test_kernels_are_told_per_step_where_there_are_steps() -> None:
+    """520 of 18.6 µs, as the file holds them; 65 of them and 1.21 ms a step."""
+    trace = documents.trace()
+    assert re.search(r"gemvx::kernel<bf16, fp32> +520  9.67 ms", rendered(documents.traces_document(trace)))
+    kernels = [msgspec.structs.replace(k, count_per_step=65.0, ns_per_step=1.209 * MS) for k in trace.kernels]
+    text = rendered(documents.traces_document(msgspec.structs.replace(trace, kernels=kernels)))
+    assert re.search(r"gemvx::kernel<bf16, fp32> +65   1.21 ms", text)
+    assert re.search(r"longest kernels +per step  per step", text)
+
+
+def test_launches_of_their_own_say_nothing_of_kernels_in_graphs() -> None:
+    assert "are shorter than τ" in rendered(documents.traces_document(documents.trace()))
+    assert "are shorter than τ" not in rendered(documents.traces_document(documents.graph_trace()))
+
+
+def test_an_equal_output_is_told_with_how_far_it_is_off_and_may_be() -> None:
+    graph = msgspec.structs.replace(documents.modes()["graph"], max_relative_error=0.0387, output_tolerance=0.08)
+    assert "equal, 3.9 % ≤ 8 %" in rendered(documents.with_modes(graph=graph), 140)
+    wrong = msgspec.structs.replace(graph, output_matches_eager=False, max_relative_error=1.2)
+    assert "DIFFERS, 120 % > 8 %" in rendered(documents.with_modes(graph=wrong), 140)
 
 
 def test_verbose_tells_every_warning() -> None:
