@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from . import units
 from .columns import follow
 from .document import CoverageDoc, WarningDoc
 from .graphs import GraphReplays, graph_replays
@@ -315,4 +316,4 @@ def _inside_launch(trace: Trace, rows: Ints) -> Bools:
 
 
 def _of(count: int, total: int) -> str:
-    return f"{count:,} of {total:,} ({count / max(total, 1):.1%})"
+    return f"{count:,} of {total:,} ({units.share(count / max(total, 1))})"
