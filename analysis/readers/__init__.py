@@ -14,12 +14,12 @@ from ..errors import UnreadableInput
 from ..trace import Notice, Source, Trace
 
 _GZIP: Final = b"\x1f\x8b"
+_SQLITE: Final = b"SQLite format 3\0"
 _BYTE_ORDER_MARKS: Final = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _CHUNK_BYTES: Final = 1 << 20
 MAX_UNPACKED_BYTES: Final = 8 << 30  # as for a capture
 _OTHERS: Final = {
     b"PK\x03\x04": "a .zip that holds no launchscope capture: unpack it and give the trace inside",
-    b"SQLite format 3": "an SQLite file, perhaps of Nsight Systems; only Kineto JSON traces can be read",
     b"\x28\xb5\x2f\xfd": "compressed with zstd: unpack it first (unzstd)",
     b"BZh": "compressed with bzip2: unpack it first (bunzip2)",
     b"\xfd7zXZ": "compressed with xz: unpack it first (unxz)",
@@ -30,7 +30,12 @@ _OTHERS: Final = {
 def open_trace(path: Path) -> Trace:
     """Read a trace file of any known format. UnreadableInput says what is wrong with it and what to do."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            if file.peek(len(_SQLITE)).startswith(_SQLITE):
+                from .nsys import FORMAT, read_nsys
+
+                return read_nsys(path, Source(path=str(path), format=FORMAT, bytes=path.stat().st_size))
+            data = file.read()
     except IsADirectoryError as error:
         raise UnreadableInput(f"{path}: a folder, not a trace file; give a file inside it") from error
     except OSError as error:
@@ -46,6 +51,10 @@ def read_trace(data: bytes, path: str) -> Trace:
     is_intact = True
     if data.startswith(_GZIP):
         data, is_intact = _gunzip(data, path)
+    if data.startswith(_SQLITE):
+        from .nsys import FORMAT, read_nsys_bytes
+
+        return read_nsys_bytes(data, replace(source, format=FORMAT))
     data = _to_utf8(data)
     head = data[:64].lstrip()
     if not head and not data.strip():
