@@ -42,6 +42,7 @@ def _as_text(calibration: Calibration) -> str:
         ("  and per node", _microseconds(calibration.graph_launch_per_node_ns)),
         ("replay to replay", _microseconds(calibration.replay_gap_ns)),
         ("node to node (ν)", _microseconds(calibration.node_gap_ns)),
+        ("  with few streams used", _microseconds(calibration.node_gap_few_streams_ns)),
         ("memory bandwidth", _scaled(calibration.bandwidth_bytes_per_s, "TB/s")),
         *((f"matrix rate, {dtype}", _scaled(rate, "TFLOP/s")) for dtype, rate in calibration.flops_per_s.items()),
     ]

@@ -16,7 +16,7 @@ import msgspec
 
 from .. import __version__
 from ..analysis import capture
-from ..analysis.errors import BadTarget, MissingRequirement, NothingMeasured
+from ..analysis.errors import BadTarget, LaunchscopeError, MissingRequirement, NothingMeasured
 from .calibrate import load_or_measure, machine
 from .client import ForkServer, ProcessFailed
 from .device import WITHOUT_A_GPU
@@ -133,13 +133,17 @@ class _Run:
         self.environment: dict[str, str | int | float | bool | None] = {}
         self.calibration: capture.Calibration | None = None
         self.target: capture.Target | None = None
+        self.labels: tuple[str, ...] = ()
         self.floor: capture.Floor | None = None
 
     def all(self, server: ForkServer) -> None:
         """Probe the machine, calibrate it if need be, then every (repeat, mode) in turn and the stacks pass."""
         self.environment = machine(server, self.device_layer)
         began = time.perf_counter()
-        self.calibration, _, _ = load_or_measure(server, self.environment, self.device_layer, self.progress)
+        try:
+            self.calibration, _, _ = load_or_measure(server, self.environment, self.device_layer, self.progress)
+        except LaunchscopeError as error:  # it costs the floor and the predictions, not the run
+            self.labels = (str(error),)
         self.seconds["calibrate"] = time.perf_counter() - began
         for repeat in range(self.options.repeats):
             for mode in list(self.modes):
@@ -182,7 +186,7 @@ class _Run:
             self._only_as_written(mode)
             mode = capture.AS_WRITTEN
             result = self._renamed(result)
-        self.target = self.target or _labelled(result)
+        self.target = self.target or _labelled(result, self.labels)
         self.floor = self.floor or result.floor
         if result.process is not None:
             self.modes[mode].append(result.process)
@@ -254,10 +258,11 @@ def _failed(repeat: int, error: str, kept: bytes | None = None) -> Result:
     return msgspec.structs.replace(result, process=msgspec.structs.replace(record, error=error))
 
 
-def _labelled(result: Result) -> capture.Target | None:
-    if result.target is None or result.as_written is None:
-        return result.target
-    return msgspec.structs.replace(result.target, labels=(*result.target.labels, result.as_written))
+def _labelled(result: Result, labels: tuple[str, ...]) -> capture.Target | None:
+    if result.target is None:
+        return None
+    written = (result.as_written,) if result.as_written else ()
+    return msgspec.structs.replace(result.target, labels=(*result.target.labels, *written, *labels))
 
 
 def _require_hardware() -> None:

@@ -64,13 +64,19 @@ class Profiler:
         path.write_text(textwrap.dedent(text))
         return path
 
-    def __call__(self, target: Path | str, progress: Callable[[str], None] = lambda _: None, **options: Any) -> Path:
+    def __call__(
+        self,
+        target: Path | str,
+        progress: Callable[[str], None] = lambda _: None,
+        layer: str = LAYER,
+        **options: Any,
+    ) -> Path:
         """By default eager only and one process; the path of the capture."""
         options = {"modes": ("eager",), "repeats": 1, "steps": 4, "out": self.folder / "capture"} | options
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XDG_CACHE_HOME", str(self.folder / "cache"))
             patch.setattr(api, "ForkServer", lambda _: _Shared(self.server))
-            path: Path = RUN_PROFILE(ProfileOptions(target=str(target), **options), progress, LAYER)
+            path: Path = RUN_PROFILE(ProfileOptions(target=str(target), **options), progress, layer)
             return path
 
 

@@ -209,3 +209,10 @@ def _captured(step: Callable[[], Any]) -> tuple[list[tuple[str, int]], Any]:
     finally:
         _machine.graph = None
     return work, outputs
+
+
+class Uncalibrated(FakeDevice):
+    """A device too small for the calibration."""
+
+    def calibration(self) -> Calibration:
+        raise RuntimeError("out of memory")

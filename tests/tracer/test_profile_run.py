@@ -320,6 +320,17 @@ def test_a_profiler_that_takes_its_process_down_costs_the_trace_and_not_the_timi
     assert manifest.target.name == path.name
 
 
+def test_a_calibration_that_fails_costs_the_predictions_and_not_the_run(profile: Profiler, script: Write) -> None:
+    path = profile(script(STEP), layer="fake_device:Uncalibrated")
+    manifest = manifest_of(path)
+    assert manifest.calibration is None
+    assert manifest.modes["eager"].error is None
+    assert any(label.startswith("calibration failed: the process failed") for label in manifest.target.labels)
+    document = load(path).document
+    assert document.profile is not None
+    assert document.profile.modes["eager"].predicted_graph_ns is None
+
+
 def test_the_script_runs_as_it_would_by_itself(profile: Profiler, script: Write) -> None:
     """Its own folder first, its own `analysis` and `tracer` importable and ours untouched, not as __main__."""
     script("name = 'theirs'", "analysis/__init__.py")
