@@ -209,6 +209,8 @@ def kernels(rows: Sequence[KernelDoc], title: str, limit: int | None) -> Iterato
         for kernel in told
     ]
     if table:
+        inferred = any(kernel.operator and kernel.operator_inferred for kernel in told)
+        operator = "operator\n* inferred" if inferred else "operator"
         columns = [
             Column(title, right=False, least=30, foreign=True),
             Column("count\nper step" if by_step else "count"),
@@ -216,11 +218,11 @@ def kernels(rows: Sequence[KernelDoc], title: str, limit: int | None) -> Iterato
             Column("median", rank=1),
             Column("p90", optional=True),
             Column("of\nbusy"),
-            Column("operator", right=False, rank=2, least=16, foreign=True),
+            Column(operator, right=False, rank=2, least=16, foreign=True),
         ]
         yield Listing(Table(columns, table, more=len(ranked) - len(told)).without_empty_columns(MISSING))
 
 
 def _operator(kernel: KernelDoc) -> str:
     name = kernel.operator or MISSING
-    return f"{name} (inferred)" if kernel.operator and kernel.operator_inferred else name
+    return f"{name}*" if kernel.operator and kernel.operator_inferred else name

@@ -16,14 +16,14 @@ from .tables import Column, Row, Table
 from .trace_story import label
 
 KERNELS: Final = 6  # names told without --verbose
-WORTH_ITEMISING: Final = 0.05  # seconds: shorter parts of a run are not told
+WORTH_ITEMISING: Final = 0.04  # of the run: shorter parts of it are told with -v only
 
 
 def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: bool) -> list[Block]:
     """Everything there is to say about several modes of one target."""
     base = baseline(profile.modes)
     trace = None if base is None else _trace_of(document.traces, base, ("cuda", "cpu_cuda"))
-    story: list[Block] = [*_headings(document, profile)]
+    story: list[Block] = [*_headings(document, profile, verbose=verbose)]
     if profile.verdict is not None:
         mode = None if base is None else profile.modes[base]
         step_ns = None if mode is None or mode.step_ns is None else mode.step_ns.median
@@ -53,14 +53,14 @@ def _reasons(profile: ProfileDoc) -> dict[str, str]:
     return {f"{name}.{path}": reason for name, mode in ran.items() for path, reason in mode.withheld.items()}
 
 
-def _headings(document: ReportDocument, profile: ProfileDoc) -> Iterator[Heading | Fact]:
+def _headings(document: ReportDocument, profile: ProfileDoc, *, verbose: bool) -> Iterator[Heading | Fact]:
     target = document.target
     name = "profile" if target is None else " · ".join(_target_words(target))
     yield Heading(name, " · ".join(_machine_words(document.environment or {})))
     ran = [mode for mode in profile.modes.values() if mode.processes]
     repeats = max((sum(bool(p.samples_ns) for p in mode.processes) for mode in ran), default=0)
     run = f"{plural(len(profile.modes), 'mode')} × {plural(repeats, 'process', 'processes')}"
-    yield Fact("measured", [" · ".join([run, *_where_time_went(profile.seconds)])])
+    yield Fact("measured", [" · ".join([run, *_where_time_went(profile.seconds, verbose=verbose)])])
     if target is not None and target.labels:
         yield Fact("read with", target.labels, concern=True)
 
@@ -88,12 +88,13 @@ def _machine_words(environment: Mapping[str, str | int | float | bool | None]) -
             yield f"{word} {environment[key]}"
 
 
-def _where_time_went(seconds: Mapping[str, float]) -> Iterator[str]:
+def _where_time_went(seconds: Mapping[str, float], *, verbose: bool) -> Iterator[str]:
     """The run's wall-clock time, itemised; the parts are the program's own names."""
     if "all" in seconds:
         yield f"in {units.seconds(seconds['all'])}"
     ranked = sorted(((value, name) for name, value in seconds.items() if name != "all"), reverse=True)
-    yield from (f"{name} {units.seconds(value)}" for value, name in ranked if value >= WORTH_ITEMISING)
+    least = 0.0 if verbose else WORTH_ITEMISING * seconds.get("all", 0.0)
+    yield from (f"{name} {units.seconds(value)}" for value, name in ranked if value > 0 and value >= least)
 
 
 def _bound(mode: ModeDoc, name: str, profile: ProfileDoc) -> Iterator[Fact]:
@@ -178,15 +179,18 @@ def _longest_kernels(traces: Sequence[TraceDoc], mode: str, verbose: bool) -> It
 
 
 def _trace_warnings(traces: Sequence[TraceDoc], *, verbose: bool) -> Iterator[Fact]:
-    """Warnings of the recordings; one that several recordings share is told once."""
-    found: dict[tuple[str, str], list[str]] = {}
+    """Warnings of the recordings; without ``verbose`` one of each kind, that of most records, and how many have it."""
+    found: dict[str, list[tuple[int, str]]] = {}
     for trace in traces:
         for warning in trace.warnings:
-            found.setdefault((warning.code, warning.message), []).append(label(trace))
-    told = [
-        WarningDoc(code=code, message=f"{names[0] if len(names) == 1 else plural(len(names), 'trace')}: {message}")
-        for (code, message), names in found.items()
-    ]
+            found.setdefault(warning.code, []).append((warning.count, f"{label(trace)}: {warning.message}"))
+    told = []
+    for code, warned in found.items():
+        if verbose:
+            told += [WarningDoc(code=code, message=message) for _, message in warned]
+        else:
+            also = f"; {plural(len(warned) - 1, 'other recording')} too" if len(warned) > 1 else ""
+            told.append(WarningDoc(code=code, message=f"{max(warned)[1]}{also}"))
     yield from parts.warnings(told, verbose=verbose)
 
 
