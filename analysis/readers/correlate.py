@@ -51,12 +51,15 @@ def link(process: Ints, correlation: Ints, calls: Calls) -> tuple[Ints, Ints]:
 
     The earliest call with a (process, correlation id) is the launch: a runtime call wraps the driver call it makes.
     """
-    earliest: dict[tuple[int, int], int] = {}
-    for row, key in enumerate(zip(calls.process.tolist(), calls.correlation.tolist(), strict=True)):
-        if key[1] != NONE:
-            earliest.setdefault(key, row)
-    keys = zip(process.tolist(), correlation.tolist(), strict=True)
-    call_of_op = np.array([earliest.get(key, NONE) for key in keys], np.int64)
+    known = np.flatnonzero(calls.correlation != NONE)
+    processes = np.unique(np.concatenate([calls.process[known], process]), return_inverse=True)[1]
+    ids, places = np.unique(np.concatenate([calls.correlation[known], correlation]), return_inverse=True)
+    of_calls, of_ops = np.split(processes * len(ids) + places, [len(known)])
+    keys, earliest = np.unique(of_calls, return_index=True)
+    call_of_op = np.full(len(of_ops), NONE, np.int64)
+    if len(keys):
+        at = np.minimum(np.searchsorted(keys, of_ops), len(keys) - 1)
+        call_of_op = np.where((keys[at] == of_ops) & (correlation != NONE), known[earliest[at]], NONE)
     launches = np.unique(call_of_op[call_of_op != NONE])
     return launches, np.where(call_of_op == NONE, NONE, np.searchsorted(launches, call_of_op))
 

@@ -27,7 +27,7 @@ _SECONDS: Final = 20.0
 _BYTES_PER_SECOND: Final = 1 << 20
 """A file may take this long to read: 2 cores of 2020 read 30 times as fast."""
 
-_INSTRUCTIONS: Final = 10_000  # of SQLite's machine between two looks at the clock
+_INSTRUCTIONS: Final = 100_000  # of SQLite's machine between two looks at the clock
 _CHUNK_ROWS: Final = 1 << 14
 _CHUNK_TEXTS: Final = 1 << 8  # rows with text, of any length
 _LEAST_ROW_BYTES: Final = 8  # of a row with the columns that a table of activities has
