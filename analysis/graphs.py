@@ -172,11 +172,13 @@ def _graphs(
     trace: Trace, members: Sequence[Ints], launch_row: Ints, signature: Ints, sequences: Sequence[Ints]
 ) -> tuple[Ints, Bools, tuple[str, ...]]:
     """Graph of each replay, whether it lacks ops, and the graphs' names, in order of first replay."""
-    ids = np.array([trace.gpu_ops.graph[its_ops[0]] for its_ops in members], dtype=np.int64)
+    heads = np.array([its_ops[0] for its_ops in members], dtype=np.int64)
+    ids = trace.gpu_ops.graph[heads]
     if len(ids) and (ids != NONE).all():
-        distinct, first, graph = np.unique(ids, return_index=True, return_inverse=True)
+        own = numbered(trace.gpu_ops.process[heads], ids)  # each process counts its graphs
+        distinct, first, graph = np.unique(own, return_index=True, return_inverse=True)
         by_first = np.argsort(first)
-        names = tuple(f"graph {distinct[i]}" for i in by_first)
+        names = tuple(f"graph {ids[first[i]]}" for i in by_first)
         graph = np.argsort(by_first)[graph.reshape(-1)]
         sizes = np.array([len(its_ops) for its_ops in members], dtype=np.int64)
         most = np.zeros(len(distinct), dtype=np.int64)
