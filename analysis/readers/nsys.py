@@ -153,8 +153,8 @@ def _graph_level(process: Ints, correlation: Ints, op_process: Ints, op_correlat
     count = sum(replay not in recorded for replay in zip(process.tolist(), correlation.tolist(), strict=True))
     if count:
         text = (
-            f"{count:,} graph replays were recorded as a whole, without the GPU ops in them, so the GPU seems idle "
-            f"meanwhile; record their nodes: {_RECORD}"
+            f"graph replays recorded as a whole, without the GPU ops in them: {count:,}; the GPU seems idle meanwhile; "
+            f"record their nodes: {_RECORD}"
         )
         yield Notice("graph_level", text, count)
 

@@ -45,6 +45,7 @@ _REASONS: Final = {
     "SQLITE_CANTOPEN": "an SQLite file that is still being written, or that can't be opened",
     "SQLITE_BUSY": "an SQLite file that another program is writing",
     "SQLITE_READONLY": "an SQLite file whose last write was broken off",
+    "MemoryError": "an SQLite file that is damaged, or too large for this machine's memory",
 }
 
 
@@ -128,8 +129,9 @@ def _told(name: str) -> Iterator[None]:
     """SQLite's errors in words; its own text may quote the file."""
     try:
         yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorname", "SQLITE_ERROR")
+    except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
+        # UnicodeDecodeError: SQLite's words quote the file. MemoryError: also of a text whose encoding makes no sense.
+        code = getattr(error, "sqlite_errorname", type(error).__name__)
         family = next((known for known in _REASONS if code.startswith(known)), None)
         reason = _REASONS[family] if family else "a damaged SQLite file"
         raise UnreadableInput(
