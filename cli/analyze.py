@@ -19,8 +19,8 @@ from .outputs import check_output, deliver
 def command(
     paths: tuple[Path, ...], step_regex: str | None, output: str | None, file: Path | None, verbose: bool
 ) -> None:
-    """Report on each PATH: a capture (folder or .zip) of `launchscope profile`, or a Kineto trace (.json, .json.gz)
-    as torch.profiler, vLLM and SGLang write it. Needs no GPU and no torch.
+    """Report on each PATH: a capture (folder or .zip) of `launchscope profile`, a Kineto trace (.json, .json.gz)
+    as torch.profiler, vLLM and SGLang write it, or an SQLite export of Nsight Systems. Needs no GPU and no torch.
     """
     check_output(file, paths)
     from ..analysis.report import analyze

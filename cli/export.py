@@ -23,7 +23,7 @@ from .outputs import OUTPUTS, by_suffix, check_output, deliver
 )
 @choices.step_regex
 def command(path: Path, file: Path, step_regex: str | None) -> None:
-    """Write PATH, a capture or a Kineto trace, as FILE. Open a .pftrace in https://ui.perfetto.dev:
+    """Write PATH, a capture or a trace, as FILE. Open a .pftrace in https://ui.perfetto.dev:
     streams, launches with arrows to their kernels, gaps by cause, queue depth.
     """
     output = by_suffix(file)
