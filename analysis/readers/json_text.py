@@ -14,8 +14,8 @@ import msgspec
 
 T = TypeVar("T")
 
-_STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
-_FLAT: Final = rb'(?:[^{}"]++|' + _STRING + rb")"
+STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
+_FLAT: Final = rb'(?:[^{}"]++|' + STRING + rb")"
 
 
 def _object(depth: int) -> bytes:
@@ -24,8 +24,9 @@ def _object(depth: int) -> bytes:
     return rb"\{(?:" + _FLAT + inner + rb")*+\}"
 
 
-_RECORD: Final = re.compile(_object(4), re.DOTALL)  # an event, its args, and what they hold
-_NOT_JSON: Final = re.compile(_STRING + rb"|-?\b(?:NaN|nan|Infinity|inf)\b", re.DOTALL)
+OBJECT: Final = _object(4)  # an event, its args, and what they hold
+_RECORD: Final = re.compile(OBJECT, re.DOTALL)
+_NOT_JSON: Final = re.compile(STRING + rb"|-?\b(?:NaN|nan|Infinity|inf)\b", re.DOTALL)
 _BAD_IN_STRING: Final = re.compile(rb'[\x00-\x1f]|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]|\\')
 _NAN_VALUE: Final = re.compile(rb'((?<!\\)":\s*)-?(?:NaN|nan|Infinity|inf)(?=\s*[,}\]])')
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")

@@ -1,187 +1,185 @@
-"""Kineto: what torch.profiler and every engine on top of it exports. This file owns Kineto's names.
+"""Kineto: what torch.profiler and every engine on top of it exports. The records' own file is kineto_records.py.
 
-Defined by the writer itself: https://github.com/pytorch/kineto/blob/main/libkineto/src/output_json.cpp (records,
-deviceProperties, baseTimeNanoseconds) and libkineto/include/ActivityType.h (categories). Times are µs with three
-decimals, printed from whole nanoseconds: they are read from the text, since a double can't hold an epoch in ns.
+Defined by the writer itself: https://github.com/pytorch/kineto/blob/main/libkineto/src/output_json.cpp (traceEvents,
+deviceProperties, baseTimeNanoseconds). The text is read as a stream: cut into pieces of whole records, decoded piece
+by piece into columns, so that a file of a GB takes a fraction of it in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
-from typing import Any, Final
-
-import msgspec
-import numpy as np
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 from ..errors import UnreadableInput
-from ..trace import NONE, BlockingCalls, GpuOps, HostKind, HostOps, Ints, Launches, Notice, OpKind, Source, Trace
-from .correlate import Calls, home_processes, innermost_operators, link
-from .json_text import cut_off, mendings, recover, repair
+from ..trace import Ints, Notice, Source, Trace
+from .event_chunks import EventText
+from .kineto_document import Document, Head, Opened, decode_head, open_document
+from .kineto_records import decode_piece, records_of, text_of, whole_of
+from .kineto_tables import TIMES, Columns, FileFacts
+from .second_process import SecondProcess, decoded
 
-GPU_OPS: Final = {
-    "kernel": OpKind.KERNEL,
-    "gpu_memcpy": OpKind.MEMCPY,
-    "gpu_memset": OpKind.MEMSET,
-    "Kernel": OpKind.KERNEL,
-    "Memcpy": OpKind.MEMCPY,
-    "Memset": OpKind.MEMSET,
-}
-HOST_CALLS: Final = ("runtime", "driver")
-"""How the categories of API calls end: cuda_runtime, cuda_driver, hip_runtime, …; older files: Runtime."""
-
-HOST_OPS: Final = {
-    "cpu_op": HostKind.OPERATOR,
-    "Operator": HostKind.OPERATOR,
-    "user_annotation": HostKind.ANNOTATION,
-    "python_function": HostKind.PYTHON,
-}
-_BLOCKING_COPY: Final = re.compile(r"(?:cuda|hip|cu)Memcpy(?!.*Async)")
 _DROPPED: Final = re.compile(r"[Dd]ropped ([0-9]{1,15}) (?:activity )?records")
 _STOPPED_EARLY: Final = "CUPTI stopped early? = 1"
-_OP_ARGS: Final = ("device", "stream", "bytes", "graph", "graph_node")
-_INT64: Final = range(-(2**63), 2**63)
-_DIGITS: Final = re.compile(r"-?[0-9]{1,19}")
-_TIMES: Final = range(-(2**62), 2**62)
-"""146 years before and after the epoch: the difference of any two such times fits 64 bits."""
-
-_COPIES: Final = range(2**40 + 1)
-"""Bytes that one copy can move: no GPU has more than a TiB."""
-
-
-class _Args(msgspec.Struct, gc=False):
-    correlation: Any = None
-    device: Any = None
-    stream: Any = None
-    bytes: Any = None
-    graph: Any = msgspec.field(name="graph id", default=None)
-    graph_node: Any = msgspec.field(name="graph node id", default=None)
+_LIST: Final = re.compile(rb'"traceEvents"\s*+:\s*+\[')
+_OPENING: Final = b'{"traceEvents":['
+_FIRST_OF_TWO: Final = b'{"the first list":['
+_MOST_LISTS: Final = 8  # places in the head that look like the list's beginning
+_LONGEST_HEAD: Final = 64 << 20
+_SECOND_PROCESS_BYTES: Final = 128 << 20
+"""Text from which a second process saves more time than its start takes."""
 
 
-class _Event(msgspec.Struct, gc=False):
-    ph: Any = None
-    cat: Any = None
-    name: Any = ""
-    pid: Any = None
-    tid: Any = None
-    ts: msgspec.Raw = msgspec.Raw(b"")
-    dur: msgspec.Raw = msgspec.Raw(b"")
-    args: _Args | list[Any] | str | int | float | bool | None = None
+def read_kineto(blocks: Iterable[bytes], source: Source, *, expected_bytes: int = 0) -> Trace:
+    """Read the text of a Kineto JSON file. UnreadableInput when it holds no list of trace events.
 
-
-_Entry = _Event | list[Any] | str | int | float | bool | None
-
-
-class _Head(msgspec.Struct):
-    base_ns: Any = msgspec.field(name="baseTimeNanoseconds", default=None)
-    devices: Any = msgspec.field(name="deviceProperties", default=None)
-    distributed: Any = msgspec.field(name="distributedInfo", default=None)
-    remarks: Any = msgspec.field(name="INFO", default=None)
-    warnings: Any = msgspec.field(name="WARNING", default=None)
-    errors: Any = msgspec.field(name="ERROR", default=None)
-
-
-class _Document(_Head):
-    events: list[_Entry] | None = msgspec.field(name="traceEvents", default=None)
-
-
-_DOCUMENT: Final = msgspec.json.Decoder(_Document)
-_HEAD: Final = msgspec.json.Decoder(_Head)
-_BESIDE_EVENTS: Final = _Head.__struct_fields__
-_ENTRY: Final = msgspec.json.Decoder(_Event)
-_ENTRIES: Final = msgspec.json.Decoder(list[_Entry])
-
-
-def read_kineto(data: bytes, source: Source) -> Trace:
-    """Read a Kineto JSON file, already decompressed. UnreadableInput when it holds no list of trace events."""
-    document, notices, complete = _open(data, source)
-    entries = document.events
-    assert isinstance(entries, list)
-    events = [entry for entry in entries if isinstance(entry, _Event)]
-    if entries and not any(event.ph is not None or event.cat is not None for event in events):
+    ``expected_bytes`` is its length as far as that is known: long ones are decoded by two processes.
+    """
+    reading = _Reading(source)
+    reading.read(iter(blocks), expected_bytes)
+    columns, head = reading.columns, reading.head
+    if columns.entries and not columns.has_event:
         raise UnreadableInput(
-            f"{source.path}: JSON, but none of its {len(entries)} entries is a trace event; give the file that "
+            f"{source.path}: JSON, but none of its {columns.entries} entries is a trace event; give the file that "
             "torch.profiler's export_chrome_trace wrote"
         )
-    base_ns = _whole(document.base_ns) or 0
-    columns = _Columns(base_ns=base_ns if base_ns in _TIMES else 0)
-    for event in events:
-        columns.add(event)
-    lost = _lost_records(document)
+    base_ns = whole_of(head.base_ns)
+    if base_ns is None or base_ns not in TIMES:
+        base_ns = 0
+    columns.settle_times(base_ns)
+    notices = [] if reading.is_json else [_cut_notice(columns.entries, reading.has_all)]
+    lost = _lost_records(head)
     notices += lost
     if columns.untimed:
-        notices.append(
-            Notice(
-                "unreadable_times",
-                f"{columns.untimed:,} records have no readable time and were left out; the file's writer is at fault",
-                columns.untimed,
-            )
-        )
-    complete = complete and not lost and not columns.untimed
-    return columns.trace(source, document, events=len(entries), notices=tuple(notices), complete=complete)
-
-
-def _open(data: bytes, source: Source) -> tuple[_Document, list[Notice], bool]:
-    """The document with its records, what there is to say about the file, and whether it is whole."""
-    is_list = data.lstrip()[:1] == b"["  # Chrome's other form: the records alone
-    opening, closing = (b'{"traceEvents":', b"}") if is_list else (b"", b"")
-    problem: Exception | None = None
-    for text in mendings(opening + data):
-        try:
-            document = _DOCUMENT.decode(text + closing)
-        except (msgspec.DecodeError, RecursionError) as error:
-            problem = error
-            if not text.lstrip().startswith(b"{"):
-                break
-            cut = cut_off(text, _DOCUMENT) if "truncated" in str(error) else None
-            if cut is not None and cut[0].events:
-                return cut[0], [_cut_notice(len(cut[0].events), cut[1])], cut[1]
-        else:
-            if document.events is None:
-                raise UnreadableInput(
-                    f"{source.path}: JSON without a list traceEvents, so not a trace; give the file that "
-                    "torch.profiler's export_chrome_trace wrote"
-                )
-            return document, [], True
-    assert problem is not None
-    return _rescue(opening + data, source, problem)
-
-
-def _rescue(data: bytes, source: Source, problem: Exception) -> tuple[_Document, list[Notice], bool]:
-    """What is whole in a file that is no JSON."""
-    found = recover(repair(data)) if data.lstrip().startswith(b"{") else None
-    if found is None:
-        raise _no_trace(source, problem) from problem
-    if not found.records and not found.whole:
-        raise UnreadableInput(f"{source.path}: cut before its first whole record; record or copy it again") from problem
-    try:
-        head = _HEAD.decode(found.head)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UnreadableInput(f"{source.path}: broken JSON ({error}); record or export it again") from error
-    records = _decode_records(found.records)
-    is_whole = found.whole and len(records) == len(found.records)
-    document = _Document(events=records, **{name: getattr(head, name) for name in _BESIDE_EVENTS})
-    return document, [_cut_notice(len(records), is_whole)], is_whole
-
-
-def _decode_records(texts: list[bytes]) -> list[_Entry]:
-    """The records that are JSON."""
-    with contextlib.suppress(msgspec.DecodeError, RecursionError):
-        return _ENTRIES.decode(b"[" + b",".join(texts) + b"]")
-    records: list[_Entry] = []
-    for text in texts:
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):
-            records.append(_ENTRY.decode(text))
-    return records
-
-
-def _no_trace(source: Source, error: Exception) -> UnreadableInput:
-    return UnreadableInput(
-        f"{source.path}: not a trace: neither JSON nor the beginning of one ({error}); give a Kineto trace "
-        "(.json or .json.gz) as torch.profiler exports it"
+        told = f"{columns.untimed:,} records have no readable time and were left out; the file's writer is at fault"
+        notices.append(Notice("unreadable_times", told, columns.untimed))
+    facts = FileFacts(
+        source=source,
+        events=columns.entries,
+        device_names=_device_names(head.devices, columns.device_rows()),
+        rank=_rank(head.distributed),
+        notices=tuple(notices),
+        complete=reading.has_all and not lost and not columns.untimed,
     )
+    return columns.trace(facts, base_ns)
+
+
+@dataclass
+class _Reading:
+    """One file, as far as it has been read."""
+
+    source: Source
+    columns: Columns = field(default_factory=Columns)
+    head: Head = field(default_factory=Head)
+    is_json: bool = True
+    has_all: bool = True  # no record is known to be lost
+
+    def read(self, blocks: Iterator[bytes], expected_bytes: int) -> None:
+        """Read it to its end."""
+        begin = _begin(blocks)
+        if begin.head is None:
+            self._add(open_document(begin.text, self.source))
+            return
+        self.head = begin.head
+        text = EventText(begin.text, blocks)
+        self._read_pieces(text, expected_bytes)
+        rest = text.rest()
+        opened = self._open_more(rest, begin.closing)
+        second = _second_list(rest) if _LIST.search(rest) else None
+        if second is not None:  # JSON's last one counts
+            self.columns = Columns()
+            opened = opened._replace(document=second)
+        self._add(opened)
+
+    def _read_pieces(self, text: EventText, expected_bytes: int) -> None:
+        """Read the records up to the last piece of the text."""
+        failed: list[bytes] = []
+        with _second_process(expected_bytes) as other:
+            for piece in decoded(text.quick_pieces(), other):
+                if failed or piece.records is None:
+                    failed.append(piece.text)
+                else:
+                    self.columns.add(piece.records)
+        if not failed:
+            return
+        text.put_back(failed)
+        for exact in text.exact_pieces():
+            records = decode_piece(exact)
+            if records is None:
+                self._add(self._open_more(exact[1:], b"}"))
+            else:
+                self.columns.add(records)
+
+    def _open_more(self, text: bytes, closing: bytes) -> Opened:
+        """What is whole in a text that goes on behind other records."""
+        if not self.columns.entries:
+            return open_document(_OPENING + text, self.source, closing)
+        opened = open_document(_OPENING + b"{}," + text, self.source, closing)
+        assert opened.document.events is not None
+        del opened.document.events[0]
+        return opened
+
+    def _add(self, opened: Opened) -> None:
+        document = opened.document
+        self.columns.add(records_of(document.events or []))
+        self.is_json = self.is_json and opened.is_json
+        self.has_all = self.has_all and opened.has_all
+        for name in Head.__struct_fields__:
+            if getattr(document, name) is not None:
+                setattr(self.head, name, getattr(document, name))
+
+
+class _Beginning(NamedTuple):
+    """A file up to where its list of records begins."""
+
+    head: Head | None  # None: no such list was found
+    text: bytes  # what follows the ``[``; everything where no list was found
+    closing: bytes = b""  # what has to follow the file to make it an object
+
+
+def _begin(blocks: Iterator[bytes]) -> _Beginning:
+    text = b""
+    for block in blocks:
+        text += block
+        begin = text.lstrip()
+        if begin.startswith(b"["):  # Chrome's other form: the records alone
+            return _Beginning(Head(), begin[1:], b"}")
+        if not begin.startswith(b"{"):
+            return _Beginning(None, text)
+        for found in islice(_LIST.finditer(text), _MOST_LISTS):
+            before = text[: found.start()].rstrip()
+            if before.endswith((b",", b"{")) and (head := decode_head(before.removesuffix(b",") + b"}")) is not None:
+                return _Beginning(head, text[found.end() :])
+        if len(text) > _LONGEST_HEAD:
+            break
+    return _Beginning(None, b"".join((text, *blocks)))
+
+
+def _second_list(rest: bytes) -> Document | None:
+    """The document behind a first list of records, where it holds another one."""
+    try:
+        document = open_document(_FIRST_OF_TWO + rest, Source("", "", 0)).document
+    except UnreadableInput:
+        return None
+    return document
+
+
+def _cores() -> int:
+    """How many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def _second_process(expected_bytes: int) -> Iterator[SecondProcess | None]:
+    if expected_bytes < _SECOND_PROCESS_BYTES or _cores() < 2:
+        yield None
+        return
+    with SecondProcess() as other:
+        yield other
 
 
 def _cut_notice(kept: int, is_whole: bool) -> Notice:
@@ -191,238 +189,25 @@ def _cut_notice(kept: int, is_whole: bool) -> Notice:
     return Notice("cut_file", lost, kept)
 
 
-@dataclass
-class _Records:
-    """Records of one kind in file order, as growing columns."""
-
-    start: list[int] = field(default_factory=list)
-    end: list[int] = field(default_factory=list)
-    name: list[int] = field(default_factory=list)
-    process: list[int] = field(default_factory=list)  # pid
-    thread: list[int] = field(default_factory=list)  # tid
-    kind: list[int] = field(default_factory=list)
-    correlation: list[int] = field(default_factory=list)  # of host calls and GPU ops
-    position: list[int] = field(default_factory=list)  # among the file's timed records
-
-
-@dataclass
-class _Columns:
-    """The file's records, sorted into columns."""
-
-    base_ns: int
-    untimed: int = 0
-    total_ns: int = 0  # of all durations of GPU ops and calls
-    finer_than_us: bool = False
-    names: dict[str, int] = field(default_factory=dict)
-    timed: int = 0
-    ids: dict[Any, int] = field(default_factory=dict)
-    ops: _Records = field(default_factory=_Records)
-    op_args: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # the five columns of _OP_ARGS
-    calls: _Records = field(default_factory=_Records)
-    host: _Records = field(default_factory=_Records)
-
-    def add(self, event: _Event) -> None:
-        """Take a record that the model knows; leave flows, metadata, instants and the rest."""
-        cat = event.cat
-        if event.ph != "X" or type(cat) is not str:
-            return
-        if cat in HOST_OPS:
-            self._record(self.host, event, HOST_OPS[cat])
-        elif cat.lower().endswith(HOST_CALLS):
-            if self._record(self.calls, event, HostKind.API):
-                args = event.args
-                self.calls.correlation.append(_id(args.correlation) if type(args) is _Args else NONE)
-        elif cat in GPU_OPS and self._record(self.ops, event, GPU_OPS[cat]):
-            args = event.args if type(event.args) is _Args else _Args()
-            self.ops.correlation.append(_id(args.correlation))
-            self.op_args.append(
-                (
-                    self._number(event.pid if args.device is None else args.device),
-                    self._number(event.tid if args.stream is None else args.stream),
-                    moved if (moved := _id(args.bytes)) in _COPIES else NONE,
-                    _id(args.graph) or NONE,  # CUPTI: graph 0 is no graph
-                    _id(args.graph_node) or NONE,
-                )
-            )
-
-    def _record(self, into: _Records, event: _Event, kind: int) -> bool:
-        start, dur = to_ns(bytes(event.ts)), to_ns(bytes(event.dur))
-        if start is None or dur is None or not self._is_time(start, dur, into):
-            self.untimed += 1
-            return False
-        if into is not self.host:
-            self.total_ns += abs(dur)
-            self.finer_than_us = self.finer_than_us or bool(start % 1000 or dur % 1000)
-        name = _text(event.name)
-        into.start.append(start + self.base_ns)
-        into.end.append(start + self.base_ns + dur)
-        into.name.append(self.names.setdefault(name, len(self.names)))
-        into.process.append(self._number(event.pid))
-        into.thread.append(self._number(event.tid))
-        into.kind.append(kind)
-        into.position.append(self.timed)
-        self.timed += 1
-        return True
-
-    def _is_time(self, start: int, dur: int, into: _Records) -> bool:
-        """Whether no difference of times and no sum of durations leaves 64 bits with this record."""
-        begin = start + self.base_ns
-        return begin in _TIMES and begin + dur in _TIMES and (into is self.host or self.total_ns + abs(dur) in _TIMES)
-
-    def _number(self, value: Any) -> int:
-        """A process, thread, device or stream as a number: its own where it has one, else one of ours below -1."""
-        whole = _whole(value)
-        return self.ids.setdefault(_text(value), -2 - len(self.ids)) if whole is None else whole
-
-    def trace(
-        self, source: Source, document: _Document, *, events: int, notices: tuple[Notice, ...], complete: bool
-    ) -> Trace:
-        """The tables, linked and sorted by start."""
-        names = tuple(self.names)
-        whole_us = bool(self.ops.start) and not self.finer_than_us
-        ops, calls = self._gpu_columns(), self._calls()
-        ops["process"] = home_processes(ops, calls)
-        launch_call, ops["launch_row"] = link(ops["process"], ops["correlation"], calls)
-        blocks = np.array([_blocks(name) for name in names], np.bool_)
-        blocking_call = np.flatnonzero(blocks[calls.api])
-        launches, blocking = calls.take(launch_call), calls.take(blocking_call)
-        neither = np.ones(len(calls), np.bool_)
-        neither[launch_call] = neither[blocking_call] = False
-        host_ops = self._host_ops(calls.take(neither))
-        slack_ns = 1000 if whole_us else 0
-        is_graph = np.array(["GraphLaunch" in name for name in names], np.bool_)
-        return Trace(
-            source=source,
-            names=names,
-            gpu_ops=GpuOps(**ops),
-            launches=Launches(
-                start_ns=launches.start_ns,
-                end_ns=launches.end_ns,
-                api=launches.api,
-                process=launches.process,
-                thread=launches.thread,
-                correlation=launches.correlation,
-                is_graph=is_graph[launches.api],
-                operator_row=innermost_operators(host_ops, launches, slack_ns),
-            ),
-            blocking_calls=BlockingCalls(
-                start_ns=blocking.start_ns,
-                end_ns=blocking.end_ns,
-                api=blocking.api,
-                process=blocking.process,
-                thread=blocking.thread,
-                operator_row=innermost_operators(host_ops, blocking, slack_ns),
-            ),
-            host_ops=host_ops,
-            events=events,
-            device_names=_device_names(document.devices, np.unique(ops["device"])),
-            rank=_rank(document.distributed),
-            whole_us=whole_us,
-            notices=notices,
-            complete=complete,
-        )
-
-    def _gpu_columns(self) -> dict[str, Ints]:
-        """Columns of GpuOps, still without links; ``process`` is the pid, which Kineto makes the device."""
-        records = self.ops
-        order = np.argsort(np.array(records.start, np.int64), kind="stable")
-        args = np.array(self.op_args, np.int64).reshape(-1, len(_OP_ARGS))
-        columns = {
-            "start_ns": records.start,
-            "end_ns": records.end,
-            "kind": records.kind,
-            "name": records.name,
-            "process": records.process,
-            "correlation": records.correlation,
-            **{name: args[:, index] for index, name in enumerate(_OP_ARGS)},
-        }
-        return {name: np.asarray(column, np.int64)[order] for name, column in columns.items()}
-
-    def _calls(self) -> Calls:
-        """Runtime and driver calls by start."""
-        records = self.calls
-        columns = (records.start, records.end, records.name, records.process, records.thread)
-        calls = Calls(*(np.array(column, np.int64) for column in (*columns, records.correlation, records.position)))
-        return calls.take(np.argsort(calls.start_ns, kind="stable"))
-
-    def _host_ops(self, calls: Calls) -> HostOps:
-        """Operators, annotations, Python frames and the given calls, by start."""
-        records = self.host
-        start = np.concatenate([np.array(records.start, np.int64), calls.start_ns])
-        position = np.concatenate([np.array(records.position, np.int64), calls.position])
-        table = HostOps(
-            start_ns=start,
-            end_ns=np.concatenate([np.array(records.end, np.int64), calls.end_ns]),
-            name=np.concatenate([np.array(records.name, np.int64), calls.api]),
-            kind=np.concatenate([np.array(records.kind, np.int64), np.full(len(calls), HostKind.API, np.int64)]),
-            process=np.concatenate([np.array(records.process, np.int64), calls.process]),
-            thread=np.concatenate([np.array(records.thread, np.int64), calls.thread]),
-        )
-        return table.take(np.lexsort((position, start)))
-
-
-def to_ns(text: bytes) -> int | None:
-    """The nanoseconds of a JSON number or string of µs, exactly; None where it is no time that 64 bits hold."""
-    whole, _, fraction = text.partition(b".")
-    if len(fraction) == 3 and fraction.isdigit() and whole.removeprefix(b"-").isdigit():
-        ns = int(whole + fraction)
-    else:
-        try:
-            us = Decimal(text.decode("ascii", "replace").strip('" '))
-        except InvalidOperation:
-            return None
-        if not us.is_finite() or us.adjusted() > 18:
-            return None
-        ns = int((us * 1000).to_integral_value())
-    if 2**63 <= ns < 2**64:
-        ns -= 2**64  # an unsigned counter that ran below zero: the difference of two clocks
-    return ns if ns in _INT64 else None
-
-
-def _whole(value: Any) -> int | None:
-    """A whole number that 64 bits hold, also one written as text or as 7.0, as tools built on pandas write ids back."""
-    if (type(value) is str and _DIGITS.fullmatch(value.strip())) or (type(value) is float and value.is_integer()):
-        value = int(value)
-    return value if type(value) is int and value in _INT64 else None
-
-
-def _id(value: Any) -> int:
-    whole = _whole(value)
-    return NONE if whole is None else whole
-
-
-def _text(value: Any) -> str:
-    """A name or id as text; what nests deeper than Python can print has none."""
-    try:
-        return value if type(value) is str else str(value)
-    except (RecursionError, ValueError):
-        return "?"
-
-
-def _blocks(api: str) -> bool:
-    """Whether a host call with this name waits for the GPU."""
-    return "Synchronize" in api or _BLOCKING_COPY.match(api) is not None
-
-
 def _device_names(properties: Any, devices: Ints) -> dict[int, str | None]:
     """The name of every device that ran a GPU op; null where the file has none or a blank one."""
     listed = [entry for entry in properties if isinstance(entry, dict)] if isinstance(properties, list) else []
     names = {entry.get("id"): entry.get("name") for entry in listed if isinstance(entry.get("id"), int)}
-    return {int(device): _text(names.get(device) or "").strip() or None for device in devices.tolist()}
+    return {int(device): text_of(names.get(device) or "").strip() or None for device in devices.tolist()}
 
 
 def _rank(distributed: Any) -> int | None:
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
-    return rank if type(rank) is int and rank in _INT64 else None
+    return rank if type(rank) is int and whole_of(rank) is not None else None
 
 
-def _log(document: _Document) -> list[str]:
+def _log(document: Head) -> list[str]:
     """What the profiler itself had to say."""
     logs = (document.remarks, document.warnings, document.errors)
     return [line for log in logs if isinstance(log, list) for line in log if isinstance(line, str)]
 
 
-def _lost_records(document: _Document) -> list[Notice]:
+def _lost_records(document: Head) -> list[Notice]:
     """What the profiler's own log says about records that are not in the file."""
     dropped = sum(int(found) for line in _log(document) for found in _DROPPED.findall(line))
     notices = []

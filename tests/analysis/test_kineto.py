@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from launchscope.analysis.errors import UnreadableInput
 from launchscope.analysis.readers import open_trace, read_trace
-from launchscope.analysis.readers.kineto import to_ns
+from launchscope.analysis.readers.kineto_records import to_ns
 from launchscope.analysis.trace import NONE, HostKind, OpKind, Trace
 from launchscope.fixtures.builder import trace
 

@@ -1,0 +1,308 @@
+"""Kineto's records: a list of them as JSON in, columns out. This file owns the names of a record's fields.
+
+Defined by the writer itself: https://github.com/pytorch/kineto/blob/main/libkineto/src/output_json.cpp (records)
+and libkineto/include/ActivityType.h (categories). Times are µs with three decimals, printed from whole nanoseconds:
+they are read from the text, since a double can't hold an epoch in ns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from decimal import Decimal, InvalidOperation
+from itertools import compress, count
+from typing import Any, Final, cast
+
+import msgspec
+import numpy as np
+
+from ..trace import NONE, HostKind, Ints, OpKind
+from .json_text import mendings
+
+GPU_OPS: Final = {
+    "kernel": OpKind.KERNEL,
+    "gpu_memcpy": OpKind.MEMCPY,
+    "gpu_memset": OpKind.MEMSET,
+    "Kernel": OpKind.KERNEL,
+    "Memcpy": OpKind.MEMCPY,
+    "Memset": OpKind.MEMSET,
+}
+HOST_CALLS: Final = ("runtime", "driver")
+"""How the categories of API calls end: cuda_runtime, cuda_driver, hip_runtime, …; older files: Runtime."""
+
+HOST_OPS: Final = {
+    "cpu_op": HostKind.OPERATOR,
+    "Operator": HostKind.OPERATOR,
+    "user_annotation": HostKind.ANNOTATION,
+    "python_function": HostKind.PYTHON,
+}
+
+# What a record is, in one byte: a GPU op by its kind, then a call, then a host op by its kind.
+CALL: Final = len(OpKind)
+HOST: Final = CALL + 1
+_LEFT_OUT: Final = 255
+_MOST_CATEGORIES: Final = 256  # to remember; a writer has some twenty
+
+OP_ARGS: Final = ("bytes", "graph", "graph_node")
+_INT64: Final = range(-(2**63), 2**63)
+_DIGITS: Final = re.compile(r"-?[0-9]{1,19}")
+_MOST_BY_DECIMALS: Final = np.array([(2**63 - 2) // 10 ** (3 - decimals) for decimals in range(4)], np.int64)
+"""Digits of a number of µs whose ns 64 bits hold; one more is what numpy makes of all that they don't."""
+
+Number = int | str
+"""A process, thread, device or stream: the file's own number where it has one, else its text."""
+
+
+class Records(msgspec.Struct):
+    """Timed records that the model knows, in file order. Columns are the bytes of numpy arrays."""
+
+    entries: int  # of the list, of any kind
+    has_event: bool  # one of them at least is a trace event
+    untimed: int  # left out: no readable time
+    names: list[str]  # in order of appearance
+    code: bytes  # uint8: see above
+    start: bytes  # int64, ns since the file's base
+    dur: bytes  # int64, ns
+    name: bytes  # int32, into names
+    numbers: list[bytes | list[Number]]  # process, thread; of GPU ops device, stream: int64, or with text
+    correlation: bytes  # int64, of GPU ops and calls
+    op_args: list[bytes]  # int64, of GPU ops: bytes, graph, graph node
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.code)
+
+
+class _Args(msgspec.Struct, gc=False):
+    correlation: Any = None
+    device: Any = None
+    stream: Any = None
+    bytes: Any = None
+    graph: Any = msgspec.field(name="graph id", default=None)
+    graph_node: Any = msgspec.field(name="graph node id", default=None)
+
+
+class Event(msgspec.Struct, gc=False):
+    """One record as it stands."""
+
+    ph: Any = None
+    cat: Any = None
+    name: Any = ""
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = msgspec.Raw(b"")
+    dur: msgspec.Raw = msgspec.Raw(b"")
+    args: _Args | list[Any] | str | int | float | bool | None = None
+
+
+Entry = Event | list[Any] | str | int | float | bool | None
+"""What may stand in the list of records."""
+
+_ENTRIES: Final = msgspec.json.Decoder(list[Entry])
+_NO_ARGS: Final = _Args()
+_Row = tuple[msgspec.Raw, msgspec.Raw, Any, Any, Any, int, Any]
+
+
+class _Codes(dict[Any, int]):
+    """Category → code; those that the model leaves out included."""
+
+    def __missing__(self, category: Any) -> int:
+        is_call = isinstance(category, str) and category.lower().endswith(HOST_CALLS)
+        code = CALL if is_call else _LEFT_OUT
+        if len(self) < _MOST_CATEGORIES:
+            self[category] = code
+        return code
+
+
+_CODES: Final = _Codes(
+    {name: int(kind) for name, kind in GPU_OPS.items()} | {name: HOST + kind for name, kind in HOST_OPS.items()}
+)
+
+
+def decode_piece(piece: bytes) -> Records | None:
+    """The records of a JSON list, mended where it takes no more than that; None where it is no list."""
+    for text in mendings(piece):
+        try:
+            return records_of(_ENTRIES.decode(text))
+        except (msgspec.DecodeError, RecursionError):
+            continue
+    return None
+
+
+def records_of(entries: Sequence[Entry]) -> Records:
+    """The columns of decoded entries; flows, metadata, instants and the rest are left out."""
+    rows, has_event = _rows(entries)
+    untimed = 0
+    if rows and (times := _times(rows)) is None:
+        timed = [row for row in rows if _is_timed(row)]
+        untimed, rows = len(rows) - len(timed), timed
+        times = _times(rows)
+    if not rows:
+        return Records(len(entries), has_event, untimed, [], b"", b"", b"", b"", [b""] * 4, b"", [b""] * 3)
+    assert times is not None
+    _, _, name, process, thread, codes, args = zip(*rows, strict=True)
+    if {*map(type, args)} != {_Args}:
+        args = tuple(given if type(given) is _Args else _NO_ARGS for given in args)
+    code = np.array(codes, np.uint8)
+    is_op = (code < CALL).tobytes()
+    of_ops = list(compress(args, is_op))
+    names, name_column = _interned(name)
+    return Records(
+        entries=len(entries),
+        has_event=True,
+        untimed=untimed,
+        names=names,
+        code=code.tobytes(),
+        start=times[0].tobytes(),
+        dur=times[1].tobytes(),
+        name=name_column,
+        numbers=_numbers(
+            process,
+            thread,
+            _given_or([own.device for own in of_ops], compress(process, is_op)),
+            _given_or([own.stream for own in of_ops], compress(thread, is_op)),
+        ),
+        correlation=_ids([given.correlation for given in compress(args, (code <= CALL).tobytes())]),
+        op_args=[
+            _ids([own.bytes for own in of_ops]),
+            _ids([own.graph for own in of_ops]),
+            _ids([own.graph_node for own in of_ops]),
+        ],
+    )
+
+
+def _rows(entries: Sequence[Entry]) -> tuple[list[_Row], bool]:
+    """What the model knows of the entries, and whether one of them is a trace event."""
+    code_of = _CODES.__getitem__
+    events = cast("Sequence[Event]", entries)
+    with contextlib.suppress(AttributeError, TypeError):  # an entry that is no record, a category that is no text
+        rows = [
+            (event.ts, event.dur, event.name, event.pid, event.tid, code, event.args)
+            for event in events
+            if event.ph == "X" and (code := code_of(event.cat)) != _LEFT_OUT
+        ]
+        return rows, bool(rows) or _has_event(events)
+    events = [entry for entry in entries if isinstance(entry, Event)]
+    known = [event for event in events if isinstance(event.cat, str)]
+    return _rows(known)[0], _has_event(events)
+
+
+def _has_event(events: Sequence[Event]) -> bool:
+    return any(event.ph is not None or event.cat is not None for event in events)
+
+
+def _times(rows: Sequence[_Row]) -> tuple[Ints, Ints] | None:
+    """Start and duration of each row in ns; None where one has none."""
+    columns = []
+    for texts in ([row[0] for row in rows], [row[1] for row in rows]):
+        times = plain_times(b",".join(texts), len(texts))
+        if times is None:
+            exact = [to_ns(bytes(text)) for text in texts]
+            if None in exact:
+                return None
+            times = np.array(exact, np.int64)
+        columns.append(times)
+    return columns[0], columns[1]
+
+
+def _is_timed(row: _Row) -> bool:
+    return to_ns(bytes(row[0])) is not None and to_ns(bytes(row[1])) is not None
+
+
+def plain_times(text: bytes, count: int) -> Ints | None:
+    """The ns of so many JSON numbers of µs, between commas; None where one is not plain digits with 3 decimals at most.
+
+    All at once, and as exact as ``to_ns``: the digits without the point are a whole number.
+    """
+    digits = text.translate(None, b".")
+    if digits.translate(None, b"-0123456789,"):
+        return None
+    characters = np.frombuffer(text, np.uint8)
+    ends = np.append(np.flatnonzero(characters == ord(",")), len(text))
+    points = np.flatnonzero(characters == ord("."))
+    decimals = np.zeros(count, np.int64)
+    if len(points) == count:
+        decimals = ends - points - 1
+    elif len(points):
+        number = np.searchsorted(ends, points)
+        decimals[number] = ends[number] - points - 1
+    if decimals.max() > 3 or np.diff(ends, prepend=-1).min() < 2:  # an empty text: no time at all
+        return None
+    times = np.fromstring(digits, np.int64, sep=",")
+    most = _MOST_BY_DECIMALS[decimals]
+    if (times > most).any() or (times < -most).any():
+        return None
+    return times if decimals.min() == 3 else times * 10 ** (3 - decimals)
+
+
+def to_ns(text: bytes) -> int | None:
+    """The nanoseconds of a JSON number or string of µs, exactly; None where it is no time that 64 bits hold."""
+    whole, _, fraction = text.partition(b".")
+    if len(fraction) == 3 and fraction.isdigit() and whole.removeprefix(b"-").isdigit():
+        ns = int(whole + fraction)
+    else:
+        try:
+            us = Decimal(text.decode("ascii", "replace").strip('" '))
+        except InvalidOperation:
+            return None
+        if not us.is_finite() or us.adjusted() > 18:
+            return None
+        ns = int((us * 1000).to_integral_value())
+    if 2**63 <= ns < 2**64:
+        ns -= 2**64  # an unsigned counter that ran below zero: the difference of two clocks
+    return ns if ns in _INT64 else None
+
+
+def _interned(values: Sequence[Any]) -> tuple[list[str], bytes]:
+    """The distinct names by appearance, and which of them each value is."""
+    if {*map(type, values)} != {str}:
+        values = [text_of(value) for value in values]
+    index = defaultdict[str, int](count().__next__)
+    column = np.fromiter(map(index.__getitem__, values), np.int32, len(values))
+    return list(index), column.tobytes()
+
+
+def _given_or(values: list[Any], others: Iterable[Any]) -> list[Any]:
+    """The values, and the other where there is none."""
+    if None not in values:
+        return values
+    return [other if value is None else value for value, other in zip(values, others, strict=True)]
+
+
+def _numbers(*columns: Sequence[Any]) -> list[bytes | list[Number]]:
+    """Columns of processes, threads, devices and streams; lists where a number has to be found for a text."""
+    if all({*map(type, column)} <= {int} for column in columns):
+        with contextlib.suppress(OverflowError):
+            return [np.fromiter(column, np.int64, len(column)).tobytes() for column in columns]
+    return [[text_of(v) if (whole := whole_of(v)) is None else whole for v in column] for column in columns]
+
+
+def _ids(values: list[Any]) -> bytes:
+    """Whole numbers; NONE where there is none."""
+    types = {*map(type, values)}
+    with contextlib.suppress(OverflowError):
+        if types <= {int}:
+            return np.array(values, np.int64).tobytes()
+        if types == {type(None)}:
+            return np.full(len(values), NONE, np.int64).tobytes()
+        if types == {int, type(None)}:
+            return np.array([NONE if value is None else value for value in values], np.int64).tobytes()
+    return np.array([NONE if (whole := whole_of(v)) is None else whole for v in values], np.int64).tobytes()
+
+
+def whole_of(value: Any) -> int | None:
+    """A whole number that 64 bits hold, also one written as text or as 7.0, as tools built on pandas write ids back."""
+    if (type(value) is str and _DIGITS.fullmatch(value.strip())) or (type(value) is float and value.is_integer()):
+        value = int(value)
+    return value if type(value) is int and value in _INT64 else None
+
+
+def text_of(value: Any) -> str:
+    """A name or id as text; what nests deeper than Python can print has none."""
+    try:
+        return value if type(value) is str else str(value)
+    except (RecursionError, ValueError):
+        return "?"

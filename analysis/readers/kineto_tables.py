@@ -1,0 +1,238 @@
+"""Columns of a Kineto file's records, grown piece by piece, and the tables that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..trace import NONE, BlockingCalls, Bools, GpuOps, HostKind, HostOps, Ints, Launches, Notice, Source, Trace
+from .assemble import blocks
+from .correlate import Calls, home_processes, innermost_operators, link
+from .kineto_records import CALL, HOST, OP_ARGS, Number, Records
+
+TIMES: Final = range(-(2**62), 2**62)
+"""146 years before and after the epoch: the difference of any two such times fits 64 bits."""
+
+_MOST_COPIED: Final = 2**40
+"""Bytes that one copy can move: no GPU has more than a TiB."""
+
+_NUMBERS: Final = ("process", "thread", "device", "stream")
+_WHOLE_US_SLACK_NS: Final = 1000
+_Column = NDArray[Any]  # of whole numbers, as narrow as they allow
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What the file says beside its records, and what its reader has to say."""
+
+    source: Source
+    events: int
+    device_names: Mapping[int, str | None]
+    rank: int | None
+    notices: tuple[Notice, ...]
+    complete: bool
+
+
+class Columns:
+    """The file's timed records that the model knows, in file order."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.has_event = False
+        self.untimed = 0
+        self._names: dict[str, int] = {}
+        self._ids: dict[str, int] = {}
+        self._pieces: dict[str, list[_Column]] = {}
+
+    def add(self, records: Records) -> None:
+        """Append a piece's records."""
+        self.entries += records.entries
+        self.untimed += records.untimed
+        self.has_event = self.has_event or records.has_event
+        if not records.count:
+            return
+        code = np.frombuffer(records.code, np.uint8)
+        name_of = np.array([self._names.setdefault(name, len(self._names)) for name in records.names], np.int32)
+        columns: dict[str, _Column] = {
+            "code": code,
+            "start": np.frombuffer(records.start, np.int64),
+            "dur": _narrow(np.frombuffer(records.dur, np.int64)),
+            "name": name_of[np.frombuffer(records.name, np.int32)],
+            "correlation": _narrow(np.frombuffer(records.correlation, np.int64)),
+        }
+        columns |= {name: _narrow(column) for name, column in zip(_NUMBERS, self._numbers(records, code), strict=True)}
+        columns |= {n: _narrow(np.frombuffer(c, np.int64)) for n, c in zip(OP_ARGS, records.op_args, strict=True)}
+        for name, column in columns.items():
+            self._pieces.setdefault(name, []).append(column)
+
+    def settle_times(self, base_ns: int) -> None:
+        """Drop records with which a difference of times or a sum of durations would leave 64 bits, as untimed."""
+        start, dur = self._column("start"), self._column("dur").astype(np.int64)
+        low, high = (max(min(bound - base_ns, 2**63 - 1), -(2**63)) for bound in (TIMES[0], TIMES[-1]))
+        is_time = (start >= low) & (start <= high)
+        begin = np.where(is_time, start, 0) + np.where(is_time, base_ns, 0)
+        is_time &= (dur >= TIMES[0] - begin) & (dur <= TIMES[-1] - begin)
+        is_summed = is_time & (self._column("code") <= CALL)
+        if np.abs(dur[is_summed], dtype=np.float64).sum() > TIMES.stop / 2:
+            total = 0
+            for row in np.flatnonzero(is_summed).tolist():
+                more = abs(int(dur[row]))
+                is_time[row] = total + more in TIMES
+                total += more if is_time[row] else 0
+        if not is_time.all():
+            self._keep(is_time)
+
+    def device_rows(self) -> Ints:
+        """The devices that ran a GPU op."""
+        return np.unique(self._column("device")).astype(np.int64)
+
+    def trace(self, facts: FileFacts, base_ns: int) -> Trace:
+        """The tables, linked and sorted by start."""
+        code = self._column("code")
+        op_rows, call_rows = np.flatnonzero(code < CALL), np.flatnonzero(code == CALL)
+        whole_us = bool(len(op_rows)) and self._is_whole_us(code)
+        start_ns = self._column("start") + base_ns
+        end_ns = start_ns + self._column("dur")
+        del self._pieces["start"], self._pieces["dur"]
+        names = tuple(self._names)
+        correlation = self._column("correlation")
+        is_op = code[code <= CALL] < CALL
+        ops = self._gpu_columns(code, op_rows, start_ns, end_ns, correlation[is_op])
+        calls = self._calls(call_rows, start_ns, end_ns, correlation[~is_op])
+        ops["process"] = home_processes(ops, calls)
+        launch_call, ops["launch_row"] = link(ops["process"], ops["correlation"], calls)
+        blocking_call = np.flatnonzero(np.array([blocks(name) for name in names], np.bool_)[calls.api])
+        launches, blocking = calls.take(launch_call), calls.take(blocking_call)
+        neither = np.ones(len(calls), np.bool_)
+        neither[launch_call] = neither[blocking_call] = False
+        host_ops = self._host_ops(code, calls.position[neither], start_ns, end_ns)
+        slack_ns = _WHOLE_US_SLACK_NS if whole_us else 0
+        is_graph = np.array(["GraphLaunch" in name for name in names], np.bool_)
+        return Trace(
+            source=facts.source,
+            names=names,
+            gpu_ops=GpuOps(**ops),
+            launches=Launches(
+                start_ns=launches.start_ns,
+                end_ns=launches.end_ns,
+                api=launches.api,
+                process=launches.process,
+                thread=launches.thread,
+                correlation=launches.correlation,
+                is_graph=is_graph[launches.api],
+                operator_row=innermost_operators(host_ops, launches, slack_ns),
+            ),
+            blocking_calls=BlockingCalls(
+                start_ns=blocking.start_ns,
+                end_ns=blocking.end_ns,
+                api=blocking.api,
+                process=blocking.process,
+                thread=blocking.thread,
+                operator_row=innermost_operators(host_ops, blocking, slack_ns),
+            ),
+            host_ops=host_ops,
+            events=facts.events,
+            device_names=facts.device_names,
+            rank=facts.rank,
+            whole_us=whole_us,
+            notices=facts.notices,
+            complete=facts.complete,
+        )
+
+    def _numbers(self, records: Records, code: _Column) -> list[_Column]:
+        """Process, thread, device and stream; a number of ours, below -1, for each that is text."""
+        if all(isinstance(column, bytes) for column in records.numbers):
+            return [np.frombuffer(column, np.int64) for column in records.numbers]  # type: ignore[arg-type]
+        process, thread, device, stream = (list[Number](column) for column in records.numbers)
+        of_ops = zip(device, stream, strict=True)
+        for pid, tid, what in zip(process, thread, code.tolist(), strict=True):
+            for value in (pid, tid, *(next(of_ops) if what < CALL else ())):
+                if isinstance(value, str):
+                    self._ids.setdefault(value, -2 - len(self._ids))
+        return [
+            np.array([self._ids[value] if isinstance(value, str) else value for value in column], np.int64)
+            for column in (process, thread, device, stream)
+        ]
+
+    def _column(self, name: str) -> _Column:
+        pieces = self._pieces.get(name, [])
+        if len(pieces) != 1:
+            pieces[:] = [np.concatenate(pieces) if pieces else np.zeros(0, np.int64)]
+            self._pieces[name] = pieces
+        return pieces[0]
+
+    def _keep(self, rows: Bools) -> None:
+        code = self._column("code")
+        has_correlation, is_op = rows[code <= CALL], rows[code < CALL]
+        for name in tuple(self._pieces):
+            kept = is_op if name in ("device", "stream", *OP_ARGS) else rows
+            self._pieces[name] = [self._column(name)[has_correlation if name == "correlation" else kept]]
+        self.untimed += len(rows) - int(rows.sum())
+
+    def _is_whole_us(self, code: _Column) -> bool:
+        rows = code <= CALL
+        return not any((self._column(name)[rows] % 1000).any() for name in ("start", "dur"))
+
+    def _gpu_columns(
+        self, code: _Column, rows: Ints, start_ns: Ints, end_ns: Ints, correlation: _Column
+    ) -> dict[str, Ints]:
+        """Columns of GpuOps, still without links; ``process`` is the pid, which Kineto makes the device."""
+        order = np.argsort(start_ns[rows], kind="stable")
+        rows = rows[order]
+        own = {name: self._pop(name)[order].astype(np.int64) for name in ("device", "stream", *OP_ARGS)}
+        own["bytes"][(own["bytes"] < 0) | (own["bytes"] > _MOST_COPIED)] = NONE
+        for name in ("graph", "graph_node"):
+            own[name][own[name] == 0] = NONE  # CUPTI: graph 0 is no graph
+        return own | {
+            "start_ns": start_ns[rows],
+            "end_ns": end_ns[rows],
+            "kind": code[rows].astype(np.int64),
+            "name": self._column("name")[rows].astype(np.int64),
+            "process": self._column("process")[rows].astype(np.int64),
+            "correlation": correlation[order].astype(np.int64),
+        }
+
+    def _calls(self, rows: Ints, start_ns: Ints, end_ns: Ints, correlation: _Column) -> Calls:
+        """Runtime and driver calls by start."""
+        order = np.argsort(start_ns[rows], kind="stable")
+        rows = rows[order]
+        return Calls(
+            start_ns=start_ns[rows],
+            end_ns=end_ns[rows],
+            api=self._column("name")[rows].astype(np.int64),
+            process=self._column("process")[rows].astype(np.int64),
+            thread=self._column("thread")[rows].astype(np.int64),
+            correlation=correlation[order].astype(np.int64),
+            position=rows,
+        )
+
+    def _host_ops(self, code: _Column, calls: Ints, start_ns: Ints, end_ns: Ints) -> HostOps:
+        """Operators, annotations, Python frames and the given calls, by start."""
+        rows = np.sort(np.concatenate([np.flatnonzero(code >= HOST), calls]))
+        rows = rows[np.argsort(start_ns[rows], kind="stable")]
+        kind_of = np.arange(256) - HOST
+        kind_of[CALL] = HostKind.API
+        return HostOps(
+            start_ns=start_ns[rows],
+            end_ns=end_ns[rows],
+            name=self._pop("name")[rows].astype(np.int64),
+            kind=kind_of[code[rows]],
+            process=self._pop("process")[rows].astype(np.int64),
+            thread=self._pop("thread")[rows].astype(np.int64),
+        )
+
+    def _pop(self, name: str) -> _Column:
+        """The column, of which nothing is kept here."""
+        column = self._column(name)
+        del self._pieces[name]
+        return column
+
+
+def _narrow(column: Ints) -> _Column:
+    """Half as wide where that holds it: files of GBs have millions of rows."""
+    is_narrow = len(column) == 0 or (column.min() >= -(2**31) and column.max() < 2**31)
+    return column.astype(np.int32) if is_narrow else column

@@ -1,0 +1,214 @@
+"""Decoding on two cores: a second process takes every piece that it has time for, this one the others.
+
+A process of its own, not a thread, since making Python objects holds the interpreter's lock; started afresh, not
+forked, since the caller may hold threads or a CUDA context. Without it (no second core, no Python to start, killed)
+everything is decoded here, and the result is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final
+
+import msgspec
+
+from .kineto_records import Records, decode_piece
+
+_AT_ONCE: Final = 2  # pieces that the other has: the one it decodes, and the next in the pipe
+_MOST_WAITING: Final = 64  # pieces decoded here while one is still with the other
+_PATIENCE_S: Final = 20.0  # for one piece: a thousand times what it takes
+_SIZE_BYTES: Final = 8
+_PIPE_BYTES: Final = 1 << 20  # the most that Linux allows everyone
+_SET_PIPE_BYTES: Final = 1031  # F_SETPIPE_SZ: fcntl names it on Linux alone
+_READY: Final = bytes(_SIZE_BYTES)
+
+_RESULT: Final = msgspec.msgpack.Decoder(Records | None)
+
+
+@dataclass(eq=False)
+class Piece:
+    """A list of records as text, and decoded as soon as that is done."""
+
+    text: bytes
+    records: Records | None = None  # also when the text is no list of records
+    is_decoded: bool = False
+
+    def decode(self) -> None:
+        """Decode it here and now."""
+        self.settle(decode_piece(self.text))
+
+    def settle(self, records: Records | None) -> None:
+        """Take what decoding gave."""
+        self.records, self.is_decoded = records, True
+
+
+def decoded(texts: Iterable[bytes], other: SecondProcess | None = None) -> Iterator[Piece]:
+    """The pieces in order, decoded here and, where there is one, by the other process."""
+    waiting = deque[Piece]()
+    for text in texts:
+        waiting.append(Piece(text))
+        if other is not None:
+            other.exchange(wait=len(waiting) > _MOST_WAITING)
+        if other is not None and other.has_room:
+            other.give(waiting[-1])
+        else:
+            waiting[-1].decode()
+        while waiting and waiting[0].is_decoded:
+            yield waiting.popleft()
+    while waiting:
+        if other is not None and not waiting[0].is_decoded:
+            other.exchange(wait=True)
+        yield waiting.popleft()
+
+
+class SecondProcess:
+    """Another process that decodes pieces. Leaving the ``with`` block ends it, whatever it is doing."""
+
+    def __init__(self) -> None:
+        self._process = _start()
+        self._is_ready = False
+        self._given = deque[Piece]()
+        self._outgoing = deque[memoryview]()
+        self._incoming = bytearray()
+
+    def __enter__(self) -> SecondProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it takes a piece now: not before it has started, nor once it can't go on."""
+        return self._is_ready and self._process is not None and len(self._given) < _AT_ONCE
+
+    def give(self, piece: Piece) -> None:
+        """Let it decode a piece."""
+        self._outgoing += (memoryview(len(piece.text).to_bytes(_SIZE_BYTES, "little")), memoryview(piece.text))
+        self._given.append(piece)
+        self.exchange()
+
+    def exchange(self, *, wait: bool = False) -> None:
+        """Send and take what goes without waiting; or wait for a piece. What it can't finish is decoded here."""
+        until = time.monotonic() + _PATIENCE_S
+        while self._process is not None:
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            try:
+                while self._send(self._process.stdin.fileno()) or self._receive(self._process.stdout.fileno()):
+                    pass
+                if self._take_results() or not wait or not self._given:
+                    return
+                if time.monotonic() > until:
+                    raise TimeoutError
+                select.select([self._process.stdout], [self._process.stdin] if self._outgoing else [], [], 1.0)
+            except (OSError, EOFError, ValueError, msgspec.DecodeError):
+                self._end()
+        while self._given:
+            self._given.popleft().decode()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            with contextlib.suppress(OSError):
+                stream.close()
+        process.wait()
+
+    def _send(self, pipe: int) -> bool:
+        if not self._outgoing:
+            return False
+        try:
+            sent = os.write(pipe, self._outgoing[0])
+        except BlockingIOError:
+            return False
+        left = self._outgoing.popleft()[sent:]
+        if left:
+            self._outgoing.appendleft(left)
+        return True
+
+    def _receive(self, pipe: int) -> bool:
+        try:
+            data = os.read(pipe, _PIPE_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            raise EOFError
+        self._incoming += data
+        return True
+
+    def _take_results(self) -> bool:
+        """Settle the pieces whose records have come in whole; whether there were any."""
+        at, before = 0, len(self._given)
+        while len(self._incoming) >= at + _SIZE_BYTES:
+            end = at + _SIZE_BYTES + int.from_bytes(self._incoming[at : at + _SIZE_BYTES], "little")
+            if end > len(self._incoming):
+                break
+            if self._is_ready:
+                self._given.popleft().settle(_RESULT.decode(self._incoming[at + _SIZE_BYTES : end]))
+            self._is_ready = True
+            at = end
+        del self._incoming[:at]
+        return len(self._given) < before
+
+
+def _start() -> subprocess.Popen[bytes] | None:
+    if os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
+        return None
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve()"
+    with contextlib.suppress(OSError, ValueError):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+            _widen(stream.fileno())
+        return process
+    return None
+
+
+def _widen(pipe: int) -> None:
+    """Let a pipe hold a piece, where the system allows it; else it takes more turns."""
+    import fcntl
+
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(pipe, _SET_PIPE_BYTES, _PIPE_BYTES)
+
+
+def serve() -> None:
+    """The second process: pieces come in on stdin, records go out on stdout, until nobody sends any more."""
+    import gc
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is told by the other process
+    gc.disable()  # nothing here refers to itself
+    pieces, results = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    with contextlib.suppress(BrokenPipeError):
+        results.write(_READY)
+        results.flush()
+        while size := int.from_bytes(pieces.read(_SIZE_BYTES), "little"):
+            result = msgspec.msgpack.encode(decode_piece(pieces.read(size)))
+            results.write(len(result).to_bytes(_SIZE_BYTES, "little"))
+            results.write(result)
+            results.flush()
+    os._exit(0)  # no need to take down the interpreter

@@ -1,0 +1,134 @@
+"""The text of a trace file, block by block: decompressed, in UTF-8, without a byte order mark."""
+
+from __future__ import annotations
+
+import codecs
+import zlib
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final
+
+from ..errors import UnreadableInput
+
+GZIP: Final = b"\x1f\x8b"
+BLOCK_BYTES: Final = 7 << 17
+"""Somewhat below a MiB: a Linux pipe holds it, and a core's cache its records while they are sorted into columns."""
+
+_PACKED_BYTES: Final = 1 << 16
+_UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+_TYPICAL_RATIO: Final = 8
+"""Kineto files pack 8 to 12 times."""
+
+
+class Unpacked:
+    """The blocks of one file, to be read once. ``is_intact`` and ``bytes_read`` tell of what was read so far."""
+
+    def __init__(self, file: BinaryIO, path: str, *, most_bytes: int, progress: Callable[[int], None] | None = None):
+        self.is_intact = True  # False: the compressed file is cut or damaged, what comes before that was given
+        self.bytes_read = 0  # of the file itself
+        self._file = file
+        self._path = path
+        self._most_bytes = most_bytes
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Blocks of at most about a MiB, none of them empty. UnreadableInput when no trace is as long."""
+        size = 0
+        for block in _to_utf8(self._inflated()):
+            size += len(block)
+            if size > self._most_bytes:
+                raise UnreadableInput(f"{self._path}: unpacks to over {self._most_bytes >> 30} GiB; no trace does")
+            yield block
+
+    def _read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self.bytes_read += len(data)
+        if self._progress is not None:
+            self._progress(len(data))
+        return data
+
+    def _inflated(self) -> Iterator[bytes]:
+        data = self._read(_PACKED_BYTES)
+        if not data.startswith(GZIP):
+            yield data
+            while block := self._read(BLOCK_BYTES):
+                yield block
+            return
+        has_content = False
+        while data.startswith(GZIP) and self.is_intact:  # gzip files may be strung together
+            inflate = _Inflater(data)
+            for block in inflate.blocks(lambda: self._read(_PACKED_BYTES)):
+                has_content = True
+                yield block
+            self.is_intact = inflate.is_whole
+            data = inflate.behind if len(inflate.behind) >= len(GZIP) else inflate.behind + self._read(_PACKED_BYTES)
+        while self._read(BLOCK_BYTES):  # what stands behind is no gzip file, and counts to its bytes
+            pass
+        if not has_content and not self.is_intact:
+            raise UnreadableInput(
+                f"{self._path}: a gzip file cut before its first byte of content; copy or record it again"
+            )
+
+
+class _Inflater:
+    """One gzip member."""
+
+    def __init__(self, data: bytes) -> None:
+        from isal import isal_zlib
+
+        self.is_whole = False
+        self.behind = b""  # of what was read, the bytes behind the member
+        self._error = isal_zlib.IsalError
+        self._inflate = isal_zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        self._data = data
+
+    def blocks(self, read: Callable[[], bytes]) -> Iterator[bytes]:
+        """Its content, up to the damage where there is some."""
+        data, parts, size = self._data, list[bytes](), 0
+        while not self._inflate.eof:
+            try:
+                part = self._inflate.decompress(data, BLOCK_BYTES - size)
+            except self._error:  # type: ignore[misc]  # its stub has no base
+                break
+            if part:
+                parts.append(part)
+                size += len(part)
+            if size >= BLOCK_BYTES:
+                yield b"".join(parts)
+                parts, size = [], 0
+            data = self._inflate.unconsumed_tail
+            if not data and not part and not self._inflate.eof and not (data := read()):
+                break
+        if parts:
+            yield b"".join(parts)
+        self.is_whole = self._inflate.eof
+        self.behind = self._inflate.unused_data
+
+
+def expected_bytes(file: BinaryIO, size: int) -> int:
+    """About how many bytes a file of this size unpacks to; by its last four where it is compressed."""
+    if size < 18 or file.read(len(GZIP)) != GZIP:
+        expected = size
+    else:
+        file.seek(-4, 2)
+        stated = int.from_bytes(file.read(4), "little")  # modulo 4 GiB, and of the last member alone
+        expected = stated if stated > size else size * _TYPICAL_RATIO
+    file.seek(0)
+    return expected
+
+
+def _to_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    first = next(blocks, b"")
+    if first.startswith(_UTF16_MARKS):
+        decoder = codecs.getincrementaldecoder("utf-16")("replace")
+        for block in _chained(first, blocks):
+            if text := decoder.decode(block):
+                yield text.encode()
+        if text := decoder.decode(b"", final=True):
+            yield text.encode()
+        return
+    yield from filter(None, _chained(first.removeprefix(codecs.BOM_UTF8), blocks))
+
+
+def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
