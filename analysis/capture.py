@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -38,19 +38,34 @@ WARM_CACHE_NOTE: Final = "the compile cache was warm"
 MANIFEST: Final = "manifest.json"
 MAX_MEMBERS: Final = 10_000
 MAX_UNPACKED_BYTES: Final = 8 << 30
+MAX_MANIFEST_BYTES: Final = 256 << 20
+
+_ERA: Final = 2**62
+"""ns, 146 years: nothing takes longer, and no sum or difference of what is shorter leaves 64 bits."""
+
+# What a manifest's figures may be: others come from a damaged file, and would turn into infinities further on.
+Ns = Annotated[float, msgspec.Meta(ge=-_ERA, le=_ERA)]  # a fitted time may be below zero
+StepNs = Annotated[float, msgspec.Meta(ge=1e-3, le=_ERA)]
+ClockNs = Annotated[int, msgspec.Meta(ge=-_ERA, le=_ERA)]
+Bytes = Annotated[int, msgspec.Meta(ge=-_ERA, le=_ERA)]  # so may a difference of two readings
+Count = Annotated[int, msgspec.Meta(ge=0, le=_ERA)]
+Rate = Annotated[float, msgspec.Meta(ge=1, le=1e30)]  # per second
+Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
+Mode = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join((*MODES, AS_WRITTEN))})$")]
+Pass = Annotated[str, msgspec.Meta(pattern="^(timing|cuda|cpu_cuda|stacks)$")]
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """What `launchscope calibrate` measured on this machine; the definitions are in docs/metrics.md."""
 
-    tau_floor_ns: float | None = None
-    graph_launch_ns: float | None = None  # intercept of the host cost of one graph launch
-    graph_launch_per_node_ns: float | None = None  # its slope
-    replay_gap_ns: float | None = None  # GPU time from the end of one replay to the start of the next
-    node_gap_ns: float | None = None  # ν, in a process that has used many streams, as one that serves has
-    node_gap_few_streams_ns: float | None = None  # ν in a process that has used few
-    bandwidth_bytes_per_s: float | None = None
-    flops_per_s: dict[str, float] = {}  # by dtype: 'bf16', 'fp16', 'fp32'
+    tau_floor_ns: Ns | None = None
+    graph_launch_ns: Ns | None = None  # intercept of the host cost of one graph launch
+    graph_launch_per_node_ns: Ns | None = None  # its slope
+    replay_gap_ns: Ns | None = None  # GPU time from the end of one replay to the start of the next
+    node_gap_ns: Ns | None = None  # ν, in a process that has used many streams, as one that serves has
+    node_gap_few_streams_ns: Ns | None = None  # ν in a process that has used few
+    bandwidth_bytes_per_s: Rate | None = None
+    flops_per_s: dict[str, Rate] = {}  # by dtype: 'bf16', 'fp16', 'fp32'
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +73,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     revision: str | None = None  # git commit of the folder the target lies in
-    batch_size: int | None = None
+    batch_size: Count | None = None
     dtype: str | None = None
-    context_length: int | None = None
-    parameters: int | None = None  # distinct parameters of the model
+    context_length: Count | None = None
+    parameters: Count | None = None  # distinct parameters of the model
     settings: dict[str, str] = {}  # --set, secrets masked
     labels: tuple[str, ...] = ()  # 'already compiled', 'one process: no spread', … told beside the figures
 
@@ -69,20 +84,20 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 class Floor(msgspec.Struct, frozen=True, kw_only=True):
     """What one step reads and computes at the least, counted while it ran once under a dispatch mode."""
 
-    bytes: int | None = None
-    flops: int | None = None
+    bytes: Count | None = None
+    flops: Count | None = None
     dtype: str | None = None  # of most FLOPs, the key into Calibration.flops_per_s
 
 
 class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     """One NVML reading."""
 
-    sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
+    sm_clock_mhz: Count | None = None
+    memory_clock_mhz: Count | None = None
     power_w: float | None = None
     temperature_c: int | None = None
     throttle_reasons: tuple[str, ...] = ()  # only those that slow the GPU down; idle is not one
-    other_processes: int | None = None
+    other_processes: Count | None = None
 
 
 class OutputCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +107,7 @@ class OutputCheck(msgspec.Struct, frozen=True, kw_only=True):
     max_abs_error: float | None = None  # over floating-point outputs
     max_relative_error: float | None = None  # ‖error‖ ÷ ‖reference‖ of the worst row
     tolerance: float  # allowed max_relative_error
-    inputs_compared: int  # different input sets
+    inputs_compared: Count  # different input sets
     inputs_change_output: bool  # eager's own outputs differ between the input sets
     note: str | None = None
 
@@ -100,19 +115,19 @@ class OutputCheck(msgspec.Struct, frozen=True, kw_only=True):
 class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What one fresh process measured: one (mode, repeat)."""
 
-    repeat: int
+    repeat: Count
     started: str  # ISO 8601, UTC
-    samples_ns: tuple[float, ...] = ()  # unprofiled step time, one per batch of back-to-back steps
-    steps_per_sample: int = 1
-    warmup_ns: tuple[float, ...] = ()  # host time of each warm-up step, the first ones with compilation
-    host_submit_ns: tuple[float, ...] = ()  # unprofiled, queue drained first; one per step
-    trace_pass: str | None = None  # 'cuda', 'cpu_cuda', 'stacks'
+    samples_ns: tuple[StepNs, ...] = ()  # unprofiled step time, one per batch of back-to-back steps
+    steps_per_sample: Count = 1
+    warmup_ns: tuple[Ns, ...] = ()  # host time of each warm-up step, the first ones with compilation
+    host_submit_ns: tuple[Ns, ...] = ()  # unprofiled, queue drained first; one per step
+    trace_pass: Pass | None = None  # 'cuda', 'cpu_cuda', 'stacks'
     trace: str | None = None  # path inside the capture
-    marks_ns: tuple[tuple[int, int], ...] = ()  # host-clock range of each recorded step; the first is a sacrifice
-    session_ns: tuple[float, ...] = ()  # step times inside the profiler session, by the host clock
-    capture_ns: float | None = None
-    compile_ns: float | None = None
-    graph_memory_bytes: int | None = None
+    marks_ns: tuple[tuple[ClockNs, ClockNs], ...] = ()  # host-clock range of each step; the first is a sacrifice
+    session_ns: tuple[Ns, ...] = ()  # step times inside the profiler session, by the host clock
+    capture_ns: Ns | None = None
+    compile_ns: Ns | None = None
+    graph_memory_bytes: Bytes | None = None
     output: OutputCheck | None = None
     notes: tuple[str, ...] = ()  # 'graph breaks: 3', 'compile cache was warm', … told beside the figures
     before: GpuState | None = None
@@ -138,8 +153,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str | int | float | bool | None] = {}
     calibration: Calibration | None = None
     floor: Floor | None = None
-    modes: dict[str, ModeRecord] = {}
-    seconds: dict[str, float] = {}  # where the run's time went: 'import torch', 'compile', 'timing', …
+    modes: dict[Mode, ModeRecord] = {}
+    seconds: dict[str, Seconds] = {}  # where the run's time went: 'import torch', 'compile', 'timing', …
 
 
 @dataclass(frozen=True)
@@ -154,7 +169,7 @@ class Capture:
         _check_member_name(self.path, relative)
         if self.path.is_dir():
             file = self.path / relative
-            if not file.resolve().is_relative_to(self.path.resolve()):
+            if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(self.path)):
                 raise UnreadableInput(f"{file}: a link to a file outside of the capture, which no capture holds")
             return _read(file)
         with _open_zip(self.path) as (archive, prefix):
@@ -162,25 +177,28 @@ class Capture:
 
 
 def is_capture(path: Path) -> bool:
-    """True for a folder with a manifest, and for a .zip, whatever is in it."""
-    return (path / MANIFEST).is_file() if path.is_dir() else zipfile.is_zipfile(path)
+    """True for a folder with a manifest, and for a .zip, whatever is in it. A pipe, which can be read once, is none."""
+    try:
+        return (path / MANIFEST).is_file() if path.is_dir() else path.is_file() and zipfile.is_zipfile(path)
+    except OSError:  # a folder without the right to look into it
+        return False
 
 
 def open_capture(path: Path) -> Capture:
     """Open a capture folder or .zip; UnreadableInput says what is wrong with one that can't be trusted."""
     if path.is_dir():
-        if not (path / MANIFEST).is_file():
+        if not is_capture(path):
             raise UnreadableInput(f"{path}: a folder without {MANIFEST}, so no capture; name a trace file in it")
         data = _read(path / MANIFEST)
     else:
         with _open_zip(path) as (archive, prefix):
-            data = _read_member(path, archive, prefix + MANIFEST)
+            data = _read_member(path, archive, prefix + MANIFEST, most=MAX_MANIFEST_BYTES)
     try:
         schema = msgspec.json.decode(data, type=_Versioned).schema
         if schema != SCHEMA:
             raise UnreadableInput(f"{path}: its manifest is {schema!r}, this launchscope reads {SCHEMA!r}; update it")
         return Capture(path, msgspec.json.decode(data, type=Manifest))
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise UnreadableInput(f"{path}: its {MANIFEST} is damaged ({error}); profile again") from error
 
 
@@ -243,6 +261,8 @@ class _Versioned(msgspec.Struct):
 
 def _read(file: Path) -> bytes:
     try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise UnreadableInput(f"{file}: no regular file, which all of a capture's are")
         return file.read_bytes()
     except OSError as error:
         raise UnreadableInput(f"{file}: can't be read ({error.strerror})") from error
@@ -260,6 +280,8 @@ def _open_zip(path: Path) -> Iterator[tuple[zipfile.ZipFile, str]]:
                 _check_member_name(path, member.filename)
                 if stat.S_ISLNK(member.external_attr >> 16):
                     raise UnreadableInput(f"{path}: holds a link ({member.filename!r}), which no capture does")
+            if len({member.filename for member in members}) < len(members):
+                raise UnreadableInput(f"{path}: holds two files of one name, which no capture does")
             if sum(member.file_size for member in members) > MAX_UNPACKED_BYTES:
                 raise UnreadableInput(f"{path}: unpacks to over {MAX_UNPACKED_BYTES >> 30} GiB; no capture does")
             manifests = [
@@ -268,22 +290,24 @@ def _open_zip(path: Path) -> Iterator[tuple[zipfile.ZipFile, str]]:
             if len(manifests) != 1:
                 raise UnreadableInput(f"{path}: {len(manifests)} {MANIFEST} inside; a capture has one")
             yield archive, manifests[0].removesuffix(MANIFEST)
-    except (zipfile.BadZipFile, OSError) as error:
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
         raise UnreadableInput(f"{path}: can't be read as a .zip ({error})") from error
 
 
-def _read_member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+def _read_member(path: Path, archive: zipfile.ZipFile, name: str, *, most: int = MAX_UNPACKED_BYTES) -> bytes:
     try:
+        if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise UnreadableInput(f"{path}: {name} is not packed with deflate; unpack it and give the folder")
         with archive.open(name) as stream:
-            data = stream.read(MAX_UNPACKED_BYTES + 1)
+            data = stream.read(most + 1)
     except (KeyError, RuntimeError, NotImplementedError, zlib.error, EOFError) as error:
         raise UnreadableInput(f"{path}: {name} can't be read from it ({error})") from error
-    if len(data) > MAX_UNPACKED_BYTES:
-        raise UnreadableInput(f"{path}: {name} unpacks to over {MAX_UNPACKED_BYTES >> 30} GiB")
+    if len(data) > most:
+        raise UnreadableInput(f"{path}: {name} unpacks to over {most >> 20:,} MiB, which none of a capture does")
     return data
 
 
 def _check_member_name(path: Path, name: str) -> None:
     parts = PurePosixPath(name)
-    if parts.is_absolute() or ".." in parts.parts or "\\" in name or ":" in name:
+    if parts.is_absolute() or ".." in parts.parts or any(c in name for c in "\\:\0"):
         raise UnreadableInput(f"{path}: names a file outside of itself ({name!r}), which no capture does")

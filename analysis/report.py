@@ -8,6 +8,7 @@ report.to_json()       bytes
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from .inferred import with_inferred_operators
 from .measured_mode import submit_ns
 from .profile import profile_document
 from .readers import open_trace, read_trace
+from .trace import utf8_text
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -92,8 +94,7 @@ def analyze(*paths: str | PathLike[str], step_regex: str | None = None) -> Repor
     analyses: list[TraceAnalysis] = []
     captures: list[tuple[Capture, ProfileDoc]] = []
     for path in map(Path, paths):
-        if not path.exists():
-            raise UnreadableInput(f"{path}: no such file or folder; check the path")
+        _check_is_there(path)
         if path.is_dir() or is_capture(path):
             if captures:
                 raise UnreadableInput(f"{path}: a second capture; one report holds one: analyze them one at a time")
@@ -102,7 +103,7 @@ def analyze(*paths: str | PathLike[str], step_regex: str | None = None) -> Repor
             analyses += found
             captures.append((capture, profile))
         else:
-            analyses.append(analyze_trace(open_trace(path), name=path.name, step_regex=step_regex))
+            analyses.append(analyze_trace(open_trace(path), name=utf8_text(path.name), step_regex=step_regex))
     manifest = captures[0][0].manifest if captures else None
     document = ReportDocument(
         launchscope=__version__,
@@ -112,6 +113,18 @@ def analyze(*paths: str | PathLike[str], step_regex: str | None = None) -> Repor
         profile=captures[0][1] if captures else None,
     )
     return Report(document, tuple(analyses))
+
+
+def _check_is_there(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UnreadableInput(f"{path}: no such file or folder; check the path") from error
+    except (OSError, ValueError) as error:  # ValueError: no path at all, as it holds a null character
+        reason = getattr(error, "strerror", None) or error
+        raise UnreadableInput(f"{path}: can't be read ({reason}); check the path and its rights") from error
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise UnreadableInput(f"{path}: a device, not a trace file; give a file or a pipe")
 
 
 def _analyze_capture(capture: Capture, step_regex: str | None) -> tuple[list[TraceAnalysis], ProfileDoc]:
@@ -126,7 +139,7 @@ def _analyze_capture(capture: Capture, step_regex: str | None) -> tuple[list[Tra
             try:
                 analyses.append(_analyze_member(capture, mode, process, process.trace, submit, step_regex))
             except UnreadableInput as error:
-                unreadable.setdefault(mode, []).append(str(error))
+                unreadable.setdefault(mode, []).append(utf8_text(str(error)))
     analyses = with_inferred_operators(analyses)
     return analyses, _with_warnings(profile_document(capture.manifest, analyses), unreadable)
 

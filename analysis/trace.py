@@ -125,6 +125,11 @@ class HostOps(Table):
     thread: Ints
 
 
+def utf8_text(text: str) -> str:
+    """A path, or words that hold one, as every output can write it: bytes that are not UTF-8 become ``\\xff``."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 @dataclass(frozen=True)
 class Source:
     """The file that a trace was read from."""
@@ -132,6 +137,9 @@ class Source:
     path: str
     format: str  # 'kineto-json', …
     bytes: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", utf8_text(self.path))
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,10 @@ def _write(name: str, detail: Detail) -> str:
     if detail is Detail.WHOLE:
         return name
     function, _ = _outer(name)  # a kernel's parameters repeat its template arguments
-    return _argument(function, detail) or name
+    try:
+        return _argument(function, detail) or name
+    except RecursionError:  # nested deeper than any compiler writes
+        return name
 
 
 def _argument(text: str, detail: Detail) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import os
 import stat
 import zipfile
 from collections.abc import Callable
@@ -77,6 +79,7 @@ def link(archive: zipfile.ZipFile) -> None:
         (lambda a: a.writestr("a\\..\\evil", b""), "names a file outside of itself"),
         (link, r"holds a link \('traces/link'\)"),
         (lambda a: a.writestr("other/manifest.json", b"{}"), "2 manifest.json inside; a capture has one"),
+        (lambda a: a.filelist.append(a.filelist[0]), "holds two files of one name"),
     ],
 )
 def test_a_zip_that_no_capture_is(tmp_path: Path, damage: Damage, said: str) -> None:
@@ -89,6 +92,28 @@ def test_too_many_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     path = zipped(tmp_path, lambda a: [a.writestr(f"traces/{i}", b"") for i in range(5)] and None)
     with pytest.raises(UnreadableInput, match=r"6 entries, more than the 5 of any capture"):
         open_capture(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_zip_of_another_method(tmp_path: Path, method: int) -> None:
+    path = tmp_path / "odd.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("manifest.json", MANIFEST)
+    with pytest.raises(UnreadableInput, match=r"manifest\.json is not packed with deflate; unpack it"):
+        open_capture(path)
+
+
+def test_every_damaged_byte_of_a_zips_own_records_is_refused_or_does_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "flipped.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("manifest.json", MANIFEST)
+    whole = path.read_bytes()
+    records = [*range(60), *range(len(whole) - 90, len(whole))]
+    for position in records:
+        for value in {0, 255, whole[position] ^ 1, whole[position] ^ 128}:
+            path.write_bytes(whole[:position] + bytes([value]) + whole[position + 1 :])
+            with contextlib.suppress(UnreadableInput):
+                assert open_capture(path).manifest == two_modes()
 
 
 def test_too_much_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +168,14 @@ def test_a_zip_that_was_cut_or_damaged(tmp_path: Path, cut: int) -> None:
         (b"{}", "its manifest is ''"),
         (b'{"schema": "launchscope.capture/1"}', "manifest.json is damaged.*profile again"),
         (MANIFEST.replace(b'"samples_ns":[', b'"samples_ns":["x",'), "manifest.json is damaged"),
+        (MANIFEST.replace(b'"samples_ns":[', b'"samples_ns":[1e308,'), "manifest.json is damaged"),
+        (MANIFEST.replace(b'"samples_ns":[', b'"samples_ns":[1e-320,'), "manifest.json is damaged"),
+        (MANIFEST.replace(b'"samples_ns":[', b'"samples_ns":[NaN,'), "manifest.json is damaged"),
+        (MANIFEST.replace(b'"marks_ns":[', b'"marks_ns":[[9223372036854775808,1]'), "manifest.json is damaged"),
+        (MANIFEST.replace(b'"repeat":0', b'"repeat":-1'), "manifest.json is damaged"),
+        (MANIFEST.replace(b'"trace_pass":"cuda"', b'"trace_pass":"\\u001b[31m"'), "manifest.json is damaged"),
+        (MANIFEST.replace(b'"graph":', b'"grpah":'), "manifest.json is damaged"),
+        (b'{"a":' * 100_000, "manifest.json is damaged"),
     ],
 )  # fmt: skip
 def test_a_manifest_that_cannot_be_used(tmp_path: Path, content: bytes, said: str) -> None:
@@ -175,6 +208,16 @@ def test_a_link_inside_of_a_folder_is_not_followed(tmp_path: Path, name: str) ->
     (folder / "traces" / "folder").symlink_to(tmp_path / "secret")
     with pytest.raises(UnreadableInput, match="a link to a file outside of the capture"):
         open_capture(folder).trace_bytes(f"traces/{name}" + ("/x.json" if name == "folder" else ""))
+
+
+def test_what_is_no_file_inside_of_a_folder_is_not_opened(tmp_path: Path) -> None:
+    """A pipe would be waited for, a loop of links or a null character is no path."""
+    folder = write_capture(tmp_path / "kept", two_modes())
+    os.mkfifo(folder / "traces" / "pipe")
+    (folder / "traces" / "loop").symlink_to("loop")
+    for name in ("pipe", "loop", "", "nu\0ll"):
+        with pytest.raises(UnreadableInput):
+            open_capture(folder).trace_bytes(f"traces/{name}")
 
 
 @pytest.mark.parametrize("name", ["kept", "kept.zip"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from math import isfinite
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from launchscope.analysis.capture import ModeRecord
 from launchscope.analysis.document import ReportDocument
 from launchscope.analysis.errors import UnreadableInput
+from launchscope.analysis.export import perfetto
 from launchscope.analysis.report import Report, analyze, load
 from launchscope.fixtures.builder import trace
 from launchscope.fixtures.cases import NAMED_CASES
@@ -139,6 +142,38 @@ def test_a_missing_file_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(UnreadableInput, match="nothing to analyze"):
         analyze()
+
+
+def test_paths_that_cannot_be_looked_at_are_refused(tmp_path: Path) -> None:
+    for path in ("a" * 5000, "nu\0ll", tmp_path / "loop"):
+        (tmp_path / "loop").unlink(missing_ok=True)
+        (tmp_path / "loop").symlink_to("loop")
+        with pytest.raises(UnreadableInput, match="can't be read"):
+            load(path)
+    with pytest.raises(UnreadableInput, match="/dev/null: a device, not a trace file"):
+        load("/dev/null")
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    data = NAMED_CASES["graph replay"]().json()
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(data,))
+    writer.start()
+    report = load(tmp_path / "pipe")
+    writer.join()
+    assert report.document.traces[0].source.bytes == len(data)
+
+
+@pytest.mark.parametrize("name", ["\udcff\udcfe.json", "a b\nc.json", "τ.json"])
+def test_any_name_of_a_file_can_be_told(name: str, tmp_path: Path) -> None:
+    report = load(NAMED_CASES["graph replay"]().write(tmp_path / name))
+    check_json(report)
+    assert report.document.traces[0].name == name.replace("\udcff\udcfe", "\\xff\\xfe")
+    for written in (report.to_json(), perfetto.render(report), report._repr_html_().encode()):
+        assert written
+    folder = write_capture(tmp_path / name.removesuffix(".json"), two_modes())
+    (folder / "traces/graph-2-cuda.json.gz").unlink()
+    check_json(load(folder))
 
 
 def test_a_step_regex_chooses_the_steps(tmp_path: Path) -> None:

@@ -58,3 +58,8 @@ def test_different_names_stay_different(names: list[str]) -> None:
     short = short_names(names)
     assert set(short) == set(names)
     assert len(set(short.values())) == len(short)
+
+
+def test_a_name_that_nests_without_end_stays_whole() -> None:
+    name = "a<" * 2000 + ">" * 2000
+    assert short_names([name]) == {name: name}
