@@ -1,6 +1,6 @@
 """Coverage: what of a trace can be used, counted before any other figure, and whether its figures are to be trusted.
 
-The rules are those of docs/metrics.md, "Coverage and integrity".
+The rules are those of docs/metrics.md, "Can the trace be trusted?".
 """
 
 from __future__ import annotations

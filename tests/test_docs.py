@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from launchscope import load
 from launchscope.cli import COMMANDS
 from launchscope.cli import launchscope as program
 
@@ -68,9 +69,62 @@ def test_python_snippets_are_python() -> None:
 
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+        for target, heading in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", page.read_text("utf-8")):
             if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name}: {target}"
+                linked = page.parent / target if target else page
+                assert linked.exists(), f"{page.name}: {target}"
+                assert not heading or heading in anchors(linked), f"{page.name}: {target}#{heading}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The fragments of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def sources() -> list[tuple[Path, str]]:
+    return [(f, f.read_text("utf-8")) for room in ("analysis", "cli", "tracer") for f in (ROOT / room).rglob("*.py")]
+
+
+def test_pages_and_headings_that_the_program_names_are_there() -> None:
+    for file, text in sources():
+        for page, heading, term in re.findall(r"docs/(\w+\.md)(?:, \"([^\"]+)\"|, ([a-z ]+)\))?", text):
+            told = (ROOT / "docs" / page).read_text("utf-8")
+            assert term in told, f"{file.name}: {page}, {term}"
+            assert not heading or re.search(rf"^#+ {re.escape(heading)}$", told, re.MULTILINE), (
+                f"{file.name}: {heading}"
+            )
+
+
+def test_refusals_that_are_documented_are_said() -> None:
+    table = (ROOT / "docs" / "targets.md").read_text("utf-8").partition("## What is refused")[2]
+    refusals = re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
+    assert len(refusals) >= 10
+    said = "\n".join(text for _, text in sources())
+    assert [refusal for refusal in refusals if refusal not in said] == []
+
+
+def test_paths_into_the_repository_exist() -> None:
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for path in re.findall(r"(?<![\w/.])(?:fixtures|benchmarks|docs|tracer|analysis)/[\w./-]*\w", text):
+            assert (ROOT / path).exists(), f"{page.name}: {path}"
+
+
+def test_the_readmes_python_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tour,) = (s for s in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "import launchscope" in s)
+    monkeypatch.chdir(ROOT)
+    exec(tour, {})
+    assert "host_ns" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["gpu_ops", "launches", "gaps", "steps"])
+def test_the_columns_of_every_dataframe_are_documented(name: str) -> None:
+    frame = getattr(load(ROOT / "fixtures" / "traces" / "torchao_quantize_vit_bfloat16.json.gz"), name)
+    page = (ROOT / "docs" / "report.md").read_text("utf-8").partition("## From Python\n")[2].partition("\n## ")[0]
+    (row,) = re.findall(rf"^\| `{name}` \|[^|]*\| (.*) \|$", page, re.MULTILINE)
+    told = re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", row))
+    assert ["trace", "mode", *told] == list(frame.columns)
 
 
 def test_ci_runs_the_readmes_test_command() -> None:
