@@ -1,18 +1,31 @@
-"""The last step of a reader: columns of GPU ops, calls and host ops become a Trace, linked and sorted by start."""
+"""The last step of a reader: its columns become a Trace, and what belongs together is linked."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from ..trace import BlockingCalls, GpuOps, HostKind, HostOps, Ints, Launches, Notice, Source, Trace
+from ..trace import BlockingCalls, GpuOps, HostOps, Ints, Launches, Notice, Source, Trace
 from .correlate import Calls, innermost_operators, link
 
 _BLOCKING_COPY: Final = re.compile(r"(?:cuda|hip|cu)Memcpy(?!.*Async)")
+_WHOLE_US_SLACK_NS: Final = 1000
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What the file says beside its records, and what its reader has to say."""
+
+    source: Source
+    events: int
+    device_names: Mapping[int, str | None]
+    rank: int | None
+    notices: tuple[Notice, ...]
+    complete: bool
 
 
 def blocks(api: str) -> bool:
@@ -21,31 +34,29 @@ def blocks(api: str) -> bool:
 
 
 def assemble(
-    source: Source,
-    names: Sequence[str],
+    facts: FileFacts,
+    names: tuple[str, ...],
     ops: Mapping[str, Ints],
     calls: Calls,
-    host: HostOps,
+    host_ops_with: Callable[[Calls], HostOps],
     *,
-    events: int,
-    device_names: Mapping[int, str | None],
-    notices: tuple[Notice, ...] = (),
-    complete: bool = True,
+    whole_us: bool = False,
 ) -> Trace:
-    """The trace of columns in file order; ``ops`` are those of GpuOps without ``launch_row``, ``host`` lacks calls."""
-    order = np.argsort(ops["start_ns"], kind="stable")
-    ops = {name: column[order] for name, column in ops.items()}
-    calls = calls.take(np.argsort(calls.start_ns, kind="stable"))
+    """The trace of ``ops``, the columns of GpuOps without ``launch_row``, and of calls, both by start.
+
+    ``host_ops_with`` gives the host ops by start: those of the file and the calls that neither launch nor block.
+    """
     launch_call, launch_row = link(ops["process"], ops["correlation"], calls)
     blocking_call = np.flatnonzero(np.array([blocks(name) for name in names], np.bool_)[calls.api])
     launches, blocking = calls.take(launch_call), calls.take(blocking_call)
     neither = np.ones(len(calls), np.bool_)
     neither[launch_call] = neither[blocking_call] = False
-    host = _with_calls(host, calls.take(neither))
+    host_ops = host_ops_with(calls.take(neither))
+    slack_ns = _WHOLE_US_SLACK_NS if whole_us else 0
     is_graph = np.array(["GraphLaunch" in name for name in names], np.bool_)
     return Trace(
-        source=source,
-        names=tuple(names),
+        source=facts.source,
+        names=names,
         gpu_ops=GpuOps(**ops, launch_row=launch_row),
         launches=Launches(
             start_ns=launches.start_ns,
@@ -55,7 +66,7 @@ def assemble(
             thread=launches.thread,
             correlation=launches.correlation,
             is_graph=is_graph[launches.api],
-            operator_row=innermost_operators(host, launches, 0),
+            operator_row=innermost_operators(host_ops, launches, slack_ns),
         ),
         blocking_calls=BlockingCalls(
             start_ns=blocking.start_ns,
@@ -63,25 +74,13 @@ def assemble(
             api=blocking.api,
             process=blocking.process,
             thread=blocking.thread,
-            operator_row=innermost_operators(host, blocking, 0),
+            operator_row=innermost_operators(host_ops, blocking, slack_ns),
         ),
-        host_ops=host,
-        events=events,
-        device_names=dict(device_names),
-        notices=notices,
-        complete=complete,
+        host_ops=host_ops,
+        events=facts.events,
+        device_names=facts.device_names,
+        rank=facts.rank,
+        whole_us=whole_us,
+        notices=facts.notices,
+        complete=facts.complete,
     )
-
-
-def _with_calls(host: HostOps, calls: Calls) -> HostOps:
-    """Host ops and calls that are nothing else, by start; the longer of equal starts is around the other."""
-    more = {
-        "start_ns": calls.start_ns,
-        "end_ns": calls.end_ns,
-        "name": calls.api,
-        "kind": np.full(len(calls), HostKind.API, np.int64),
-        "process": calls.process,
-        "thread": calls.thread,
-    }
-    both = HostOps(**{f.name: np.concatenate([getattr(host, f.name), more[f.name]]) for f in fields(HostOps)})
-    return both.take(np.lexsort((-both.end_ns, both.start_ns)))

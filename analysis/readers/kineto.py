@@ -17,10 +17,11 @@ from typing import Any, Final, NamedTuple
 
 from ..errors import UnreadableInput
 from ..trace import Ints, Notice, Source, Trace
+from .assemble import FileFacts
 from .event_chunks import EventText
 from .kineto_document import Document, Head, Opened, decode_head, open_document
 from .kineto_records import decode_piece, records_of, text_of, whole_of
-from .kineto_tables import TIMES, Columns, FileFacts
+from .kineto_tables import TIMES, Columns
 from .second_process import SecondProcess, decoded
 
 _DROPPED: Final = re.compile(r"[Dd]ropped ([0-9]{1,15}) (?:activity )?records")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..trace import NONE, BlockingCalls, Bools, GpuOps, HostKind, HostOps, Ints, Launches, Notice, Source, Trace
-from .assemble import blocks
-from .correlate import Calls, home_processes, innermost_operators, link
+from ..trace import NONE, Bools, HostKind, HostOps, Ints, Trace
+from .assemble import FileFacts, assemble
+from .correlate import Calls, home_processes
 from .kineto_records import CALL, HOST, OP_ARGS, Number, Records
 
 TIMES: Final = range(-(2**62), 2**62)
@@ -21,20 +19,7 @@ _MOST_COPIED: Final = 2**40
 """Bytes that one copy can move: no GPU has more than a TiB."""
 
 _NUMBERS: Final = ("process", "thread", "device", "stream")
-_WHOLE_US_SLACK_NS: Final = 1000
 _Column = NDArray[Any]  # of whole numbers, as narrow as they allow
-
-
-@dataclass(frozen=True)
-class FileFacts:
-    """What the file says beside its records, and what its reader has to say."""
-
-    source: Source
-    events: int
-    device_names: Mapping[int, str | None]
-    rank: int | None
-    notices: tuple[Notice, ...]
-    complete: bool
 
 
 class Columns:
@@ -104,43 +89,13 @@ class Columns:
         ops = self._gpu_columns(code, op_rows, start_ns, end_ns, correlation[is_op])
         calls = self._calls(call_rows, start_ns, end_ns, correlation[~is_op])
         ops["process"] = home_processes(ops, calls)
-        launch_call, ops["launch_row"] = link(ops["process"], ops["correlation"], calls)
-        blocking_call = np.flatnonzero(np.array([blocks(name) for name in names], np.bool_)[calls.api])
-        launches, blocking = calls.take(launch_call), calls.take(blocking_call)
-        neither = np.ones(len(calls), np.bool_)
-        neither[launch_call] = neither[blocking_call] = False
-        host_ops = self._host_ops(code, calls.position[neither], start_ns, end_ns)
-        slack_ns = _WHOLE_US_SLACK_NS if whole_us else 0
-        is_graph = np.array(["GraphLaunch" in name for name in names], np.bool_)
-        return Trace(
-            source=facts.source,
-            names=names,
-            gpu_ops=GpuOps(**ops),
-            launches=Launches(
-                start_ns=launches.start_ns,
-                end_ns=launches.end_ns,
-                api=launches.api,
-                process=launches.process,
-                thread=launches.thread,
-                correlation=launches.correlation,
-                is_graph=is_graph[launches.api],
-                operator_row=innermost_operators(host_ops, launches, slack_ns),
-            ),
-            blocking_calls=BlockingCalls(
-                start_ns=blocking.start_ns,
-                end_ns=blocking.end_ns,
-                api=blocking.api,
-                process=blocking.process,
-                thread=blocking.thread,
-                operator_row=innermost_operators(host_ops, blocking, slack_ns),
-            ),
-            host_ops=host_ops,
-            events=facts.events,
-            device_names=facts.device_names,
-            rank=facts.rank,
+        return assemble(
+            facts,
+            names,
+            ops,
+            calls,
+            lambda others: self._host_ops(code, others.position, start_ns, end_ns),
             whole_us=whole_us,
-            notices=facts.notices,
-            complete=facts.complete,
         )
 
     def _numbers(self, records: Records, code: _Column) -> list[_Column]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import UnreadableInput
 from ..trace import NONE, Ints, Notice, Source, Trace
-from .assemble import assemble
+from .assemble import FileFacts, assemble
 from .correlate import home_processes
 from .nsys_columns import (
     ACTIVITY,
@@ -32,6 +32,7 @@ from .nsys_columns import (
     gpu_columns,
     numbering,
     nvtx_ranges,
+    with_calls,
 )
 from .nsys_names import Names
 from .sqlite_file import Database, open_bytes, open_file
@@ -72,17 +73,15 @@ def _read(database: Database, source: Source) -> Trace:
     ops["device"], device_names = _devices(database, ops["process"], ops["device"])
     replays = (process_of(graphs.columns["globalPid"]), graphs.columns["correlationId"])
     losses = [*_untimed(lost_ops + lost_calls), *_graph_level(*replays, ops["process"], ops["correlation"])]
-    return assemble(
-        source,
-        names.all,
-        ops,
-        calls,
-        host,
+    facts = FileFacts(
+        source=source,
         events=sum(len(rows) for rows in (*op_rows, *call_rows, graphs, ranges)),
         device_names=device_names,
+        rank=None,
         notices=(*losses, *_diagnostics(database)),
         complete=not losses,
     )
+    return assemble(facts, names.all, ops, calls, lambda others: with_calls(host, others))
 
 
 def _require_activities(database: Database) -> None:

@@ -118,6 +118,20 @@ def nvtx_ranges(ranges: Rows, names: Names, process_of: Processes, base_ns: int)
     )
 
 
+def with_calls(host: HostOps, calls: Calls) -> HostOps:
+    """Host ops and the given calls, by start; of equal starts the longer first, as it is around the other."""
+    more = {
+        "start_ns": calls.start_ns,
+        "end_ns": calls.end_ns,
+        "name": calls.api,
+        "kind": np.full(len(calls), HostKind.API, np.int64),
+        "process": calls.process,
+        "thread": calls.thread,
+    }
+    both = HostOps(**{name: np.concatenate([getattr(host, name), column]) for name, column in more.items()})
+    return both.take(np.lexsort((-both.end_ns, both.start_ns)))
+
+
 def _is_timed(start: Ints, end: Ints, base_ns: int) -> Bools:
     """Rows with both times, and neither differences nor sums that leave 64 bits."""
     low, high = base_ns - _TIME, _TIME - base_ns
