@@ -21,11 +21,11 @@ def blocking_calls(trace: Trace, steps: Steps) -> list[BlockingCallDoc]:
     """
     calls = trace.blocking_calls
     operator = named(trace.names, follow(trace.host_ops.name, calls.operator_row))
-    stacks = enclosing_stacks(trace, calls.start_ns, calls.process, calls.thread)
+    number, stacks = enclosing_stacks(trace, calls.start_ns, calls.process, calls.thread)
     inside = np.isin(steps.blocking_step, steps.kept_rows)
     took_ns: Counter[tuple[int, str | None, Stack]] = Counter()
     in_steps: Counter[tuple[int, str | None, Stack]] = Counter()
-    keys = zip(calls.api.tolist(), operator, stacks, strict=True)
+    keys = zip(calls.api.tolist(), operator, [stacks[its] for its in number.tolist()], strict=True)
     for key, ns, is_inside in zip(keys, calls.dur_ns.tolist(), inside.tolist(), strict=True):
         took_ns[key] += ns
         in_steps[key] += is_inside

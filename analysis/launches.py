@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from .columns import follow, named
+from .columns import follow, named, numbered
 from .document import LaunchesDoc, OperatorDoc, QueueDepthDoc
-from .stacks import Stack, enclosing_stacks
+from .stacks import enclosing_stacks
 from .statistics import summarize
 from .trace import NONE, Bools, Ints, Trace
 
@@ -60,22 +59,19 @@ def by_operator(trace: Trace) -> list[OperatorDoc]:
     Without recorded operators: one row, operator null.
     """
     launches, ops = trace.launches, trace.gpu_ops
-    operator = named(trace.names, follow(trace.host_ops.name, launches.operator_row))
-    stacks = enclosing_stacks(trace, launches.start_ns, launches.process, launches.thread)
-    kernels_of = np.bincount(ops.launch_row[ops.is_kernel & (ops.launch_row != NONE)], minlength=len(launches)).tolist()
-    launched: Counter[tuple[str | None, Stack]] = Counter()
-    kernels: Counter[tuple[str | None, Stack]] = Counter()
-    for key, its_kernels in zip(zip(operator, stacks, strict=True), kernels_of, strict=True):
-        launched[key] += 1
-        kernels[key] += its_kernels
+    operator = follow(trace.host_ops.name, launches.operator_row)
+    stack, stacks = enclosing_stacks(trace, launches.start_ns, launches.process, launches.thread)
+    group = numbered(operator, stack)
+    _, first, count = np.unique(group, return_index=True, return_counts=True)
+    its_kernels = np.bincount(group[ops.launch_row[ops.is_kernel & (ops.launch_row != NONE)]], minlength=len(first))
     return [
         OperatorDoc(
-            operator=name,
-            launches=count,
-            kernels=kernels[name, stack],
-            stack=[trace.name(frame) for frame in stack],
+            operator=named(trace.names, operator[first[row : row + 1]])[0],
+            launches=int(count[row]),
+            kernels=int(its_kernels[row]),
+            stack=[trace.name(frame) for frame in stacks[stack[first[row]]]],
         )
-        for (name, stack), count in launched.most_common()
+        for row in np.lexsort((first, -count)).tolist()
     ]
 
 

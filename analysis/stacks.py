@@ -2,75 +2,64 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
-
 import numpy as np
 
-from .trace import HostKind, HostOps, Ints, Trace
+from .nesting import last_reaching, threads
+from .trace import NONE, HostKind, HostOps, Ints, Trace
 
 Stack = tuple[int, ...]
 """Indices into Trace.names, outermost first."""
 
 
-def enclosing_stacks(trace: Trace, start_ns: Ints, process: Ints, thread: Ints) -> list[Stack]:
-    """For each host call the operators and Python frames open on its thread when it starts; () where none is.
+def enclosing_stacks(trace: Trace, start_ns: Ints, process: Ints, thread: Ints) -> tuple[Ints, list[Stack]]:
+    """For each host call the number of its stack, and the stacks by number; () where nothing is around it.
 
-    Annotations are left out: their numbers would make every step a place of its own.
+    A stack are the operators and Python frames open on the call's thread when it starts. Annotations are left out:
+    their numbers would make every step a place of its own.
     """
     host = trace.host_ops
     frames = np.flatnonzero((host.kind == HostKind.OPERATOR) | (host.kind == HostKind.PYTHON))
-    stacks: list[Stack] = [()] * len(start_ns)
-    if not len(frames):
-        return stacks
-    frames = frames[np.lexsort((-host.end_ns[frames], host.start_ns[frames]))]
-    frames_of = _by_thread(frames.tolist(), host.process[frames], host.thread[frames])
-    calls_of = _by_thread(np.argsort(start_ns, kind="stable").tolist(), process, thread, indexed=True)
-    known: dict[tuple[Stack, int], Stack] = {}
-    for key, calls in calls_of.items():
+    frames_of = threads(host.process[frames], host.thread[frames])
+    number = np.zeros(len(start_ns), np.int64)
+    stacks: list[Stack] = [()]
+    known: dict[Stack, int] = {(): 0}
+    for key, calls in threads(process, thread).items():
         if key in frames_of:
-            _walk(host, frames_of[key], calls, start_ns, stacks, known)
-    return stacks
+            its_number, its_stacks = _stacks(host, frames[frames_of[key]], start_ns[calls])
+            for stack in its_stacks:
+                if stack not in known:
+                    known[stack] = len(stacks)
+                    stacks.append(stack)
+            number[calls] = np.array([known[stack] for stack in its_stacks])[its_number]
+    return number, stacks
 
 
-def _by_thread(
-    rows: Iterable[int], process: Ints, thread: Ints, *, indexed: bool = False
-) -> dict[tuple[int, int], list[int]]:
-    """Rows by (process, thread) of their own; columns stand in the order of the rows, or are indexed by them."""
-    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
-    processes, threads = process.tolist(), thread.tolist()
-    for position, row in enumerate(rows):
-        at = row if indexed else position
-        groups[processes[at], threads[at]].append(row)
-    return groups
+def _stacks(host: HostOps, frames: Ints, times_ns: Ints) -> tuple[Ints, list[Stack]]:
+    """One thread: the number of the stack at each time, and the stacks by number."""
+    frames = frames[np.lexsort((-host.end_ns[frames], host.start_ns[frames]))]
+    start_ns, end_ns, name = host.start_ns[frames], host.end_ns[frames], host.name[frames]
+    top = last_reaching(end_ns, np.searchsorted(start_ns, times_ns, side="right"), times_ns)
+    around, waiting = _ancestors(start_ns, end_ns, top)
+    number = np.full(len(frames) + 1, NONE, np.int64)  # of the stack up to each frame
+    number[NONE] = 0  # () is around the outermost
+    stacks: list[Stack] = [()]
+    while len(waiting):
+        outer = number[around[waiting]]
+        ready, waiting = waiting[outer != NONE], waiting[outer == NONE]
+        pairs, place = np.unique(np.stack([number[around[ready]], name[ready]]), axis=1, return_inverse=True)
+        number[ready] = len(stacks) + place
+        stacks += [(*stacks[outer], inner) for outer, inner in pairs.T.tolist()]
+    return number[top], stacks
 
 
-def _walk(
-    host: HostOps,
-    frames: list[int],
-    calls: list[int],
-    start_ns: Ints,
-    stacks: list[Stack],
-    known: dict[tuple[Stack, int], Stack],
-) -> None:
-    """One thread's frames (outer before inner) and calls, by start; equal stacks are one object."""
-    starts, ends, names = (column[frames].tolist() for column in (host.start_ns, host.end_ns, host.name))
-    opened = 0
-    ends_open: list[int] = []
-    stack_open: list[Stack] = [()]
-    for call in calls:
-        now = int(start_ns[call])
-        while opened < len(starts) and starts[opened] <= now:
-            _close(ends_open, stack_open, starts[opened])
-            ends_open.append(ends[opened])
-            key = (stack_open[-1], names[opened])
-            stack_open.append(known.setdefault(key, (*key[0], key[1])))
-            opened += 1
-        _close(ends_open, stack_open, now)
-        stacks[call] = stack_open[-1]
-
-
-def _close(ends_open: list[int], stack_open: list[Stack], now: int) -> None:
-    while ends_open and ends_open[-1] <= now:
-        ends_open.pop()
-        stack_open.pop()
+def _ancestors(start_ns: Ints, end_ns: Ints, frames: Ints) -> tuple[Ints, Ints]:
+    """The frame around each frame where it is known, else NONE; and these frames with all around them, by start."""
+    around = np.full(len(start_ns), NONE, np.int64)
+    is_known = np.zeros(len(start_ns) + 1, np.bool_)
+    is_known[NONE] = True
+    fresh = np.unique(frames)
+    while len(fresh := fresh[~is_known[fresh]]):
+        is_known[fresh] = True
+        around[fresh] = last_reaching(end_ns, fresh, start_ns[fresh])
+        fresh = np.unique(around[fresh])
+    return around, np.flatnonzero(is_known[:-1])

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from ..nesting import last_reaching, threads
 from ..trace import NONE, HostKind, HostOps, Ints, Table
 
 _NO_CALL: Final = np.iinfo(np.int64).max
@@ -73,31 +74,16 @@ def innermost_operators(host_ops: HostOps, calls: Calls, slack_ns: int) -> Ints:
     operators = np.flatnonzero(host_ops.kind == HostKind.OPERATOR)
     if not len(operators) or not len(calls):
         return found
-    threads: dict[tuple[int, int], list[int]] = {}
-    for call, key in enumerate(zip(calls.process.tolist(), calls.thread.tolist(), strict=True)):
-        threads.setdefault(key, []).append(call)
-    for (process_id, thread_id), own_calls in threads.items():
-        is_own = (host_ops.process[operators] == process_id) & (host_ops.thread[operators] == thread_id)
-        own = operators[is_own]
-        own = own[np.lexsort((-host_ops.end_ns[own], host_ops.start_ns[own]))]
-        found[own_calls] = _innermost(host_ops.take(own), own, calls.take(np.array(own_calls)), slack_ns)
-    return found
-
-
-def _innermost(operators: HostOps, rows: Ints, calls: Calls, slack_ns: int) -> list[int]:
-    """One thread: operators sorted outermost first, calls by start; a stack holds the open operators."""
-    starts, ends, ids = operators.start_ns.tolist(), operators.end_ns.tolist(), rows.tolist()
-    opened, stack, found = 0, list[int](), []
-    for start, end in zip(calls.start_ns.tolist(), calls.end_ns.tolist(), strict=True):
-        while opened < len(starts) and starts[opened] <= start:
-            while stack and ends[stack[-1]] <= starts[opened]:
-                stack.pop()
-            stack.append(opened)
-            opened += 1
-        while stack and ends[stack[-1]] < start:
-            stack.pop()
-        around = (op for op in reversed(stack) if ends[op] + slack_ns >= end)
-        found.append(ids[op] if (op := next(around, None)) is not None else NONE)
+    operators_of = threads(host_ops.process[operators], host_ops.thread[operators])
+    for key, own_calls in threads(calls.process, calls.thread).items():
+        if key in operators_of:
+            own = operators[operators_of[key]]
+            own = own[np.lexsort((-host_ops.end_ns[own], host_ops.start_ns[own]))]
+            start_ns = calls.start_ns[own_calls]
+            reach_ns = np.maximum(start_ns, calls.end_ns[own_calls] - slack_ns)
+            before = np.searchsorted(host_ops.start_ns[own], start_ns, side="right")
+            around = last_reaching(host_ops.end_ns[own], before, reach_ns - 1)
+            found[own_calls] = np.where(around == NONE, NONE, own[around])
     return found
 
 

@@ -1,0 +1,59 @@
+"""Ranges on one thread: which of those that began before lasts longest into the present."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .trace import NONE, Ints
+
+
+def last_reaching(ends_ns: Ints, before: Ints, times_ns: Ints) -> Ints:
+    """For each query the last row before row ``before`` that ends after its time; NONE where none does.
+
+    Of ranges sorted by start, outermost first, that is the innermost one around. All queries climb a tree of maxima
+    together, and down again: O(log n) each, in numpy.
+    """
+    found = np.full(len(before), NONE, np.int64)
+    queries = np.flatnonzero(before > 0)
+    until, times = before[queries], times_ns[queries]
+    tree = _maxima(ends_ns)
+    for level, most in enumerate(tree):
+        # what is left to search are the nodes before ``until``; an odd one has no pair on the next level
+        node = until - 1
+        hit = (until & 1).astype(np.bool_)
+        hit[hit] = most[node[hit]] > times[hit]
+        found[queries[hit]] = _descend(tree[:level], node[hit], times[hit])
+        until = until >> 1
+        left = ~hit & (until > 0)
+        queries, until, times = queries[left], until[left], times[left]
+        if not len(queries):
+            break
+    return found
+
+
+def _descend(tree: list[Ints], node: Ints, times_ns: Ints) -> Ints:
+    """The last row below each node that ends after the time; one does."""
+    for most in reversed(tree):
+        right = 2 * node + 1
+        node = np.where((right < len(most)) & (most[np.minimum(right, len(most) - 1)] > times_ns), right, right - 1)
+    return node
+
+
+def _maxima(values: Ints) -> list[Ints]:
+    """The values, then the maxima of pairs, then of pairs of those, up to one."""
+    levels = [values]
+    while len(levels[-1]) > 1:
+        below = levels[-1]
+        paired = np.maximum(below[: len(below) // 2 * 2 : 2], below[1::2])
+        levels.append(np.append(paired, below[-1:]) if len(below) % 2 else paired)
+    return levels
+
+
+def threads(process: Ints, thread: Ints) -> dict[tuple[int, int], Ints]:
+    """Rows by (process, thread), ascending."""
+    if not len(process):
+        return {}
+    order = np.lexsort((thread, process))
+    begins = np.flatnonzero((np.diff(process[order]) != 0) | (np.diff(thread[order]) != 0)) + 1
+    groups = np.split(order, begins)
+    return {(int(process[rows[0]]), int(thread[rows[0]])): rows for rows in groups}
