@@ -86,22 +86,23 @@ def _fact(block: Fact, width: int) -> Iterator[Line]:
     bullet = "! " if block.concern else ""
     label = _label(block.label)
     for line in block.lines:
-        for number, text in enumerate(wrap(one_line(line), width - LABEL - len(bullet))):
+        for number, text in enumerate(wrap(one_line(line), width - cell_len(label) - len(bullet))):
             yield [(label, style), ((" " * len(bullet) if number else bullet) + text, "")]
             label = " " * LABEL
 
 
 def _bars(block: Bars, width: int) -> Iterator[Line]:
     label = _label(block.label)
+    indent = cell_len(label)  # a longer label pushes every bar on: they stay comparable
     name_width = max(cell_len(bar.name) for bar in block.bars)
     detail_width = max(cell_len(bar.detail) for bar in block.bars)
-    room = min(max(width - LABEL - name_width - detail_width - BAR_FIGURES, 0), BAR_ROOM)
+    room = min(max(width - indent - name_width - detail_width - BAR_FIGURES, 0), BAR_ROOM)
     for bar in block.bars:
         drawn = pad(_bar(bar.fraction, room), room) if room else ""
-        told = f" {share(bar.fraction):>7}  {middle(bar.detail, width - LABEL - name_width - BAR_FIGURES)}"
+        told = f" {share(bar.fraction):>7}  {middle(bar.detail, width - indent - name_width - BAR_FIGURES)}"
         yield [(label, "label"), (f"{pad(bar.name, name_width)}  ", ""), (drawn, "cyan"), (told, "")]
-        label = " " * LABEL
-    yield from ([(" " * LABEL + text, "")] for text in wrap(block.rest, width - LABEL) if block.rest)
+        label = " " * indent
+    yield from ([(" " * indent + text, "")] for text in wrap(block.rest, width - indent) if block.rest)
 
 
 def _bar(fraction: float, room: int) -> str:

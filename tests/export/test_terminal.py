@@ -32,6 +32,7 @@ DOCUMENTS: Final[dict[str, Callable[[], ReportDocument]]] = {
     "noisy profile": documents.noisy_profile,
     "failed mode": lambda: documents.with_modes(fused=documents.failed_mode()),
     "no mode ran": lambda: documents.only_modes(eager=documents.failed_mode(), graph=documents.no_mode()),
+    "a mode of a long name": lambda: documents.only_modes(fused_graph=documents.modes()["eager"]),
     "nothing known of a mode": documents.bare_profile,
     "eager trace": lambda: documents.traces_document(documents.trace()),
     "graph trace": lambda: documents.traces_document(documents.graph_trace()),
