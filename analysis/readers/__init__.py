@@ -15,6 +15,7 @@ from typing import BinaryIO, Final
 
 from ..errors import UnreadableInput
 from ..trace import Notice, Source, Trace
+from .foreign import recognized
 from .unpacking import Unpacked, expected_bytes
 
 Progress = Callable[[int, int], None]
@@ -22,13 +23,6 @@ Progress = Callable[[int, int], None]
 
 _SQLITE: Final = b"SQLite format 3\0"
 MAX_UNPACKED_BYTES: Final = 8 << 30  # as for a capture
-_OTHERS: Final = {
-    b"PK\x03\x04": "a .zip that holds no launchscope capture: unpack it and give the trace inside",
-    b"\x28\xb5\x2f\xfd": "compressed with zstd: unpack it first (unzstd)",
-    b"BZh": "compressed with bzip2: unpack it first (bunzip2)",
-    b"\xfd7zXZ": "compressed with xz: unpack it first (unxz)",
-    b"<": "HTML or XML, perhaps an error page instead of the download: fetch the raw trace file again",
-}
 
 
 def open_trace(path: Path, *, progress: Progress | None = None) -> Trace:
@@ -72,9 +66,8 @@ def _read(file: BinaryIO, size: int, path: str, progress: Progress | None = None
     while not (head := first.lstrip()):
         if not (first := next(blocks, b"")):
             raise UnreadableInput(f"{path}: nothing but white space; record the trace again")
-    for magic, what in _OTHERS.items():
-        if head.startswith(magic):
-            raise UnreadableInput(f"{path}: {what}")
+    if (what := recognized(first, path)) is not None:
+        raise UnreadableInput(f"{path}: {what}")
     from .kineto import read_kineto
 
     trace = read_kineto(chain((head,), blocks), source, expected_bytes=expected)

@@ -1,0 +1,136 @@
+"""Files of other programs that no reader here reads: what they are, and what to run to get a file that one does.
+
+Told by their first bytes, and by their name only where those say nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Final
+
+RECORD: Final = "record with torch.profiler or nsys (docs/recording.md)"
+_MAGIC: Final = {
+    # its first line: 'NVIDIA Tegra Profiler Report 2026@4@1@191-…'
+    b"NVIDIA Tegra Profiler Report": "nsys",
+    b"NVR\0": "ncu",
+    b"PK\x03\x04": "zip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"7z\xbc\xaf\x27\x1c": "7z",
+    b"\x7fELF": "program",
+    b"\x89PNG": "image",
+    b"%PDF": "image",
+}
+_SUFFIXES: Final = {
+    (".nsys-rep", ".qdrep"): "nsys",
+    (".qdstrm",): "qdstrm",
+    (".ncu-rep",): "ncu",
+    (".xplane.pb",): "xplane",
+    (".pftrace", ".perfetto-trace", ".perfetto"): "perfetto",
+    (".pt", ".pth", ".pkl", ".pickle"): "pickle",
+    (".tar",): "tar",
+    (".rpd",): "rpd",
+    (".html", ".htm"): "markup",
+}
+_WORDS: Final = {
+    "nsys": "a report of Nsight Systems, whose format only nsys reads: run `nsys export --type sqlite {file}` and give "
+    "the .sqlite file that it writes (docs/formats.md)",
+    "qdstrm": "a raw recording of Nsight Systems: run `QdstrmImporter -i {file}`, then `nsys export --type sqlite` on "
+    "the report that it writes",
+    "ncu": "a report of Nsight Compute, which measures kernels one by one and knows no gaps between them: record a "
+    "timeline with `nsys profile -t cuda,nvtx --cuda-graph-trace=node` (docs/recording.md)",
+    "rpd": f"an rpd file by its name, but no SQLite file by its content; copy it again, or {RECORD}",
+    "xplane": "an XPlane profile of JAX or TensorFlow, which is not read: record the same program with "
+    "`nsys profile -t cuda,nvtx --cuda-graph-trace=node` and export it (docs/recording.md)",
+    "perfetto": f"a Perfetto trace that launchscope did not write, and no reader for it: {RECORD}",
+    "our perfetto": "a Perfetto trace that launchscope export wrote, for ui.perfetto.dev: analyze the capture or trace "
+    "that it was made from",
+    "tensorboard": "a TensorBoard event file, which holds no GPU ops: give the .pt.trace.json that torch.profiler "
+    "wrote beside it, or the folder",
+    "memory": "a snapshot of torch's memory (torch.cuda.memory), which holds no GPU ops: open it in "
+    "https://pytorch.org/memory_viz, and export_chrome_trace the profiler's trace",
+    "pickle": "a pickle (torch.save, pickle.dump), which is never opened, as that would run it: give the trace that "
+    "torch.profiler's export_chrome_trace wrote",
+    "zip": "a .zip inside of another file: unpack it and give the trace inside",
+    "zstd": "compressed with zstd: unpack it first (unzstd)",
+    "bzip2": "compressed with bzip2: unpack it first (bunzip2)",
+    "xz": "compressed with xz: unpack it first (unxz)",
+    "7z": "compressed with 7z: unpack it first (7z x)",
+    "tar": "a tar archive: unpack it (tar xf) and give the folder",
+    "markup": "HTML or XML, perhaps an error page instead of the download: fetch the raw trace file again",
+    "program": f"a program, not a trace: {RECORD}",
+    "image": f"a picture or a document, not a trace: {RECORD}",
+}
+
+_HEAD_BYTES: Final = 4096
+_OUR_TRACK: Final = b"host ranges, found by: "  # what analysis.export.perfetto writes beside its first track
+_TAR: Final = slice(257, 262)
+_XPLANE: Final = re.compile(rb"\n[\x80-\xff]{0,4}[\x00-\x7f](\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12.[/#A-Z]", re.S)
+_XPLANE_NAMES: Final = (b"/host:", b"/device:", b"#Chip", b"Task Environment")
+_PICKLE: Final = re.compile(rb"\x80[\x02-\x05]")
+_MEMORY_NAMES: Final = (b"device_traces", b"segments")
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_WIRE_TYPES: Final = (0, 1, 2, 5)  # of a protobuf field; the others are not in use
+
+
+def recognized(head: bytes, path: str) -> str | None:
+    """What a file with this head is and what to do, or None for one that may be a trace.
+
+    ``head`` is the beginning of its content, unpacked; ``path`` names it.
+    """
+    kind = _by_content(head) or (None if head.lstrip()[:1] in (b"{", b"[") else by_name(path))
+    return None if kind is None else _WORDS[kind].format(file=shlex.quote(path))
+
+
+def by_name(path: str) -> str | None:
+    """The kind of file that its name tells of, or None."""
+    name = path.rpartition("/")[2].lower()
+    if ".tfevents." in name:
+        return "tensorboard"
+    return next((kind for suffixes, kind in _SUFFIXES.items() if name.endswith(suffixes)), None)
+
+
+def _by_content(head: bytes) -> str | None:
+    for magic, kind in _MAGIC.items():
+        if head.startswith(magic):
+            return kind
+    if head.lstrip().startswith(b"<"):
+        return "markup"
+    if head[_TAR] == b"ustar":
+        return "tar"
+    if _PICKLE.match(head):
+        return "memory" if any(name in head for name in _MEMORY_NAMES) else "pickle"
+    if b"brain.Event:" in head[:64]:  # a TFRecord whose first event tells the file's version
+        return "tensorboard"
+    if head.startswith(b"\n") and _CONTROL.search(head[:_HEAD_BYTES]):
+        return _protobuf(head)
+    return None
+
+
+def _protobuf(head: bytes) -> str | None:
+    """Of the two formats whose message begins with field 1, a message: XSpace.planes and Trace.packet.
+
+    https://github.com/openxla/xla/blob/main/xla/tsl/profiler/protobuf/xplane.proto and
+    https://perfetto.dev/docs/reference/trace-packet-proto
+    """
+    if _XPLANE.match(head) and any(name in head[:64] for name in _XPLANE_NAMES):
+        return "xplane"
+    if _OUR_TRACK in head:
+        return "our perfetto"
+    length, begin = _varint(head, 1)
+    end = begin + length
+    is_packet = length > 1 and head[begin] & 7 in _WIRE_TYPES and head[begin] >> 3 > 0
+    return "perfetto" if is_packet and (end >= len(head) or head[end : end + 1] == b"\n") else None
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A protobuf number and where it ends; (0, at) for none."""
+    value = shift = 0
+    for index in range(at, min(at + 5, len(data) - 1)):
+        value |= (data[index] & 127) << shift
+        shift += 7
+        if data[index] < 128:
+            return value, index + 1
+    return 0, at
