@@ -64,14 +64,18 @@ def by_operator(trace: Trace) -> list[OperatorDoc]:
     group = numbered(operator, stack)
     _, first, count = np.unique(group, return_index=True, return_counts=True)
     its_kernels = np.bincount(group[ops.launch_row[ops.is_kernel & (ops.launch_row != NONE)]], minlength=len(first))
+    order = np.lexsort((first, -count))
+    heads, names = first[order], trace.names
+    rows = zip(
+        named(names, operator[heads]),
+        stack[heads].tolist(),
+        count[order].tolist(),
+        its_kernels[order].tolist(),
+        strict=True,
+    )
     return [
-        OperatorDoc(
-            operator=named(trace.names, operator[first[row : row + 1]])[0],
-            launches=int(count[row]),
-            kernels=int(its_kernels[row]),
-            stack=[trace.name(frame) for frame in stacks[stack[first[row]]]],
-        )
-        for row in np.lexsort((first, -count)).tolist()
+        OperatorDoc(operator=name, launches=launched, kernels=ran, stack=[names[frame] for frame in stacks[number]])
+        for name, number, launched, ran in rows
     ]
 
 

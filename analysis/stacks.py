@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .nesting import last_reaching, threads
-from .trace import NONE, HostKind, HostOps, Ints, Trace
+from .trace import NONE, HostKind, Ints, Trace
 
 Stack = tuple[int, ...]
 """Indices into Trace.names, outermost first."""
@@ -25,7 +25,7 @@ def enclosing_stacks(trace: Trace, start_ns: Ints, process: Ints, thread: Ints) 
     known: dict[Stack, int] = {(): 0}
     for key, calls in threads(process, thread).items():
         if key in frames_of:
-            its_number, its_stacks = _stacks(host, frames[frames_of[key]], start_ns[calls])
+            its_number, its_stacks = _stacks(trace, frames[frames_of[key]], start_ns[calls])
             for stack in its_stacks:
                 if stack not in known:
                     known[stack] = len(stacks)
@@ -34,8 +34,9 @@ def enclosing_stacks(trace: Trace, start_ns: Ints, process: Ints, thread: Ints) 
     return number, stacks
 
 
-def _stacks(host: HostOps, frames: Ints, times_ns: Ints) -> tuple[Ints, list[Stack]]:
+def _stacks(trace: Trace, frames: Ints, times_ns: Ints) -> tuple[Ints, list[Stack]]:
     """One thread: the number of the stack at each time, and the stacks by number."""
+    host = trace.host_ops
     frames = frames[np.lexsort((-host.end_ns[frames], host.start_ns[frames]))]
     start_ns, end_ns, name = host.start_ns[frames], host.end_ns[frames], host.name[frames]
     top = last_reaching(end_ns, np.searchsorted(start_ns, times_ns, side="right"), times_ns)
@@ -44,11 +45,12 @@ def _stacks(host: HostOps, frames: Ints, times_ns: Ints) -> tuple[Ints, list[Sta
     number[NONE] = 0  # () is around the outermost
     stacks: list[Stack] = [()]
     while len(waiting):
-        outer = number[around[waiting]]
-        ready, waiting = waiting[outer != NONE], waiting[outer == NONE]
-        pairs, place = np.unique(np.stack([number[around[ready]], name[ready]]), axis=1, return_inverse=True)
+        is_ready = number[around[waiting]] != NONE
+        ready, waiting = waiting[is_ready], waiting[~is_ready]
+        longer, place = np.unique(number[around[ready]] * len(trace.names) + name[ready], return_inverse=True)
         number[ready] = len(stacks) + place
-        stacks += [(*stacks[outer], inner) for outer, inner in pairs.T.tolist()]
+        outer, inner = (part.tolist() for part in np.divmod(longer, len(trace.names)))
+        stacks += [(*stacks[its], frame) for its, frame in zip(outer, inner, strict=True)]
     return number[top], stacks
 
 
@@ -57,9 +59,11 @@ def _ancestors(start_ns: Ints, end_ns: Ints, frames: Ints) -> tuple[Ints, Ints]:
     around = np.full(len(start_ns), NONE, np.int64)
     is_known = np.zeros(len(start_ns) + 1, np.bool_)
     is_known[NONE] = True
-    fresh = np.unique(frames)
-    while len(fresh := fresh[~is_known[fresh]]):
-        is_known[fresh] = True
-        around[fresh] = last_reaching(end_ns, fresh, start_ns[fresh])
-        fresh = np.unique(around[fresh])
+    while len(frames):
+        is_fresh = np.zeros(len(start_ns) + 1, np.bool_)
+        is_fresh[frames] = True
+        frames = np.flatnonzero(is_fresh & ~is_known)
+        is_known[frames] = True
+        around[frames] = last_reaching(end_ns, frames, start_ns[frames])
+        frames = around[frames]
     return around, np.flatnonzero(is_known[:-1])
