@@ -89,7 +89,7 @@ def test_nothing_partial_stays_behind(server: ForkServer, cache: Path, monkeypat
 
 
 def test_a_measurement_that_fails_is_told(server: ForkServer) -> None:
-    with pytest.raises(LaunchscopeError, match=r"calibration failed: the process ended with exit status 1"):
+    with pytest.raises(LaunchscopeError, match=r"calibration failed: the process failed with exit status 1"):
         load_or_measure(server, MACHINE, "no_such_layer:Device", ignore)
 
 
