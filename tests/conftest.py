@@ -1,10 +1,16 @@
-"""Skips the tests marked ``gpu`` where there is no GPU, and says why."""
+"""Skips the tests marked ``gpu`` where there is no GPU, and says why; lets Ctrl-C reach what the tests start."""
 
 from __future__ import annotations
 
+import signal
 from functools import cache
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """A shell starts a background job with SIGINT ignored, and its children inherit that; a handler undoes both."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
