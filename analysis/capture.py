@@ -173,15 +173,25 @@ class Capture:
                 raise UnreadableInput(f"{file}: a link to a file outside of the capture, which no capture holds")
             return _read(file)
         with _open_zip(self.path) as (archive, prefix):
-            return _read_member(self.path, archive, prefix + relative)
+            return read_member(self.path, archive, prefix + relative)
 
 
 def is_capture(path: Path) -> bool:
-    """True for a folder with a manifest, and for a .zip, whatever is in it. A pipe, which can be read once, is none."""
+    """True for a folder and for a .zip that hold a manifest. A pipe, which can be read once, is none."""
     try:
-        return (path / MANIFEST).is_file() if path.is_dir() else path.is_file() and zipfile.is_zipfile(path)
-    except OSError:  # a folder without the right to look into it
+        if path.is_dir():
+            return (path / MANIFEST).is_file()
+        if not is_zip(path):
+            return False
+        with zipfile.ZipFile(path) as archive:
+            return bool(_manifests(archive))
+    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError):  # what is wrong is told by who opens it
         return False
+
+
+def is_zip(path: Path) -> bool:
+    """True for a .zip, by its content."""
+    return path.is_file() and zipfile.is_zipfile(path)
 
 
 def open_capture(path: Path) -> Capture:
@@ -192,7 +202,7 @@ def open_capture(path: Path) -> Capture:
         data = _read(path / MANIFEST)
     else:
         with _open_zip(path) as (archive, prefix):
-            data = _read_member(path, archive, prefix + MANIFEST, most=MAX_MANIFEST_BYTES)
+            data = read_member(path, archive, prefix + MANIFEST, most=MAX_MANIFEST_BYTES)
     try:
         schema = msgspec.json.decode(data, type=_Versioned).schema
         if schema != SCHEMA:
@@ -269,8 +279,8 @@ def _read(file: Path) -> bytes:
 
 
 @contextmanager
-def _open_zip(path: Path) -> Iterator[tuple[zipfile.ZipFile, str]]:
-    """The archive and the folder inside it that holds the capture ('' or 'name/'), after the safety checks."""
+def safe_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """The archive, after the safety checks: none of its members leaves its folder, and all unpack to a bounded size."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -284,17 +294,28 @@ def _open_zip(path: Path) -> Iterator[tuple[zipfile.ZipFile, str]]:
                 raise UnreadableInput(f"{path}: holds two files of one name, which no capture does")
             if sum(member.file_size for member in members) > MAX_UNPACKED_BYTES:
                 raise UnreadableInput(f"{path}: unpacks to over {MAX_UNPACKED_BYTES >> 30} GiB; no capture does")
-            manifests = [
-                m.filename for m in members if m.filename.split("/")[-1] == MANIFEST and m.filename.count("/") < 2
-            ]
-            if len(manifests) != 1:
-                raise UnreadableInput(f"{path}: {len(manifests)} {MANIFEST} inside; a capture has one")
-            yield archive, manifests[0].removesuffix(MANIFEST)
+            yield archive
     except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
         raise UnreadableInput(f"{path}: can't be read as a .zip ({error})") from error
 
 
-def _read_member(path: Path, archive: zipfile.ZipFile, name: str, *, most: int = MAX_UNPACKED_BYTES) -> bytes:
+@contextmanager
+def _open_zip(path: Path) -> Iterator[tuple[zipfile.ZipFile, str]]:
+    """The archive and the folder inside it that holds the capture ('' or 'name/')."""
+    with safe_zip(path) as archive:
+        manifests = _manifests(archive)
+        if len(manifests) != 1:
+            raise UnreadableInput(f"{path}: {len(manifests)} {MANIFEST} inside; a capture has one")
+        yield archive, manifests[0].removesuffix(MANIFEST)
+
+
+def _manifests(archive: zipfile.ZipFile) -> list[str]:
+    names = archive.namelist()
+    return [name for name in names if name.split("/")[-1] == MANIFEST and name.count("/") < 2]
+
+
+def read_member(path: Path, archive: zipfile.ZipFile, name: str, *, most: int = MAX_UNPACKED_BYTES) -> bytes:
+    """One file of a safe archive; UnreadableInput when it is absent, damaged, encrypted or packed otherwise."""
     try:
         if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise UnreadableInput(f"{path}: {name} is not packed with deflate; unpack it and give the folder")

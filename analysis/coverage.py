@@ -181,7 +181,7 @@ def _notices(facts: _Facts) -> Iterator[Notice]:
 def _link_notices(facts: _Facts) -> Iterator[Notice]:
     unlinked = int((~facts.linked).sum())
     if not facts.gpu_ops:
-        yield Notice("no_gpu_ops", "no GPU op in the file: record with ProfilerActivity.CUDA while the GPU works")
+        yield Notice("no_gpu_ops", f"no GPU op in the file: {_likely_reason(facts.trace)}")
     elif not len(facts.trace.launches):
         text = (
             f"{unlinked:,} GPU ops, but no API calls that launched them, so launch gaps can't be explained; the file "
@@ -201,6 +201,27 @@ def _link_notices(facts: _Facts) -> Iterator[Notice]:
             "synchronise before the recording stops, and record fewer steps"
         )
         yield Notice("lost_ops", text, lost)
+
+
+def _likely_reason(trace: Trace) -> str:
+    """Why a file holds no GPU op, by what it holds instead."""
+    kinds = set(trace.host_ops.kind.tolist())
+    if not trace.events:
+        return "it holds no event at all: the profiler's schedule never reached its active steps"
+    if HostKind.API in kinds or len(trace.blocking_calls):
+        return (
+            "it holds API calls, so the profiler ran, but got no activity of the GPU: record again in a fresh process, "
+            "and synchronise before the recording stops"
+        )
+    if HostKind.OPERATOR in kinds or HostKind.PYTHON in kinds:
+        return (
+            "it holds the CPU's side alone: recorded without ProfilerActivity.CUDA, or in a process that does not use "
+            "the GPU, such as a server's front end"
+        )
+    return (
+        "none of its events is of a category that torch.profiler gives GPU ops (kernel, gpu_memcpy, gpu_memset): "
+        "record with ProfilerActivity.CUDA while the GPU works"
+    )
 
 
 def _replay_notices(facts: _Facts) -> Iterator[Notice]:

@@ -346,10 +346,18 @@ class TargetDoc(msgspec.Struct, frozen=True, kw_only=True):
     labels: list[str]
 
 
+class UnreadDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of several of which nothing can be told."""
+
+    path: str
+    reason: str
+
+
 class ReportDocument(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     launchscope: str
     target: TargetDoc | None
     environment: dict[str, str | int | float | bool | None] | None
     traces: list[TraceDoc]
+    unread: list[UnreadDoc] = []
     profile: ProfileDoc | None

@@ -8,7 +8,7 @@ report.to_json()       bytes
 
 from __future__ import annotations
 
-import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,14 +18,16 @@ import msgspec
 from .. import __version__
 from . import frames
 from .analyses import TraceAnalysis, analyze_trace
+from .bare_traces import analyze_files, require_whole, why_no_gpu_ops
 from .capture import AS_WRITTEN, Capture, Manifest, ProcessRecord, is_capture, open_capture
 from .document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, WarningDoc
 from .errors import UnreadableInput
 from .inferred import with_inferred_operators
 from .measured_mode import submit_ns
 from .profile import profile_document
-from .readers import open_trace, read_trace
+from .readers import read_trace
 from .trace import utf8_text
+from .trace_files import TraceFile, check_is_there, expanded, named_apart, trace_files
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -69,6 +71,13 @@ class Report:
         """The JSON report: exactly one document."""
         return msgspec.json.format(msgspec.json.encode(self.document), indent=2)
 
+    def require_gpu_ops(self) -> None:
+        """UnreadableInput with the likely reason when no trace of others holds a GPU op."""
+        if self.document.profile is None and not any(len(each.trace.gpu_ops) for each in self.analyses):
+            first = self.analyses[0]
+            more = f" (nor do {len(self.analyses) - 1:,} others)" if len(self.analyses) > 1 else ""
+            raise UnreadableInput(f"{first.document.source.path}: {why_no_gpu_ops(first)}{more}")
+
     def show(self) -> None:
         """Print the report as the terminal shows it."""
         from .export.terminal import render
@@ -82,53 +91,59 @@ class Report:
         return render(self)
 
 
-def load(path: str | PathLike[str], *, step_regex: str | None = None) -> Report:
-    """Open one capture (folder or .zip) or trace file. UnreadableInput says what is wrong with it."""
-    return analyze(path, step_regex=step_regex)
+def load(path: str | PathLike[str], *, step_regex: str | None = None, strict: bool = False) -> Report:
+    """Open one capture, trace file, or folder or .zip of traces. UnreadableInput says what is wrong with it."""
+    return analyze(path, step_regex=step_regex, strict=strict)
 
 
-def analyze(*paths: str | PathLike[str], step_regex: str | None = None) -> Report:
-    """Analyse captures' and other traces into one report; at most one capture. UnreadableInput as for ``load``."""
+def analyze(*paths: str | PathLike[str], step_regex: str | None = None, strict: bool = False) -> Report:
+    """Analyse captures' and other traces into one report; at most one capture. UnreadableInput as for ``load``.
+
+    Of several traces, those that can't be read or hold no GPU op are told with the reason in ``document.unread``.
+    ``strict`` refuses traces that are cut or damaged instead of reading what is left of them.
+    """
     if not paths:
         raise UnreadableInput("nothing to analyze: name a capture or a trace file")
+    inputs = list(_inputs(paths))
+    files = named_apart([each for each in inputs if isinstance(each, TraceFile)])
+    bare, unread = analyze_files(files, step_regex=step_regex, strict=strict, alone=len(inputs) == 1)
     analyses: list[TraceAnalysis] = []
-    captures: list[tuple[Capture, ProfileDoc]] = []
-    for path in map(Path, paths):
-        _check_is_there(path)
-        if path.is_dir() or is_capture(path):
-            if captures:
-                raise UnreadableInput(f"{path}: a second capture; one report holds one: analyze them one at a time")
-            capture = open_capture(path)
-            found, profile = _analyze_capture(capture, step_regex)
+    manifest, profile = None, None
+    in_order = iter(files)
+    for each in inputs:
+        if isinstance(each, Capture):
+            manifest = each.manifest
+            found, profile = _analyze_capture(each, step_regex, strict)
             analyses += found
-            captures.append((capture, profile))
-        else:
-            analyses.append(analyze_trace(open_trace(path), name=utf8_text(path.name), step_regex=step_regex))
-    manifest = captures[0][0].manifest if captures else None
+        elif (file := next(in_order)) in bare:
+            analyses.append(bare[file])
     document = ReportDocument(
         launchscope=__version__,
         target=_target_document(manifest) if manifest else None,
         environment=dict(manifest.environment) if manifest else None,
         traces=[analysis.document for analysis in analyses],
-        profile=captures[0][1] if captures else None,
+        unread=unread,
+        profile=profile,
     )
     return Report(document, tuple(analyses))
 
 
-def _check_is_there(path: Path) -> None:
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UnreadableInput(f"{path}: no such file or folder; check the path") from error
-    except (OSError, ValueError) as error:  # ValueError: no path at all, as it holds a null character
-        reason = getattr(error, "strerror", None) or error
-        raise UnreadableInput(f"{path}: can't be read ({reason}); check the path and its rights") from error
-    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-        raise UnreadableInput(f"{path}: a device, not a trace file; give a file or a pipe")
+def _inputs(paths: Iterable[str | PathLike[str]]) -> Iterator[Capture | TraceFile]:
+    """What the paths name, in order; at most one capture."""
+    has_capture = False
+    for path in expanded(map(Path, paths)):
+        check_is_there(path)
+        if not is_capture(path):
+            yield from trace_files(path)
+        elif has_capture:
+            raise UnreadableInput(f"{path}: a second capture; one report holds one: analyze them one at a time")
+        else:
+            has_capture = True
+            yield open_capture(path)
 
 
-def _analyze_capture(capture: Capture, step_regex: str | None) -> tuple[list[TraceAnalysis], ProfileDoc]:
-    """Every trace of a capture that can be read; one that can't becomes a warning of its mode."""
+def _analyze_capture(capture: Capture, step_regex: str | None, strict: bool) -> tuple[list[TraceAnalysis], ProfileDoc]:
+    """Every trace of a capture that can be read; one that can't becomes a warning of its mode, unless ``strict``."""
     analyses: list[TraceAnalysis] = []
     unreadable: dict[str, list[str]] = {}
     for mode, record in capture.manifest.modes.items():
@@ -137,8 +152,10 @@ def _analyze_capture(capture: Capture, step_regex: str | None) -> tuple[list[Tra
             if process.trace is None:
                 continue
             try:
-                analyses.append(_analyze_member(capture, mode, process, process.trace, submit, step_regex))
+                analyses.append(_analyze_member(capture, mode, process, process.trace, submit, step_regex, strict))
             except UnreadableInput as error:
+                if strict:
+                    raise
                 unreadable.setdefault(mode, []).append(utf8_text(str(error)))
     analyses = with_inferred_operators(analyses)
     return analyses, _with_warnings(profile_document(capture.manifest, analyses), unreadable)
@@ -151,8 +168,11 @@ def _analyze_member(
     relative: str,
     submit: float | None,
     step_regex: str | None,
+    strict: bool,
 ) -> TraceAnalysis:
     trace = read_trace(capture.trace_bytes(relative), f"{capture.path.name}/{relative}")
+    if strict:
+        require_whole(trace)
     calibration = capture.manifest.calibration
     return analyze_trace(
         trace,

@@ -15,15 +15,23 @@ from .outputs import check_output, deliver
 @choices.step_regex
 @choices.output_format(default="by FILE's suffix, else terminal")
 @choices.output_file
+@choices.strict
 @choices.verbose
 def command(
-    paths: tuple[Path, ...], step_regex: str | None, output: str | None, file: Path | None, verbose: bool
+    paths: tuple[Path, ...],
+    step_regex: str | None,
+    output: str | None,
+    file: Path | None,
+    strict: bool,
+    verbose: bool,
 ) -> None:
     """Report on each PATH: a capture (folder or .zip) of `launchscope profile`, a Kineto trace (.json, .json.gz)
-    as torch.profiler, vLLM and SGLang write it, or an SQLite export of Nsight Systems. Needs no GPU and no torch.
+    as torch.profiler, vLLM and SGLang write it, an SQLite export of Nsight Systems, or a folder or .zip of traces.
+    Needs no GPU and no torch.
     """
     check_output(file, paths)
     from ..analysis.report import analyze
 
-    report = analyze(*paths, step_regex=step_regex)
+    report = analyze(*paths, step_regex=step_regex, strict=strict)
+    report.require_gpu_ops()
     deliver(report, output=output, file=file, verbose=verbose)

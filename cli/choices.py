@@ -53,3 +53,7 @@ output_file: Final = click.option(
 verbose: Final = click.option(
     "-v", "--verbose", is_flag=True, help="Show every cause, every API and every warning in full."
 )
+
+strict: Final = click.option(
+    "--strict", is_flag=True, help="Refuse a trace that is cut or damaged, instead of reading what is left of it."
+)

@@ -22,8 +22,9 @@ from .outputs import OUTPUTS, by_suffix, check_output, deliver
     help="What to write; the suffix says what it is: .pftrace (Perfetto), .json (report) or .md.",
 )
 @choices.step_regex
-def command(path: Path, file: Path, step_regex: str | None) -> None:
-    """Write PATH, a capture or a trace, as FILE. Open a .pftrace in https://ui.perfetto.dev:
+@choices.strict
+def command(path: Path, file: Path, step_regex: str | None, strict: bool) -> None:
+    """Write PATH, a capture, a trace, or a folder or .zip of traces, as FILE. Open a .pftrace in https://ui.perfetto.dev:
     streams, launches with arrows to their kernels, gaps by cause, queue depth.
     """
     output = by_suffix(file)
@@ -33,4 +34,6 @@ def command(path: Path, file: Path, step_regex: str | None) -> None:
     check_output(file, (path,))
     from ..analysis.report import load
 
-    deliver(load(path, step_regex=step_regex), output=output, file=file)
+    report = load(path, step_regex=step_regex, strict=strict)
+    report.require_gpu_ops()
+    deliver(report, output=output, file=file)

@@ -79,6 +79,8 @@ def _tell_warnings(report: Report) -> None:
     for trace in report.document.traces:
         for warning in trace.warnings:
             say(f"{trace.name}: {warning.message}")
+    for each in report.document.unread:
+        say(f"{each.path}: left out: {each.reason}")
     if report.document.profile is not None:
         for mode, row in report.document.profile.modes.items():
             for warning in row.warnings:

@@ -25,6 +25,7 @@ def render(report: Report) -> str:
             told = f"<b>{escape(trace.name)}</b> is {trace.verdict.verdict_class.upper()}: "
             parts.append(f"<p>{told}{escape(trace.verdict.reason)}.</p>")
             parts += [_note_html(w.message) for w in trace.warnings]
+    parts += [_note_html(f"{each.path}: {each.reason}") for each in document.unread]
     return "<div>" + "".join(parts) + "</div>"
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from ..document import ReportDocument
-from .blocks import Block, Headline
+from typing import Final
+
+from ..document import ReportDocument, UnreadDoc
+from ..units import plural
+from .blocks import Block, Headline, Listing
 from .profile_story import profile_story
+from .tables import Column, Row, Table
 from .trace_story import trace_story, traces_overview
+
+IN_FULL: Final = 3
+"""So many traces are told one by one without --verbose."""
 
 
 def tell(document: ReportDocument, *, verbose: bool) -> list[Block]:
@@ -14,9 +21,24 @@ def tell(document: ReportDocument, *, verbose: bool) -> list[Block]:
         story = profile_story(document, document.profile, verbose=verbose)
         if verbose:
             story += [part for trace in document.traces for part in trace_story(trace, verbose=True, divides=True)]
-        return story
+        return [*story, *_unread(document.unread)]
     if not document.traces:
-        return [Headline("nothing to report: no trace was given")]
+        return [Headline("nothing to report: no trace was given"), *_unread(document.unread)]
     several = len(document.traces) > 1
-    story = list(traces_overview(document.traces)) if several else []
-    return story + [part for t in document.traces for part in trace_story(t, verbose=verbose, divides=several)]
+    in_full = verbose or len(document.traces) <= IN_FULL
+    notes = [] if in_full else ["* -v tells each in full; so does analyze with that one alone"]
+    story = [traces_overview(document.traces, notes)] if several else []
+    if in_full:
+        story += [part for t in document.traces for part in trace_story(t, verbose=verbose, divides=several)]
+    return [*story, *_unread(document.unread)]
+
+
+def _unread(unread: list[UnreadDoc]) -> list[Listing]:
+    """The files of which nothing is told, each with its reason."""
+    if not unread:
+        return []
+    columns = [
+        Column(f"{plural(len(unread), 'file')} not told", right=False, least=24, foreign=True),
+        Column("reason", right=False, least=30, wraps=True),
+    ]
+    return [Listing(Table(columns, [Row([each.path, each.reason]) for each in unread]))]

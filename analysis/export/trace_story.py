@@ -39,7 +39,7 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
     ]
 
 
-def traces_overview(traces: Sequence[TraceDoc]) -> Iterator[Listing]:
+def traces_overview(traces: Sequence[TraceDoc], notes: Sequence[str] = ()) -> Listing:
     """Several traces side by side."""
     rows = []
     for trace in traces:
@@ -53,6 +53,7 @@ def traces_overview(traces: Sequence[TraceDoc]) -> Iterator[Listing]:
                     label(trace),
                     trace.verdict.verdict_class,
                     duration(period),
+                    MISSING if steps is None else duration(steps.busy_ns.median),
                     MISSING if scope is None else share(scope.idle_fraction),
                     MISSING if steps is None else number(steps.launches.median),
                     MISSING if steps is None else number(steps.kernels.median),
@@ -66,6 +67,7 @@ def traces_overview(traces: Sequence[TraceDoc]) -> Iterator[Listing]:
         Column("trace", right=False, least=36, foreign=True),
         Column("verdict", right=False),
         Column("step"),
+        Column("GPU work"),
         Column("idle"),
         Column("launches\nper step", rank=1),
         Column("kernels\nper step", optional=True),
@@ -73,7 +75,7 @@ def traces_overview(traces: Sequence[TraceDoc]) -> Iterator[Listing]:
         Column("GPU ops", optional=True),
         Column("warnings", optional=True),
     ]
-    yield Listing(Table(columns, rows))
+    return Listing(Table(columns, rows), notes)
 
 
 def label(trace: TraceDoc) -> str:

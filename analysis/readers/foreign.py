@@ -63,6 +63,8 @@ _WORDS: Final = {
     "program": f"a program, not a trace: {RECORD}",
     "image": f"a picture or a document, not a trace: {RECORD}",
 }
+_BESIDE: Final = frozenset({"pickle", "markup", "program", "image"})
+"""Files that lie in any folder."""
 
 _HEAD_BYTES: Final = 4096
 _OUR_TRACK: Final = b"host ranges, found by: "  # what analysis.export.perfetto writes beside its first track
@@ -80,12 +82,25 @@ def recognized(head: bytes, path: str) -> str | None:
 
     ``head`` is the beginning of its content, unpacked; ``path`` names it.
     """
-    kind = _by_content(head) or (None if head.lstrip()[:1] in (b"{", b"[") else by_name(path))
-    return None if kind is None else _WORDS[kind].format(file=shlex.quote(path))
+    kind = _kind(head, path)
+    return None if kind is None else _words(kind, path)
 
 
-def by_name(path: str) -> str | None:
-    """The kind of file that its name tells of, or None."""
+def profile_of_others(head: bytes, path: str) -> str | None:
+    """The same for what may be a profiler's recording, packed or not; None for all that only lies beside one."""
+    kind = _kind(head, path)
+    return None if kind is None or kind in _BESIDE else _words(kind, path)
+
+
+def _words(kind: str, path: str) -> str:
+    return _WORDS[kind].format(file=shlex.quote(path))
+
+
+def _kind(head: bytes, path: str) -> str | None:
+    return _by_content(head) or (None if head.lstrip()[:1] in (b"{", b"[") else _by_name(path))
+
+
+def _by_name(path: str) -> str | None:
     name = path.rpartition("/")[2].lower()
     if ".tfevents." in name:
         return "tensorboard"

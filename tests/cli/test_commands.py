@@ -106,6 +106,38 @@ def test_what_is_no_trace_is_refused_with_its_name(tmp_path: Path, capfd: Captur
     assert "internal error" not in err
 
 
+def test_a_folder_of_traces_is_told_with_what_is_left_out(trace_file: Path, capfd: Captured) -> None:
+    trace().op("aten::mm", 0, 5).write(trace_file.with_name("front_end.json"))
+    assert run(["analyze", str(trace_file.parent)]) == 0
+    out, err = capfd.readouterr()
+    assert "1 file not told" in out
+    assert out.index("gemm") < out.index("front_end.json")
+    assert err == ""
+    assert run(["analyze", str(trace_file.parent), "--format", "json"]) == 0
+    out, err = capfd.readouterr()
+    assert [each["path"] for each in json.loads(out)["unread"]] == ["front_end.json"]
+    assert "front_end.json: left out: no GPU op" in err
+
+
+@pytest.mark.parametrize("command", [["analyze"], ["export", "-o", "/dev/null/x.md"]])
+def test_without_a_gpu_op_there_is_nothing_to_report(tmp_path: Path, capfd: Captured, command: list[str]) -> None:
+    trace().op("aten::mm", 0, 5).write(tmp_path / "cpu.json")
+    command = [word.replace("/dev/null/x.md", str(tmp_path / "x.md")) for word in command]
+    assert run([*command, str(tmp_path / "cpu.json")]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "cpu.json: no GPU op in the file: it holds the CPU's side alone" in err
+
+
+def test_strict_refuses_a_cut_file(trace_file: Path, capfd: Captured) -> None:
+    trace_file.write_bytes(trace_file.read_bytes()[:-40])
+    assert run(["analyze", str(trace_file)]) == 0
+    for command in (["analyze"], ["export", "-o", str(trace_file.with_name("x.md"))]):
+        capfd.readouterr()
+        assert run([*command, "--strict", str(trace_file)]) == 2
+        assert "not whole" in capfd.readouterr().err
+
+
 def test_export_writes_what_the_suffix_says(trace_file: Path, capfd: Captured) -> None:
     for name in ("out.pftrace", "out.json", "out.md"):
         file = trace_file.with_name(name)

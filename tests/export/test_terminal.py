@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import pytest
 from launchscope.analysis.analyses import analyze_trace
-from launchscope.analysis.document import ActionDoc, ReportDocument, VerdictDoc
+from launchscope.analysis.document import ActionDoc, ReportDocument, UnreadDoc, VerdictDoc
 from launchscope.analysis.export import terminal
 from launchscope.fixtures.cases import NAMED_CASES
 from rich.cells import cell_len
@@ -258,3 +258,24 @@ def test_an_action_without_a_saving_has_no_arrow() -> None:
     verdict = VerdictDoc(verdict_class="gpu-bound", basis="trace", reason="it works", actions=[action])
     text = rendered(documents.traces_document(documents.trace(verdict=verdict)))
     assert "1  use the GPU less  predicted  at most 1.40 ms to gain" in text
+
+
+def test_many_traces_are_a_table_and_each_in_full_only_when_asked() -> None:
+    named = [msgspec.structs.replace(documents.trace(), name=f"rank{n}.json", rank=n) for n in range(4)]
+    for count, told in ((3, True), (4, False)):
+        text = rendered(documents.traces_document(*named[:count]))
+        assert ("idle by cause" in text or "as taxes" in text) is told
+        assert ("-v tells each in full" in text) is not told
+        assert text.count("rank0.json") == 1 + told
+    assert re.search(r"rank0\.json · .*launch-bound", text)
+    assert "GPU work" in text
+
+
+def test_files_that_are_not_told_stand_at_the_end_with_their_reason() -> None:
+    unread = [UnreadDoc(path="front\x1bend.json", reason="no GPU op in the file"), UnreadDoc(path="b", reason="empty")]
+    document = msgspec.structs.replace(documents.traces_document(documents.trace()), unread=unread)
+    text = rendered(document)
+    last = text[text.index("2 files not told") :]
+    assert "no GPU op in the file" in last
+    assert "empty" in last
+    assert "\x1b" not in text
