@@ -8,12 +8,14 @@ they are read from the text, since a double can't hold an epoch in ns.
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from itertools import compress, count
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -77,6 +79,27 @@ class Records(msgspec.Struct):
 
 
 class _Args(msgspec.Struct, gc=False):
+    correlation: int | None = None
+    device: int | None = None
+    stream: int | None = None
+    bytes: int | None = None
+    graph: int | None = msgspec.field(name="graph id", default=None)
+    graph_node: int | None = msgspec.field(name="graph node id", default=None)
+
+
+class _Plain(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """A record with a duration as Kineto writes it today: ids are numbers, names are text."""
+
+    pid: int
+    tid: int
+    cat: str = ""
+    name: str = ""
+    ts: msgspec.Raw = msgspec.Raw(b"")
+    dur: msgspec.Raw = msgspec.Raw(b"")
+    args: _Args | None = None
+
+
+class _OddArgs(msgspec.Struct, gc=False):
     correlation: Any = None
     device: Any = None
     stream: Any = None
@@ -86,7 +109,7 @@ class _Args(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One record as it stands."""
+    """One record, whatever stands in it."""
 
     ph: Any = None
     cat: Any = None
@@ -95,15 +118,21 @@ class Event(msgspec.Struct, gc=False):
     tid: Any = None
     ts: msgspec.Raw = msgspec.Raw(b"")
     dur: msgspec.Raw = msgspec.Raw(b"")
-    args: _Args | list[Any] | str | int | float | bool | None = None
+    args: _OddArgs | list[Any] | str | int | float | bool | None = None
 
 
 Entry = Event | list[Any] | str | int | float | bool | None
 """What may stand in the list of records."""
 
+_PHASES: Final = "BEiIMstfbenCPNODRcVva"  # of the other records: flows, instants, metadata, …
+_OTHERS: Final = [
+    msgspec.defstruct(f"_Other{number}", [], tag_field="ph", tag=phase, gc=False)
+    for number, phase in enumerate(_PHASES)
+]
+_PLAIN: Final = msgspec.json.Decoder(list[functools.reduce(operator.or_, [_Plain, *_OTHERS])])  # type: ignore[misc]
 _ENTRIES: Final = msgspec.json.Decoder(list[Entry])
 _NO_ARGS: Final = _Args()
-_Row = tuple[msgspec.Raw, msgspec.Raw, Any, Any, Any, int, Any]
+_Row = tuple[msgspec.Raw, msgspec.Raw, str, Number, Number, int, _Args | None]
 
 
 class _Codes(dict[Any, int]):
@@ -124,47 +153,73 @@ _CODES: Final = _Codes(
 
 def decode_piece(piece: bytes) -> Records | None:
     """The records of a JSON list, mended where it takes no more than that; None where it is no list."""
+    with contextlib.suppress(msgspec.DecodeError, RecursionError, OverflowError):
+        return _plain_records(_PLAIN.decode(piece))
     for text in mendings(piece):
-        try:
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
             return records_of(_ENTRIES.decode(text))
-        except (msgspec.DecodeError, RecursionError):
-            continue
     return None
 
 
 def records_of(entries: Sequence[Entry]) -> Records:
     """The columns of decoded entries; flows, metadata, instants and the rest are left out."""
-    rows, has_event = _rows(entries)
+    events = [entry for entry in entries if isinstance(entry, Event)]
+    code_of = _CODES.__getitem__
+    rows: list[_Row] = [
+        (e.ts, e.dur, text_of(e.name), number_of(e.pid), number_of(e.tid), code, _plain_args(e.args))
+        for e in events
+        if e.ph == "X" and isinstance(e.cat, str) and (code := code_of(e.cat)) != _LEFT_OUT
+    ]
+    has_event = any(event.ph is not None or event.cat is not None for event in events)
+    return _records(rows, len(entries), has_event=has_event, has_text=True)
+
+
+def _plain_records(entries: Sequence[Any]) -> Records:
+    """The columns of records that are as Kineto writes them. OverflowError: a number of them isn't."""
+    code_of = _CODES.__getitem__
+    rows: list[_Row] = [
+        (record.ts, record.dur, record.name, record.pid, record.tid, code, record.args)
+        for record in entries
+        if type(record) is _Plain and (code := code_of(record.cat)) != _LEFT_OUT
+    ]
+    return _records(rows, len(entries), has_event=bool(entries), has_text=False)
+
+
+def _records(rows: list[_Row], entries: int, *, has_event: bool, has_text: bool) -> Records:
+    """``has_text``: processes, threads, devices and streams may be texts."""
     untimed = 0
-    if rows and (times := _times(rows)) is None:
+    times = _times(rows)
+    if times is None:
         timed = [row for row in rows if _is_timed(row)]
         untimed, rows = len(rows) - len(timed), timed
         times = _times(rows)
     if not rows:
-        return Records(len(entries), has_event, untimed, [], b"", b"", b"", b"", [b""] * 4, b"", [b""] * 3)
+        return Records(entries, has_event, untimed, [], b"", b"", b"", b"", [b""] * 4, b"", [b""] * 3)
     assert times is not None
     _, _, name, process, thread, codes, args = zip(*rows, strict=True)
-    if {*map(type, args)} != {_Args}:
-        args = tuple(given if type(given) is _Args else _NO_ARGS for given in args)
+    if None in args:
+        args = tuple(_NO_ARGS if given is None else given for given in args)
     code = np.array(codes, np.uint8)
     is_op = (code < CALL).tobytes()
     of_ops = list(compress(args, is_op))
-    names, name_column = _interned(name)
+    numbers = (
+        process,
+        thread,
+        _given_or([own.device for own in of_ops], compress(process, is_op)),
+        _given_or([own.stream for own in of_ops], compress(thread, is_op)),
+    )
+    index = defaultdict[str, int](count().__next__)
+    name_column = np.fromiter(map(index.__getitem__, name), np.int32, len(name))
     return Records(
-        entries=len(entries),
-        has_event=True,
+        entries=entries,
+        has_event=has_event,
         untimed=untimed,
-        names=names,
+        names=list(index),
         code=code.tobytes(),
         start=times[0].tobytes(),
         dur=times[1].tobytes(),
-        name=name_column,
-        numbers=_numbers(
-            process,
-            thread,
-            _given_or([own.device for own in of_ops], compress(process, is_op)),
-            _given_or([own.stream for own in of_ops], compress(thread, is_op)),
-        ),
+        name=name_column.tobytes(),
+        numbers=[list(column) if has_text else _int64(column) for column in numbers],
         correlation=_ids([given.correlation for given in compress(args, (code <= CALL).tobytes())]),
         op_args=[
             _ids([own.bytes for own in of_ops]),
@@ -174,38 +229,31 @@ def records_of(entries: Sequence[Entry]) -> Records:
     )
 
 
-def _rows(entries: Sequence[Entry]) -> tuple[list[_Row], bool]:
-    """What the model knows of the entries, and whether one of them is a trace event."""
-    code_of = _CODES.__getitem__
-    events = cast("Sequence[Event]", entries)
-    with contextlib.suppress(AttributeError, TypeError):  # an entry that is no record, a category that is no text
-        rows = [
-            (event.ts, event.dur, event.name, event.pid, event.tid, code, event.args)
-            for event in events
-            if event.ph == "X" and (code := code_of(event.cat)) != _LEFT_OUT
-        ]
-        return rows, bool(rows) or _has_event(events)
-    events = [entry for entry in entries if isinstance(entry, Event)]
-    known = [event for event in events if isinstance(event.cat, str)]
-    return _rows(known)[0], _has_event(events)
-
-
-def _has_event(events: Sequence[Event]) -> bool:
-    return any(event.ph is not None or event.cat is not None for event in events)
+def _plain_args(args: Any) -> _Args | None:
+    """Whole numbers, where there are some; but a device and a stream may be named by a text."""
+    if type(args) is not _OddArgs:
+        return None
+    device, stream = (None if value is None else number_of(value) for value in (args.device, args.stream))
+    return _Args(
+        correlation=whole_of(args.correlation),
+        device=device,  # type: ignore[arg-type]
+        stream=stream,  # type: ignore[arg-type]
+        bytes=whole_of(args.bytes),
+        graph=whole_of(args.graph),
+        graph_node=whole_of(args.graph_node),
+    )
 
 
 def _times(rows: Sequence[_Row]) -> tuple[Ints, Ints] | None:
     """Start and duration of each row in ns; None where one has none."""
-    columns = []
-    for texts in ([row[0] for row in rows], [row[1] for row in rows]):
-        times = plain_times(b",".join(texts), len(texts))
-        if times is None:
-            exact = [to_ns(bytes(text)) for text in texts]
-            if None in exact:
-                return None
-            times = np.array(exact, np.int64)
-        columns.append(times)
-    return columns[0], columns[1]
+    texts = [row[0] for row in rows] + [row[1] for row in rows]
+    times = plain_times(b",".join(texts), len(texts)) if texts else np.zeros(0, np.int64)
+    if times is None:
+        exact = [to_ns(bytes(text)) for text in texts]
+        if None in exact:
+            return None
+        times = np.array(exact, np.int64)
+    return times[: len(rows)], times[len(rows) :]
 
 
 def _is_timed(row: _Row) -> bool:
@@ -256,15 +304,6 @@ def to_ns(text: bytes) -> int | None:
     return ns if ns in _INT64 else None
 
 
-def _interned(values: Sequence[Any]) -> tuple[list[str], bytes]:
-    """The distinct names by appearance, and which of them each value is."""
-    if {*map(type, values)} != {str}:
-        values = [text_of(value) for value in values]
-    index = defaultdict[str, int](count().__next__)
-    column = np.fromiter(map(index.__getitem__, values), np.int32, len(values))
-    return list(index), column.tobytes()
-
-
 def _given_or(values: list[Any], others: Iterable[Any]) -> list[Any]:
     """The values, and the other where there is none."""
     if None not in values:
@@ -272,25 +311,19 @@ def _given_or(values: list[Any], others: Iterable[Any]) -> list[Any]:
     return [other if value is None else value for value, other in zip(values, others, strict=True)]
 
 
-def _numbers(*columns: Sequence[Any]) -> list[bytes | list[Number]]:
-    """Columns of processes, threads, devices and streams; lists where a number has to be found for a text."""
-    if all({*map(type, column)} <= {int} for column in columns):
-        with contextlib.suppress(OverflowError):
-            return [np.fromiter(column, np.int64, len(column)).tobytes() for column in columns]
-    return [[text_of(v) if (whole := whole_of(v)) is None else whole for v in column] for column in columns]
+def _int64(values: Sequence[int]) -> bytes:
+    return np.fromiter(values, np.int64, len(values)).tobytes()
 
 
-def _ids(values: list[Any]) -> bytes:
+def _ids(values: Sequence[int | None]) -> bytes:
     """Whole numbers; NONE where there is none."""
-    types = {*map(type, values)}
-    with contextlib.suppress(OverflowError):
-        if types <= {int}:
-            return np.array(values, np.int64).tobytes()
-        if types == {type(None)}:
-            return np.full(len(values), NONE, np.int64).tobytes()
-        if types == {int, type(None)}:
-            return np.array([NONE if value is None else value for value in values], np.int64).tobytes()
-    return np.array([NONE if (whole := whole_of(v)) is None else whole for v in values], np.int64).tobytes()
+    return _int64([NONE if value is None else value for value in values])
+
+
+def number_of(value: Any) -> Number:
+    """An id as a whole number, else as text."""
+    whole = whole_of(value)
+    return text_of(value) if whole is None else whole
 
 
 def whole_of(value: Any) -> int | None:
