@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .nesting import last_reaching, threads
+from .nesting import last_reaching, outermost_first, threads
 from .trace import NONE, HostKind, Ints, Trace
 
 Stack = tuple[int, ...]
@@ -37,7 +37,7 @@ def enclosing_stacks(trace: Trace, start_ns: Ints, process: Ints, thread: Ints) 
 def _stacks(trace: Trace, frames: Ints, times_ns: Ints) -> tuple[Ints, list[Stack]]:
     """One thread: the number of the stack at each time, and the stacks by number."""
     host = trace.host_ops
-    frames = frames[np.lexsort((-host.end_ns[frames], host.start_ns[frames]))]
+    frames = frames[outermost_first(host.start_ns[frames], host.end_ns[frames])]
     start_ns, end_ns, name = host.start_ns[frames], host.end_ns[frames], host.name[frames]
     top = last_reaching(end_ns, np.searchsorted(start_ns, times_ns, side="right"), times_ns)
     around, waiting = _ancestors(start_ns, end_ns, top)

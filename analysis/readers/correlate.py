@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from ..nesting import last_reaching, threads
+from ..nesting import last_reaching, outermost_first, threads
 from ..trace import NONE, HostKind, HostOps, Ints, Table
 
 _NO_CALL: Final = np.iinfo(np.int64).max
@@ -78,7 +78,7 @@ def innermost_operators(host_ops: HostOps, calls: Calls, slack_ns: int) -> Ints:
     for key, own_calls in threads(calls.process, calls.thread).items():
         if key in operators_of:
             own = operators[operators_of[key]]
-            own = own[np.lexsort((-host_ops.end_ns[own], host_ops.start_ns[own]))]
+            own = own[outermost_first(host_ops.start_ns[own], host_ops.end_ns[own])]
             start_ns = calls.start_ns[own_calls]
             reach_ns = np.maximum(start_ns, calls.end_ns[own_calls] - slack_ns)
             before = np.searchsorted(host_ops.start_ns[own], start_ns, side="right")
