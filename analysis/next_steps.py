@@ -95,7 +95,7 @@ def _detail(name: str, target: str, modes: Mapping[str, ModeFigures]) -> str | N
     if predicted is not None and GRAPH_OF.get(name) == target:
         parts.append(f"{units.duration(predicted)} predicted")
     if figures.graph_memory_bytes is not None:
-        parts.append(f"+ {figures.graph_memory_bytes / MIB:,.0f} MiB")
+        parts.append(f"{figures.graph_memory_bytes / MIB:,.0f} MiB of graph memory")
     if figures.compile_ns is not None and name != "fused":
         parts.append(f"{units.duration(figures.compile_ns)} to compile")
     elif figures.capture_ns is not None:
@@ -123,7 +123,7 @@ def _few_streams(here: StepTimeDoc, best: ModeFigures) -> ActionDoc | None:
         high_ns=saved + more + spread,
         basis="predicted",
         step_ns=best.step_ns.median - more,
-        detail=f"{less}; not even a side stream to warm up on (docs/metrics.md, node gap)",
+        detail=f"{less}; without a warm-up on a side stream, say (docs/metrics.md, node gap)",
     )
 
 

@@ -18,7 +18,14 @@ from .. import __version__
 from ..analysis.errors import LaunchscopeError
 from .writing import NobodyReads, flush_stdout, say, settle_stdout, stdout_is_read, stdout_never_fails_to_encode
 
-COMMANDS: Final = ("profile", "analyze", "export", "calibrate", "demo")  # each is ``command`` of the module so named
+COMMANDS: Final = (
+    "profile",
+    "analyze",
+    "doctor",
+    "export",
+    "calibrate",
+    "demo",
+)  # each is ``command`` of the module so named
 
 SOMETHING_TO_FIX: Final = 2
 INTERRUPTED: Final = 130

@@ -20,8 +20,8 @@ def command(refresh: bool, output: str) -> None:
     """Measure what the reports compare with: the cheapest launch, graph launch and node costs, memory bandwidth and
     matrix rate. Kept per machine (GPU, driver, CUDA, torch, host) and reused by `launchscope profile`.
     """
-    from ..tracer.api import CUDA
     from ..tracer.calibrate import calibrate
+    from ..tracer.device import CUDA
 
     with ProgressLine() as progress:
         calibration, measured_before, kept = calibrate(refresh, progress, CUDA)

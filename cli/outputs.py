@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -33,17 +33,24 @@ OUTPUTS: Final = {
     "markdown": Output("analysis.export.markdown:render", ".md"),
     "perfetto": Output("analysis.export.perfetto:render", ".pftrace"),
 }
+HEALTH: Final = {
+    "terminal": Output("analysis.export.health:render_terminal", styled=True),
+    "json": Output("analysis.export.health:render_json", ".json"),
+    "markdown": Output("analysis.export.health:render_markdown", ".md"),
+}
+"""What `launchscope doctor` tells of a Report."""
+
 FORMATS: Final = ("terminal", "json", "markdown")  # those that a person or a program reads from stdout
 
 
-def by_suffix(path: Path) -> str | None:
+def by_suffix(path: Path, table: Mapping[str, Output] = OUTPUTS) -> str | None:
     """The name of the output that a file of this name gets, or None."""
-    return next((name for name, output in OUTPUTS.items() if output.suffix == path.suffix.lower()), None)
+    return next((name for name, output in table.items() if output.suffix == path.suffix.lower()), None)
 
 
-def renderer(name: str) -> Callable[..., str | bytes]:
+def renderer(name: str, table: Mapping[str, Output] = OUTPUTS) -> Callable[..., str | bytes]:
     """Import the renderer of an output. Raises MissingRequirement, naming the extra, when a package of it is absent."""
-    output = OUTPUTS[name]
+    output = table[name]
     module, _, function = output.renderer.partition(":")
     try:
         found: Callable[..., str | bytes] = getattr(import_module(f"{PACKAGE}.{module}"), function)
@@ -56,22 +63,29 @@ def renderer(name: str) -> Callable[..., str | bytes]:
     return found
 
 
-def deliver(report: Report, *, output: str | None, file: Path | None, verbose: bool = False) -> None:
+def deliver(
+    report: Report,
+    *,
+    output: str | None,
+    file: Path | None,
+    verbose: bool = False,
+    table: Mapping[str, Output] = OUTPUTS,
+) -> None:
     """Render the report and put it where it was asked for. ``output`` None: by the file's suffix, else terminal."""
-    name = output or (file and by_suffix(file)) or "terminal"
+    name = output or (file and by_suffix(file, table)) or "terminal"
     style: dict[str, Any] = {}
-    if OUTPUTS[name].styled:
+    if table[name].styled:
         style = {"width": WIDTH, "color": False} if file else {"width": terminal_width(), "color": wants_color()}
         style["verbose"] = verbose
     else:
         _tell_warnings(report)
-    content = renderer(name)(report, **style)
+    content = renderer(name, table)(report, **style)
     if file is not None:
         write_file(file, content)
         say(f"written to {file}")
     else:
         assert isinstance(content, str)  # bytes have a suffix and no --format
-        print_report(content, utf8=not OUTPUTS[name].styled)
+        print_report(content, utf8=not table[name].styled)
 
 
 def _tell_warnings(report: Report) -> None:

@@ -40,7 +40,7 @@ from .writing import say
     type=float,
     metavar="SECONDS",
     default=TIMEOUT_S,
-    show_default=f"{TIMEOUT_S:g}",
+    show_default=True,
     help="Longest that one process may take, compilation included; its mode then fails.",
 )
 @choices.verbose

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import sys
 import time
@@ -16,15 +15,14 @@ import msgspec
 
 from .. import __version__
 from ..analysis import capture
-from ..analysis.errors import BadTarget, LaunchscopeError, MissingRequirement, NothingMeasured
+from ..analysis.errors import BadTarget, LaunchscopeError, NothingMeasured
 from .calibrate import load_or_measure, machine
 from .client import ForkServer, ProcessFailed
-from .device import WITHOUT_A_GPU
+from .device import CUDA, require_hardware
 from .options import MODES, REPEATS, STEPS, ProfileOptions, Progress
 from .reasons import nothing_measured
 from .worker import Job, Result, load_device, trace_name
 
-CUDA: Final = "launchscope.tracer.device:CudaDevice"
 PRELOAD: Final = ("torch", "torch.profiler", "launchscope.tracer.worker")
 PRELOAD_FUSED: Final = (
     "torch._dynamo",
@@ -47,7 +45,7 @@ def run_profile(options: ProfileOptions, progress: Progress, device_layer: str =
     """
     began = time.perf_counter()
     if device_layer == CUDA:
-        _require_hardware()
+        require_hardware()
     destination = options.out or _default_place(Path(options.target.rpartition(":")[0] or options.target).stem)
     writer = capture.CaptureWriter(destination)
     run = _Run(options, writer, progress, device_layer)
@@ -263,16 +261,6 @@ def _labelled(result: Result, labels: tuple[str, ...]) -> capture.Target | None:
         return None
     written = (result.as_written,) if result.as_written else ()
     return msgspec.structs.replace(result.target, labels=(*result.target.labels, *written, *labels))
-
-
-def _require_hardware() -> None:
-    """Fail in a moment, before torch is imported, where that can be told."""
-    from .nvml import driver_version
-
-    if importlib.util.find_spec("torch") is None:
-        raise MissingRequirement(f"torch is not installed: pip install 'launchscope[torch]' {WITHOUT_A_GPU}")
-    if driver_version() is None and not Path("/dev/kfd").exists():  # /dev/kfd: AMD's driver
-        raise MissingRequirement(f"no GPU driver found on this machine {WITHOUT_A_GPU}")
 
 
 def _preload(options: ProfileOptions) -> list[str]:

@@ -23,7 +23,7 @@ from .. import __version__
 from ..analysis.capture import Calibration
 from ..analysis.errors import LaunchscopeError, MissingRequirement
 from .client import ForkServer, ProcessFailed
-from .device import WITHOUT_A_GPU, CudaDevice, Step, host_times
+from .device import CUDA, WITHOUT_A_GPU, CudaDevice, Step, host_times, require_hardware
 from .options import Progress
 from .target import short_dtype
 
@@ -50,6 +50,8 @@ def calibrate(refresh: bool, progress: Progress, device_layer: str) -> tuple[Cal
 
     Raises MissingRequirement without GPU, driver or torch.
     """
+    if device_layer == CUDA:
+        require_hardware()
     with ForkServer(["torch", "torch.profiler", "launchscope.tracer.calibrate"]) as server:
         return load_or_measure(server, machine(server, device_layer), device_layer, progress, refresh=refresh)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import time
 from collections.abc import Callable
@@ -13,9 +14,12 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from ..analysis.capture import GpuState
+from ..analysis.errors import MissingRequirement
 
 Step = Callable[[], Any]
 
+CUDA: Final = "launchscope.tracer.device:CudaDevice"
+"""The device layer of a real GPU, as the processes that measure are told it."""
 OLDEST_TORCH: Final = (2, 6)
 WITHOUT_A_GPU: Final = (
     "(without a GPU: `launchscope demo` shows a report, `launchscope analyze TRACE` reads a trace recorded elsewhere)"
@@ -117,6 +121,7 @@ class CudaDevice:
     def time_batches(self, step: Step, batches: int, steps: int) -> list[float]:
         import torch
 
+        step()  # so that the first batch, too, starts behind a step
         events = [torch.cuda.Event(enable_timing=True) for _ in range(batches + 1)]  # type: ignore[no-untyped-call]
         events[0].record()
         for event in events[1:]:
@@ -168,6 +173,16 @@ class _TorchSession:
 
     def export(self, path: Path) -> None:
         self._profiler.export_chrome_trace(str(path))
+
+
+def require_hardware() -> None:
+    """MissingRequirement, in a moment and before torch is imported, where it can be told so."""
+    from .nvml import driver_version
+
+    if importlib.util.find_spec("torch") is None:
+        raise MissingRequirement(f"torch is not installed: pip install 'launchscope[torch]' {WITHOUT_A_GPU}")
+    if driver_version() is None and not Path("/dev/kfd").exists():  # /dev/kfd: AMD's driver
+        raise MissingRequirement(f"no GPU driver found on this machine {WITHOUT_A_GPU}")
 
 
 def _host_time(step: Step, wait: Callable[[], object]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
@@ -26,7 +26,7 @@ BAR_FIGURES: Final = 12  # cells beside a bar: its share in per cent, and blanks
 BAR: Final = "█"
 PARTS: Final = " ▏▎▍▌▋▊▉"
 
-STYLES: Final = {"head": "dim", "row": "", "strong": "bold", "span": "red", "label": "dim", "concern": "yellow"}
+STYLES: Final = {"head": "dim", "row": "", "strong": "bold", "span": "red", "label": "dim", "concern": "dark_orange3"}
 
 Line = list[tuple[str, str]]
 """Pieces of one line, each with its style."""
@@ -34,10 +34,15 @@ Line = list[tuple[str, str]]
 
 def render(report: Report, *, width: int, color: bool, verbose: bool) -> str:
     """The report as text, ``width`` columns at most (60 at least); colour only where it repeats what words say."""
+    return render_blocks(tell(report.document, verbose=verbose), width=width, color=color)
+
+
+def render_blocks(blocks: Iterable[Block], *, width: int, color: bool) -> str:
+    """Any story as text."""
     width = max(width, MIN_WIDTH)
     lines: list[Line] = []
     before: Block | None = None
-    for block in tell(report.document, verbose=verbose):
+    for block in blocks:
         if before is not None and not _joins(before, block):
             lines.append([])
         lines += _draw(block, width)
@@ -60,7 +65,7 @@ def _draw(block: Block, width: int) -> Iterator[Line]:
         case Heading():
             yield from _heading(block, width)
         case Headline():
-            style = {True: "bold green", False: "bold yellow", None: "bold"}[block.good]
+            style = {True: "bold green", False: "bold dark_orange3", None: "bold"}[block.good]
             yield from ([(text, style)] for text in wrap(one_line(block.text), width))
         case Fact():
             yield from _fact(block, width)

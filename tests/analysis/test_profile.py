@@ -240,7 +240,7 @@ def test_the_profiles_verdict_is_eagers_with_what_was_measured(profile: ProfileD
     graph, left = told.actions
     assert (graph.what, graph.basis, graph.mode) == ("replay it as one CUDA graph", "measured", "graph")
     assert (graph.saves_ns, graph.step_ns) == (250 * US, 50 * US)
-    assert graph.detail == "42.4 µs predicted, + 1 MiB, 5.00 ms to capture"
+    assert graph.detail == "42.4 µs predicted, 1 MiB of graph memory, 5.00 ms to capture"
     assert left.what == "what is left then"
     assert left.detail is not None
     between = "10.0 µs ± 2.60 µs between 20 kernels"  # 20 × 0.13 µs uncertain

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from launchscope.analysis.capture import Capture, ProcessRecord, open_capture
 from launchscope.analysis.report import Report, load
-from launchscope.tracer.api import CUDA, run_profile
+from launchscope.tracer.api import run_profile
 from launchscope.tracer.calibrate import calibrate
+from launchscope.tracer.device import CUDA
 from launchscope.tracer.options import ProfileOptions
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
