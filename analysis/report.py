@@ -20,8 +20,9 @@ from . import frames
 from .analyses import TraceAnalysis, analyze_trace
 from .bare_traces import analyze_files, require_whole, why_no_gpu_ops
 from .capture import AS_WRITTEN, Capture, Manifest, ProcessRecord, is_capture, open_capture
-from .document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, WarningDoc
+from .document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, UnreadDoc, WarningDoc
 from .errors import UnreadableInput
+from .health import HealthDocument, health_document
 from .inferred import with_inferred_operators
 from .measured_mode import submit_ns
 from .profile import profile_document
@@ -77,6 +78,17 @@ class Report:
             first = self.analyses[0]
             more = f" (nor do {len(self.analyses) - 1:,} others)" if len(self.analyses) > 1 else ""
             raise UnreadableInput(f"{first.document.source.path}: {why_no_gpu_ops(first)}{more}")
+
+    def health(self) -> HealthDocument:
+        """What of each trace can be trusted, what can't, and how to record a better one."""
+        modes = {} if self.document.profile is None else self.document.profile.modes
+        lost = [
+            UnreadDoc(path=name, reason=warning.message)
+            for name, mode in modes.items()
+            for warning in mode.warnings
+            if warning.code == "unreadable_trace"
+        ]
+        return health_document(__version__, self.analyses, [*lost, *self.document.unread])
 
     def show(self) -> None:
         """Print the report as the terminal shows it."""

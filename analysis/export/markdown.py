@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..units import MISSING, one_line, printable, share
@@ -21,9 +21,14 @@ _SPECIAL: Final = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")
 
 def render(report: Report) -> str:
     """The report as Markdown; foreign text can't add markup, links, columns or lines to it."""
+    return render_blocks(tell(report.document, verbose=False))
+
+
+def render_blocks(blocks: Iterable[Block]) -> str:
+    """Any story as Markdown."""
     sections: list[str] = []
     before: Block | None = None
-    for block in tell(report.document, verbose=False):
+    for block in blocks:
         text = "\n".join(_write(block, first=before is None))
         if isinstance(block, Fact) and isinstance(before, Fact):
             sections[-1] += "\n" + text

@@ -21,19 +21,19 @@ def tell(document: ReportDocument, *, verbose: bool) -> list[Block]:
         story = profile_story(document, document.profile, verbose=verbose)
         if verbose:
             story += [part for trace in document.traces for part in trace_story(trace, verbose=True, divides=True)]
-        return [*story, *_unread(document.unread)]
+        return [*story, *unread_files(document.unread)]
     if not document.traces:
-        return [Headline("nothing to report: no trace was given"), *_unread(document.unread)]
+        return [Headline("nothing to report: no trace was given"), *unread_files(document.unread)]
     several = len(document.traces) > 1
     in_full = verbose or len(document.traces) <= IN_FULL
     notes = [] if in_full else ["* -v tells each in full; so does analyze with that one alone"]
     story = [traces_overview(document.traces, notes)] if several else []
     if in_full:
         story += [part for t in document.traces for part in trace_story(t, verbose=verbose, divides=several)]
-    return [*story, *_unread(document.unread)]
+    return [*story, *unread_files(document.unread)]
 
 
-def _unread(unread: list[UnreadDoc]) -> list[Listing]:
+def unread_files(unread: list[UnreadDoc]) -> list[Listing]:
     """The files of which nothing is told, each with its reason."""
     if not unread:
         return []

@@ -7,6 +7,7 @@ from typing import Final
 
 from .. import units
 from ..document import CoverageDoc, DeviceDoc, SteadyDoc, TraceDoc
+from ..health import TraceHealthDoc
 from ..units import MISSING, duration, number, plural, ratio, share
 from . import launch_tables, parts
 from .blocks import Block, Fact, Heading, Listing
@@ -25,7 +26,7 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
         *parts.actions(trace.verdict.actions, step_ns),
         *parts.warnings(trace.warnings, verbose=verbose),
         *parts.withheld(trace.withheld, verbose=verbose),
-        *_coverage(trace.coverage, verbose=verbose),
+        *coverage(trace.coverage, verbose=verbose),
         *_bound(trace),
         *_graphs_and_queue(trace),
         *parts.short_kernels(trace),
@@ -73,12 +74,12 @@ def traces_overview(traces: Sequence[TraceDoc], notes: Sequence[str] = ()) -> Li
         Column("kernels\nper step", optional=True),
         Column("steps", optional=True),
         Column("GPU ops", optional=True),
-        Column("warnings", optional=True),
+        Column("warnings"),
     ]
     return Listing(Table(columns, rows), notes)
 
 
-def label(trace: TraceDoc) -> str:
+def label(trace: TraceDoc | TraceHealthDoc) -> str:
     """A trace's name with what tells it from its siblings."""
     told = [trace.name, trace.mode, trace.trace_pass and f"{trace.trace_pass} pass"]
     told.append(None if trace.repeat is None else f"repeat {trace.repeat}")
@@ -92,7 +93,8 @@ def _heading(trace: TraceDoc, divides: bool) -> Heading:
     return Heading(label(trace), " · ".join(right), divides)
 
 
-def _coverage(c: CoverageDoc, *, verbose: bool) -> Iterator[Fact]:
+def coverage(c: CoverageDoc, *, verbose: bool) -> Iterator[Fact]:
+    """What the file holds, and how much of it can be used."""
     counts = [f"{number(c.events)} events", plural(c.gpu_ops, "GPU op"), plural(c.kernels, "kernel")]
     counts += [plural(c.launches, "launch", "launches"), f"{number(c.graph_launches)} of them graph launches"]
     linked = f"launch in the file for {number(c.linked)} of {number(c.gpu_ops)} GPU ops ({ratio(c.linked, c.gpu_ops)})"

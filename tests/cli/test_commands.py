@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import types
@@ -138,6 +139,33 @@ def test_strict_refuses_a_cut_file(trace_file: Path, capfd: Captured) -> None:
         assert "not whole" in capfd.readouterr().err
 
 
+def test_doctor_tells_what_can_be_trusted(trace_file: Path, capfd: Captured) -> None:
+    assert run(["doctor", str(trace_file)]) == 0
+    out, err = capfd.readouterr()
+    assert re.search(r"figures per step +with care +only 5 steps kept", out)
+    assert "found by profiler step" in out
+    assert "docs/recording.md shows how" in out
+    assert err == ""
+    assert run(["doctor", str(trace_file), "--format", "json"]) == 0
+    assert json.loads(capfd.readouterr().out)["schema"] == "launchscope.doctor/1"
+    file = trace_file.with_name("doctor.md")
+    assert run(["doctor", str(trace_file), "-o", str(file)]) == 0
+    assert "| figures per step | with care |" in file.read_text("utf-8")
+
+
+def test_doctor_looks_at_what_can_be_read(tmp_path: Path, capfd: Captured) -> None:
+    trace().op("aten::mm", 0, 5).write(tmp_path / "cpu.json")
+    (tmp_path / "empty.json").write_bytes(b"")
+    assert run(["doctor", str(tmp_path)]) == 0
+    out = capfd.readouterr().out
+    assert "NOT RELIABLE: no GPU op in the file" in out
+    assert "1 file not told" in out
+    assert run(["doctor", str(tmp_path / "empty.json")]) == 2
+    assert "empty.json: empty" in capfd.readouterr().err
+    (tmp_path / "cpu.json").write_bytes((tmp_path / "cpu.json").read_bytes()[:-40])
+    assert run(["doctor", "--strict", str(tmp_path / "cpu.json")]) == 2
+
+
 def test_export_writes_what_the_suffix_says(trace_file: Path, capfd: Captured) -> None:
     for name in ("out.pftrace", "out.json", "out.md"):
         file = trace_file.with_name(name)
@@ -167,6 +195,11 @@ def test_an_output_whose_extra_is_absent_names_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(outputs, "import_module", absent)
     with pytest.raises(MissingRequirement, match=r"'html' needs the package plotly.*'launchscope\[dashboard\]'"):
         outputs.renderer("html")
+
+
+@pytest.mark.parametrize("name", outputs.HEALTH)
+def test_every_output_of_doctor_is_there(name: str) -> None:
+    assert callable(outputs.renderer(name, outputs.HEALTH))
 
 
 @pytest.mark.parametrize("name", outputs.OUTPUTS)

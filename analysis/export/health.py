@@ -1,0 +1,65 @@
+"""What can be trusted, for people and programs: the outputs of ``launchscope doctor``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..health import NO, TraceHealthDoc
+from ..units import MISSING, byte_size
+from . import markdown, parts, terminal, trace_story
+from .blocks import Block, Fact, Heading, Headline, Listing
+from .story import unread_files
+from .tables import Column, Row, Table
+
+if TYPE_CHECKING:
+    from ..report import Report
+
+
+def render_terminal(report: Report, *, width: int, color: bool, verbose: bool) -> str:
+    """As text, ``width`` columns at most."""
+    return terminal.render_blocks(_tell(report, verbose=verbose), width=width, color=color)
+
+
+def render_markdown(report: Report) -> str:
+    """As Markdown."""
+    return markdown.render_blocks(_tell(report, verbose=True))
+
+
+def render_json(report: Report) -> str:
+    """As one JSON document of schema ``launchscope.doctor/1``."""
+    return msgspec.json.format(msgspec.json.encode(report.health()), indent=2).decode() + "\n"
+
+
+def _tell(report: Report, *, verbose: bool) -> Iterator[Block]:
+    health = report.health()
+    for trace in health.traces:
+        yield from _tell_trace(trace, divides=len(health.traces) > 1, verbose=verbose)
+    yield from unread_files(health.unread)
+
+
+def _tell_trace(trace: TraceHealthDoc, *, divides: bool, verbose: bool) -> Iterator[Block]:
+    yield Heading(trace_story.label(trace), f"{trace.source.format} · {byte_size(trace.source.bytes)}", divides)
+    if trace.unreliable:
+        yield Headline(f"NOT RELIABLE: {'; '.join(trace.unreliable)}", False)
+    else:
+        worst = next((answer for answer in trace.trust if answer.trusted == NO), None)
+        yield Headline("RELIABLE" + (f": but not for {worst.figure} ({worst.reason})" if worst else ""), True)
+    rows = [Row([answer.figure, answer.trusted, answer.reason or MISSING]) for answer in trace.trust]
+    columns = [Column("figure", right=False), Column("to be trusted", right=False)]
+    yield Listing(Table([*columns, Column("because", right=False, least=30, wraps=True)], rows))
+    yield from parts.warnings(trace.warnings, verbose=verbose)
+    yield from parts.withheld(trace.withheld, verbose=verbose)
+    yield from trace_story.coverage(trace.coverage, verbose=verbose)
+    if trace.first_step is not None:
+        yield Fact("first step", [trace.first_step])
+    if trace.dropped:
+        told = trace.dropped if verbose else trace.dropped[: parts.TOLD]
+        more = [f"… {len(trace.dropped) - len(told)} more"] if len(told) < len(trace.dropped) else []
+        yield Fact("dropped", [*(f"{step.step}: {step.reason}" for step in told), *more])
+    if trace.advice:
+        yield Fact("next time", [*trace.advice, "docs/recording.md shows how"])
+    else:
+        yield Fact("next time", ["record it the same way: it answers all that a trace can"])
