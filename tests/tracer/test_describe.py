@@ -44,7 +44,7 @@ def test_the_program_is_named_however_it_was_started() -> None:
 
 def test_the_command_keeps_its_words_without_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
-    words = "/usr/bin/launchscope profile ../work/model.py:build --set layers=2 --set ratio=1/2 -o /home/ada/kept"
+    words = "/usr/bin/launchscope profile ../mine/model.py:build --set layers=2 --set ratio=1/2 -o /home/ada/kept"
     assert describe.masked_command(words.split()) == (
         "launchscope", "profile", "model.py:build", "--set", "layers=2", "--set", "ratio=1/2", "-o", "kept",
     )  # fmt: skip
