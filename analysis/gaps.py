@@ -143,7 +143,7 @@ class Gaps:
 def find_gaps(trace: Trace, steps: Steps, device: int, windows: Sequence[tuple[int, int]] | None = None) -> Gaps:
     """The gaps of one device and their causes, inside disjoint ascending windows (ns); by default the whole trace."""
     rows = np.flatnonzero(trace.gpu_ops.device == device)
-    ops = trace.gpu_ops.take(rows)
+    ops = trace.gpu_ops if len(rows) == len(trace.gpu_ops) else trace.gpu_ops.take(rows)
     busy = Intervals.union(ops.start_ns, ops.end_ns)
     within = _windows(busy, windows)
     gap, start, end = _clip(busy.end_ns[:-1], busy.start_ns[1:], within)

@@ -19,6 +19,7 @@ from ..errors import UnreadableInput
 from ..trace import Ints, Notice, Source, Trace
 from .assemble import FileFacts
 from .event_chunks import EventText
+from .freed_memory import return_freed_memory, return_large_blocks
 from .kineto_document import Document, Head, Opened, decode_head, open_document
 from .kineto_records import decode_piece, records_of, text_of, whole_of
 from .kineto_tables import TIMES, Columns
@@ -27,6 +28,7 @@ from .second_process import SecondProcess, decoded
 _DROPPED: Final = re.compile(r"[Dd]ropped ([0-9]{1,15}) (?:activity )?records")
 _STOPPED_EARLY: Final = "CUPTI stopped early? = 1"
 _LIST: Final = re.compile(rb'"traceEvents"\s*+:\s*+\[')
+_MANY_ENTRIES: Final = 100_000
 _OPENING: Final = b'{"traceEvents":['
 _FIRST_OF_TWO: Final = b'{"the first list":['
 _MOST_LISTS: Final = 8  # places in the head that look like the list's beginning
@@ -40,6 +42,8 @@ def read_kineto(blocks: Iterable[bytes], source: Source, *, expected_bytes: int 
 
     ``expected_bytes`` is its length as far as that is known: long ones are decoded by two processes.
     """
+    if expected_bytes >= _SECOND_PROCESS_BYTES:
+        return_large_blocks()
     reading = _Reading(source)
     reading.read(iter(blocks), expected_bytes)
     columns, head = reading.columns, reading.head
@@ -66,7 +70,10 @@ def read_kineto(blocks: Iterable[bytes], source: Source, *, expected_bytes: int 
         notices=tuple(notices),
         complete=reading.has_all and not lost and not columns.untimed,
     )
-    return columns.trace(facts, base_ns)
+    trace = columns.trace(facts, base_ns)
+    if columns.entries > _MANY_ENTRIES:
+        return_freed_memory()
+    return trace
 
 
 @dataclass
