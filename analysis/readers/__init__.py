@@ -69,8 +69,10 @@ def _read(file: BinaryIO, size: int, path: str, progress: Progress | None = None
     if (what := recognized(first, path)) is not None:
         raise UnreadableInput(f"{path}: {what}")
     from .kineto import read_kineto
+    from .proton import is_proton, read_proton
 
-    trace = read_kineto(chain((head,), blocks), source, expected_bytes=expected)
+    blocks = chain((head,), blocks)
+    trace = read_proton(blocks, source) if is_proton(head) else read_kineto(blocks, source, expected_bytes=expected)
     if text.is_intact or not trace.complete:
         return trace
     notice = Notice("damaged_file", "the compressed file is damaged, figures may be wrong; copy or record it again")
