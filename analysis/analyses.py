@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -20,6 +21,7 @@ from .document import (
     StepsDoc,
     TraceDoc,
 )
+from .freed_memory import return_freed_memory
 from .gaps import Gaps, find_gaps
 from .graphs import GraphReplays, graph_replays
 from .host_submit import submits_as_profiled
@@ -30,6 +32,8 @@ from .steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns
 from .trace import NONE, OpKind, Trace
 from .trace_verdict import trace_bound, trace_times, trace_verdict
 from .withheld import withheld_figures
+
+_MANY_OPS: Final = 50_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +87,8 @@ def analyze_trace(
     whole = {device: find_gaps(trace, steps, device) for device in trace.devices}
     windows = {device: steady_windows(trace, steps, device) for device in trace.devices}
     steady = {d: find_gaps(trace, steps, d, windows[d]) if windows[d] else None for d in trace.devices}
+    if len(trace.gpu_ops) > _MANY_OPS:
+        return_freed_memory()
     covered = coverage(trace, steps)
     times, graphs = launch_times(trace), graph_replays(trace)
     headline = max(whole, key=lambda device: whole[device].busy_ns, default=None)

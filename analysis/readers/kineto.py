@@ -16,10 +16,10 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from ..errors import UnreadableInput
+from ..freed_memory import return_freed_memory
 from ..trace import Ints, Notice, Source, Trace
 from .assemble import FileFacts
 from .event_chunks import EventText
-from .freed_memory import return_freed_memory, return_large_blocks
 from .kineto_document import Document, Head, Opened, decode_head, open_document
 from .kineto_records import decode_piece, records_of, text_of, whole_of
 from .kineto_tables import TIMES, Columns
@@ -42,8 +42,6 @@ def read_kineto(blocks: Iterable[bytes], source: Source, *, expected_bytes: int 
 
     ``expected_bytes`` is its length as far as that is known: long ones are decoded by two processes.
     """
-    if expected_bytes >= _SECOND_PROCESS_BYTES:
-        return_large_blocks()
     reading = _Reading(source)
     reading.read(iter(blocks), expected_bytes)
     columns, head = reading.columns, reading.head
@@ -56,6 +54,8 @@ def read_kineto(blocks: Iterable[bytes], source: Source, *, expected_bytes: int 
     if base_ns is None or base_ns not in TIMES:
         base_ns = 0
     columns.settle_times(base_ns)
+    if columns.entries > _MANY_ENTRIES:
+        return_freed_memory()
     notices = [] if reading.is_json else [_cut_notice(columns.entries, reading.has_all)]
     lost = _lost_records(head)
     notices += lost
