@@ -154,6 +154,8 @@ def _reasons(facts: _Facts) -> Iterator[str]:
     elif len(facts.lost_calls) > LOST_SHARE * (len(facts.lost_calls) + facts.launches_kept):
         calls = len(facts.lost_calls) + facts.launches_kept
         yield f"{_of(len(facts.lost_calls), calls)} launch calls of the kept steps have no GPU op: records were lost"
+    if any(notice.code == "perfetto_json" for notice in facts.trace.notices):
+        yield "Perfetto's JSON export cut every time to whole µs"
     if not facts.trace.complete:
         cut = any(notice.code in _CUT_CODES for notice in facts.trace.notices)
         yield "the file is cut or damaged: records are lost" if cut else "records are known to be lost"

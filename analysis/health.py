@@ -29,6 +29,7 @@ _LOSSES: Final = {
     "under_recorded": "GPU ops of graph replays are missing",
     "graph_level": "graph replays were recorded without the GPU ops in them",
     "unreadable_times": "records have no readable time",
+    "perfetto_json": "every GPU op is up to 1 µs too short",
 }
 
 
@@ -175,6 +176,8 @@ def _advice(analysis: TraceAnalysis) -> Iterator[str]:
         yield "record CPU and CUDA activity together and keep the file whole: API calls explain the gaps"
     if "graph_level" in codes:
         yield "record with nsys profile --cuda-graph-trace=node: only then are the GPU ops of a replay in the file"
+    elif "perfetto_json" in codes:
+        yield "analyze the trace that was opened in Perfetto: its JSON export cuts times to whole µs"
     elif codes & set(_LOSSES):
         yield "record fewer steps in a fresh process, synchronise before the recording stops, copy the file whole"
     if "skew" in codes:
@@ -190,7 +193,7 @@ def _advice(analysis: TraceAnalysis) -> Iterator[str]:
         yield "leave Python stacks (with_stack) off for timing; a second trace with them tells which line launched what"
     if counts.launches and not _holds(analysis, HostKind.OPERATOR) and not is_nsys and analysis.trace_pass is None:
         yield "add ProfilerActivity.CPU: operators say what a kernel belongs to"
-    if "whole_us" in codes:
+    if "whole_us" in codes and "perfetto_json" not in codes:
         yield "record with torch 2.3 or newer: it writes nanoseconds"
     if "several_ranks" in codes:
         yield "give each rank's own file: correlation ids of merged ones may collide"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -68,12 +68,20 @@ def _read(file: BinaryIO, size: int, path: str, progress: Progress | None = None
             raise UnreadableInput(f"{path}: nothing but white space; record the trace again")
     if (what := recognized(first, path)) is not None:
         raise UnreadableInput(f"{path}: {what}")
-    from .kineto import read_kineto
-    from .proton import is_proton, read_proton
-
-    blocks = chain((head,), blocks)
-    trace = read_proton(blocks, source) if is_proton(head) else read_kineto(blocks, source, expected_bytes=expected)
+    trace = _read_json(head, chain((head,), blocks), source, expected)
     if text.is_intact or not trace.complete:
         return trace
     notice = Notice("damaged_file", "the compressed file is damaged, figures may be wrong; copy or record it again")
     return replace(trace, complete=False, notices=(*trace.notices, notice))
+
+
+def _read_json(head: bytes, blocks: Iterable[bytes], source: Source, expected: int) -> Trace:
+    from .kineto import read_kineto
+    from .perfetto_json import is_perfetto_json, read_perfetto_json
+    from .proton import is_proton, read_proton
+
+    if is_proton(head):
+        return read_proton(blocks, source)
+    if is_perfetto_json(head):
+        return read_perfetto_json(blocks, source, expected_bytes=expected)
+    return read_kineto(blocks, source, expected_bytes=expected)
