@@ -73,6 +73,7 @@ def deliver(
 ) -> None:
     """Render the report and put it where it was asked for. ``output`` None: by the file's suffix, else terminal."""
     name = output or (file and by_suffix(file, table)) or "terminal"
+    check_output(file, tuple(Path(trace.source.path) for trace in report.document.traces))  # those of a folder, too
     style: dict[str, Any] = {}
     if table[name].styled:
         style = {"width": WIDTH, "color": False} if file else {"width": terminal_width(), "color": wants_color()}

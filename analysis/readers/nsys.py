@@ -92,7 +92,8 @@ def _require_activities(database: Database) -> None:
         raise UnreadableInput(f"{path}: a file of nvprof, the predecessor of Nsight Systems; record with {_RECORD}")
     if any(table.startswith("rocpd_") for table in tables):
         raise UnreadableInput(
-            f"{path}: a ROCm rpd file; give the trace that `rpd2tracing.py FILE.rpd trace.json` makes of it"
+            f"{path}: a ROCm rpd file, which is not read, nor is the JSON that rpd2tracing.py makes of it: that does "
+            "not tell which events ran on the GPU; record with torch.profiler (docs/recording.md)"
         )
     for table in activities:
         for column in ("start", "end"):

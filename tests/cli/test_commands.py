@@ -93,6 +93,9 @@ def test_an_input_is_never_overwritten(trace_file: Path, capfd: Captured) -> Non
     for command in ("analyze", "export"):
         assert run([command, str(trace_file), "-o", str(trace_file)]) == 2
         assert "is an input; -o would overwrite it" in capfd.readouterr().err
+    for path in (trace_file.parent, trace_file.parent / "st*.json"):
+        assert run(["analyze", str(path), "-o", str(trace_file)]) == 2
+        assert "is an input; -o would overwrite it" in capfd.readouterr().err
     assert trace_file.read_bytes() == before
 
 
