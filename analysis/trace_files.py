@@ -43,7 +43,12 @@ class TraceFile:
         return str(self.path) if self.member is None else f"{self.path}/{self.member}"
 
     def open(self) -> Trace:
-        """Read it. Its rank is the file's own, else the one that its name tells, else null."""
+        """Read it. Its rank is the file's own, else the one that its name tells, else null.
+
+        UnreadableInput when it can't be read, or is a capture that lies among traces.
+        """
+        if self.member is None and is_capture(self.path):
+            raise UnreadableInput(f"{self.source}: a capture of launchscope profile: analyze it by itself")
         if self.member is None:
             trace = open_trace(self.path)
         else:
@@ -118,7 +123,7 @@ def check_is_there(path: Path) -> None:
 
 
 def _in_folder(folder: Path) -> list[TraceFile]:
-    """Every trace below a folder. Captures inside are left alone, links to folders aren't followed."""
+    """Every trace below a folder, and every capture, which can't be read as one. Links to folders aren't followed."""
     files: list[Path] = []
     captures: list[Path] = []
     for place, below, names in os.walk(folder):
@@ -128,13 +133,18 @@ def _in_folder(folder: Path) -> list[TraceFile]:
         files += [Path(place, name) for name in names if not name.startswith(".")]
         if len(files) > MAX_MEMBERS:
             raise UnreadableInput(f"{folder}: over {MAX_MEMBERS:,} files; name the folder that the traces lie in")
+    captures += [file for file in files if file.suffix == ".zip" and is_capture(file)]
     files.sort(key=lambda file: natural_order(str(file.relative_to(folder))))
     seen = {file: _peek_at(file) for file in files}
-    found = [TraceFile(file, utf8_text(str(file.relative_to(folder)))) for file in files if seen[file].is_trace]
+    found = [file for file in files if seen[file].is_trace]
     if not found and captures:
-        listed = ", ".join(str(capture) for capture in sorted(captures)[:3])
-        raise UnreadableInput(f"{folder}: a folder of captures ({listed}…): give one of them")
-    return found or _none(folder, {str(file): peeked for file, peeked in seen.items()}, "folder")
+        named = sorted(map(str, captures), key=natural_order)
+        listed = ", ".join(named[:3]) + ", …" * (len(named) > 3)
+        raise UnreadableInput(f"{folder}: a folder of captures ({listed}): give one of them")
+    if not found:
+        return _none(folder, {str(file): peeked for file, peeked in seen.items()}, "folder")
+    found = sorted(found + captures, key=lambda file: natural_order(str(file.relative_to(folder))))
+    return [TraceFile(file, utf8_text(str(file.relative_to(folder)))) for file in found]
 
 
 def _peek_at(file: Path) -> Peek:

@@ -137,6 +137,15 @@ def test_a_folder_of_captures_is_no_folder_of_traces(tmp_path: Path) -> None:
         load(tmp_path / "out")
 
 
+def test_a_capture_among_traces_is_a_row(folder: Path) -> None:
+    write_capture(folder / "kept", two_modes())
+    write_capture(folder / "kept.zip", two_modes())
+    document = load(folder).document
+    assert len(document.traces) == 3
+    rows = {each.path: each.reason for each in document.unread}
+    assert rows["kept"] == rows["kept.zip"] == "a capture of launchscope profile: analyze it by itself"
+
+
 def test_a_torch_file_is_told(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "model.pt", "w") as archive:
         archive.writestr("model/data.pkl", b"\x80\x02}q\x00.")
