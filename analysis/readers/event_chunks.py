@@ -12,15 +12,17 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final
 
-from .json_text import OBJECT, STRING
+from .json_text import object_pattern
 from .unpacking import BLOCK_BYTES
 
-_FIRST_TWO: Final = re.compile(rb"\s*+" + OBJECT + rb'(\s*+,\s*+\{\s*+"(?:[^"\\]{1,40}")?)', re.DOTALL)
+_STRING: Final = rb'"(?:[^"\\\n]++|\\.)*+"'  # JSON's end in the line that they begin in; else a quote was lost
+_OBJECT: Final = object_pattern(_STRING)
+_FIRST_TWO: Final = re.compile(rb"\s*+" + _OBJECT + rb'(\s*+,\s*+\{\s*+"(?:[^"\\]{1,40}")?)', re.DOTALL)
 _CLOSING: Final = re.compile(rb"\s*\}\Z")
 _ANY_SEPARATOR: Final = re.compile(rb'\}\s*+,\s*+(?=\{\s*+")')
-_ENTRIES: Final = re.compile(rb"(?:\s*+" + OBJECT + rb"\s*+,)*+", re.DOTALL)
-_RECORD: Final = re.compile(OBJECT, re.DOTALL)
-_TOKEN: Final = re.compile(STRING + rb"|[{}\[\],]", re.DOTALL)
+_ENTRIES: Final = re.compile(rb"(?:\s*+" + _OBJECT + rb"\s*+,)*+", re.DOTALL)
+_RECORD: Final = re.compile(_OBJECT, re.DOTALL)
+_TOKEN: Final = re.compile(_STRING + rb"|[{}\[\],]", re.DOTALL)
 _BEHIND_LIST: Final = re.compile(rb'\s*+(?:\}|,\s*+"|\Z)')
 _SEARCHED_BYTES: Final = 1 << 16
 

@@ -14,19 +14,17 @@ import msgspec
 
 T = TypeVar("T")
 
-STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
-_FLAT: Final = rb'(?:[^{}"]++|' + STRING + rb")"
+_STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
 
 
-def _object(depth: int) -> bytes:
-    """A pattern for an object that holds objects down to this depth."""
-    inner = rb"|" + _object(depth - 1) if depth else b""
-    return rb"\{(?:" + _FLAT + inner + rb")*+\}"
+def object_pattern(string: bytes, depth: int = 4) -> bytes:
+    """A pattern for an object that holds objects down to this depth: an event, its args, and what they hold."""
+    inner = rb"|" + object_pattern(string, depth - 1) if depth else b""
+    return rb"\{(?:[^{}\"]++|" + string + inner + rb")*+\}"
 
 
-OBJECT: Final = _object(4)  # an event, its args, and what they hold
-_RECORD: Final = re.compile(OBJECT, re.DOTALL)
-_NOT_JSON: Final = re.compile(STRING + rb"|-?\b(?:NaN|nan|Infinity|inf)\b", re.DOTALL)
+_RECORD: Final = re.compile(object_pattern(_STRING), re.DOTALL)
+_NOT_JSON: Final = re.compile(_STRING + rb"|-?\b(?:NaN|nan|Infinity|inf)\b", re.DOTALL)
 _BAD_IN_STRING: Final = re.compile(rb'[\x00-\x1f]|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]|\\')
 _NAN_VALUE: Final = re.compile(rb'((?<!\\)":\s*)-?(?:NaN|nan|Infinity|inf)(?=\s*[,}\]])')
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")

@@ -24,6 +24,7 @@ from .kineto_document import Document, Head, Opened, decode_head, open_document
 from .kineto_records import decode_piece, records_of, text_of, whole_of
 from .kineto_tables import TIMES, Columns
 from .second_process import SecondProcess, decoded
+from .unpacking import BLOCK_BYTES
 
 _DROPPED: Final = re.compile(r"[Dd]ropped ([0-9]{1,15}) (?:activity )?records")
 _STOPPED_EARLY: Final = "CUPTI stopped early? = 1"
@@ -37,13 +38,16 @@ _SECOND_PROCESS_BYTES: Final = 128 << 20
 """Text from which a second process saves more time than its start takes."""
 
 
-def read_kineto(blocks: Iterable[bytes], source: Source, *, expected_bytes: int = 0) -> Trace:
+def read_kineto(
+    blocks: Iterable[bytes], source: Source, *, expected_bytes: int = 0, piece_bytes: int = BLOCK_BYTES
+) -> Trace:
     """Read the text of a Kineto JSON file. UnreadableInput when it holds no list of trace events.
 
-    ``expected_bytes`` is its length as far as that is known: long ones are decoded by two processes.
+    ``expected_bytes`` is its length as far as that is known: long ones are decoded by two processes, in pieces of
+    ``piece_bytes``.
     """
     reading = _Reading(source)
-    reading.read(iter(blocks), expected_bytes)
+    reading.read(iter(blocks), expected_bytes, piece_bytes)
     columns, head = reading.columns, reading.head
     if columns.entries and not columns.has_event:
         raise UnreadableInput(
@@ -86,17 +90,20 @@ class _Reading:
     is_json: bool = True
     has_all: bool = True  # no record is known to be lost
 
-    def read(self, blocks: Iterator[bytes], expected_bytes: int) -> None:
+    def read(self, blocks: Iterator[bytes], expected_bytes: int, piece_bytes: int) -> None:
         """Read it to its end."""
         begin = _begin(blocks)
         if begin.head is None:
             self._add(open_document(begin.text, self.source))
             return
         self.head = begin.head
-        text = EventText(begin.text, blocks)
+        text = EventText(begin.text, blocks, piece_bytes)
         self._read_pieces(text, expected_bytes)
         rest = text.rest()
-        opened = self._open_more(rest, begin.closing)
+        if self.columns.entries:
+            opened = self._open_more(rest, begin.closing)
+        else:
+            opened = open_document(_OPENING + rest, self.source, begin.closing)
         second = _second_list(rest) if _LIST.search(rest) else None
         if second is not None:  # JSON's last one counts
             self.columns = Columns()
@@ -124,8 +131,6 @@ class _Reading:
 
     def _open_more(self, text: bytes, closing: bytes) -> Opened:
         """What is whole in a text that goes on behind other records."""
-        if not self.columns.entries:
-            return open_document(_OPENING + text, self.source, closing)
         opened = open_document(_OPENING + b"{}," + text, self.source, closing)
         assert opened.document.events is not None
         del opened.document.events[0]

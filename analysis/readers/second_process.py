@@ -29,6 +29,7 @@ _PATIENCE_S: Final = 20.0  # for one piece: a thousand times what it takes
 _SIZE_BYTES: Final = 8
 _PIPE_BYTES: Final = 1 << 20  # the most that Linux allows everyone
 _SET_PIPE_BYTES: Final = 1031  # F_SETPIPE_SZ: fcntl names it on Linux alone
+_LARGEST_ANSWER: Final = 1 << 30
 _READY: Final = bytes(_SIZE_BYTES)
 
 _RESULT: Final = msgspec.msgpack.Decoder(Records | None)
@@ -106,9 +107,10 @@ class SecondProcess:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
             try:
+                before = len(self._given)
                 while self._send(self._process.stdin.fileno()) or self._receive(self._process.stdout.fileno()):
-                    pass
-                if self._take_results() or not wait or not self._given:
+                    self._take_results()
+                if len(self._given) < before or not wait or not self._given:
                     return
                 if time.monotonic() > until:
                     raise TimeoutError
@@ -151,19 +153,21 @@ class SecondProcess:
         self._incoming += data
         return True
 
-    def _take_results(self) -> bool:
-        """Settle the pieces whose records have come in whole; whether there were any."""
-        at, before = 0, len(self._given)
+    def _take_results(self) -> None:
+        """Settle the pieces whose records have come in whole. ValueError: that is no answer."""
+        at = 0
         while len(self._incoming) >= at + _SIZE_BYTES:
-            end = at + _SIZE_BYTES + int.from_bytes(self._incoming[at : at + _SIZE_BYTES], "little")
-            if end > len(self._incoming):
+            begin = at + _SIZE_BYTES
+            size = int.from_bytes(self._incoming[at:begin], "little")
+            if size > _LARGEST_ANSWER or (self._is_ready and not self._given):
+                raise ValueError("not the other process that was started")
+            if len(self._incoming) < begin + size:
                 break
             if self._is_ready:
-                self._given.popleft().settle(_RESULT.decode(self._incoming[at + _SIZE_BYTES : end]))
+                self._given.popleft().settle(_RESULT.decode(self._incoming[begin : begin + size]))
             self._is_ready = True
-            at = end
+            at = begin + size
         del self._incoming[:at]
-        return len(self._given) < before
 
 
 def _start() -> subprocess.Popen[bytes] | None:
