@@ -31,8 +31,13 @@ def target_name(spec: str) -> str:
     """`model.py` or `model.py:name`, without the folder."""
     place, colon, name = spec.rpartition(":")
     if colon and name.isidentifier():
-        return f"{Path(place).name}:{name}"
-    return Path(spec).name
+        return _writable(f"{Path(place).name}:{name}")
+    return _writable(Path(spec).name)
+
+
+def _writable(text: str) -> str:
+    """What JSON can hold: bytes of a path that are not UTF-8 become ``\\xff``."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def revision(spec: str) -> str | None:
@@ -69,7 +74,7 @@ def masked_command(arguments: list[str]) -> tuple[str, ...]:
     """The command line as typed, paths cut to their last part, values that look like secrets replaced."""
     program, *rest = arguments or [""]
     name = "launchscope" if Path(program).name == "__main__.py" else Path(program).name  # python -m launchscope
-    return (name, *(_masked_word(argument) for argument in rest))
+    return (_writable(name), *(_writable(_masked_word(argument)) for argument in rest))
 
 
 def _masked_word(argument: str) -> str:

@@ -42,6 +42,12 @@ def test_the_program_is_named_however_it_was_started() -> None:
     assert describe.masked_command(["/opt/x/launchscope/__main__.py", "demo"]) == ("launchscope", "demo")
 
 
+def test_bytes_that_are_not_utf_8_are_told() -> None:
+    path = "mod\udcffel.py"  # as Python gives a file name with the byte 0xff
+    assert describe.target_name(path) == "mod\\xffel.py"
+    assert describe.masked_command(["launchscope", "profile", path]) == ("launchscope", "profile", "mod\\xffel.py")
+
+
 def test_the_command_keeps_its_words_without_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     words = "/usr/bin/launchscope profile ../mine/model.py:build --set layers=2 --set ratio=1/2 -o /home/ada/kept"
