@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .analyses import TraceAnalysis, analyze_trace
 from .document import UnreadDoc
@@ -12,7 +12,12 @@ from .trace_files import TraceFile
 
 
 def analyze_files(
-    files: Sequence[TraceFile], *, step_regex: str | None, strict: bool, alone: bool
+    files: Sequence[TraceFile],
+    *,
+    step_regex: str | None,
+    strict: bool,
+    alone: bool,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> tuple[dict[TraceFile, TraceAnalysis], list[UnreadDoc]]:
     """What can be told of the files, and why not of the others: unreadable ones, and those without GPU ops where
     others have some.
@@ -24,7 +29,7 @@ def analyze_files(
     reasons: dict[TraceFile, str] = {}
     for file in files:
         try:
-            trace = file.open()
+            trace = file.open(progress)
             if strict:
                 require_whole(trace)
         except UnreadableInput as error:

@@ -26,7 +26,7 @@ from .health import HealthDocument, health_document
 from .inferred import with_inferred_operators
 from .measured_mode import submit_ns
 from .profile import profile_document
-from .readers import read_trace
+from .readers import Progress, read_trace
 from .trace import utf8_text
 from .trace_files import TraceFile, check_is_there, expanded, named_apart, trace_files
 
@@ -108,17 +108,23 @@ def load(path: str | PathLike[str], *, step_regex: str | None = None, strict: bo
     return analyze(path, step_regex=step_regex, strict=strict)
 
 
-def analyze(*paths: str | PathLike[str], step_regex: str | None = None, strict: bool = False) -> Report:
+def analyze(
+    *paths: str | PathLike[str],
+    step_regex: str | None = None,
+    strict: bool = False,
+    progress: Progress | None = None,
+) -> Report:
     """Analyse captures' and other traces into one report; at most one capture. UnreadableInput as for ``load``.
 
     Of several traces, those that can't be read or hold no GPU op are told with the reason in ``document.unread``.
-    ``strict`` refuses traces that are cut or damaged instead of reading what is left of them.
+    ``strict`` refuses traces that are cut or damaged instead of reading what is left of them. ``progress`` is told of
+    what has been read: (path, bytes of the file, bytes read since the last call).
     """
     if not paths:
         raise UnreadableInput("nothing to analyze: name a capture or a trace file")
     inputs = list(_inputs(paths))
     files = named_apart([each for each in inputs if isinstance(each, TraceFile)])
-    bare, unread = analyze_files(files, step_regex=step_regex, strict=strict, alone=len(inputs) == 1)
+    bare, unread = analyze_files(files, step_regex=step_regex, strict=strict, alone=len(inputs) == 1, progress=progress)
     analyses: list[TraceAnalysis] = []
     manifest, profile = None, None
     in_order = iter(files)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from .capture import MANIFEST, MAX_MEMBERS, is_capture, is_zip, read_member, safe_zip
 from .errors import UnreadableInput
-from .readers import open_trace, read_trace
+from .readers import Progress, open_trace, read_trace
 from .readers.peek import Peek, peek
 from .trace import Trace, utf8_text
 
@@ -42,7 +42,7 @@ class TraceFile:
         """Where it lies, for messages."""
         return str(self.path) if self.member is None else f"{self.path}/{self.member}"
 
-    def open(self) -> Trace:
+    def open(self, progress: Progress | None = None) -> Trace:
         """Read it. Its rank is the file's own, else the one that its name tells, else null.
 
         UnreadableInput when it can't be read, or is a capture that lies among traces.
@@ -50,7 +50,7 @@ class TraceFile:
         if self.member is None and is_capture(self.path):
             raise UnreadableInput(f"{self.source}: a capture of launchscope profile: analyze it by itself")
         if self.member is None:
-            trace = open_trace(self.path)
+            trace = open_trace(self.path, progress=progress)
         else:
             with safe_zip(self.path) as archive:
                 trace = read_trace(read_member(self.path, archive, self.member), self.source)

@@ -8,6 +8,7 @@ import click
 
 from . import choices
 from .outputs import check_output, deliver
+from .progress import ReadingBar
 
 
 @click.command("analyze", short_help="Report on captures or on trace files that someone else recorded.")
@@ -32,6 +33,7 @@ def command(
     check_output(file, paths)
     from ..analysis.report import analyze
 
-    report = analyze(*paths, step_regex=step_regex, strict=strict)
+    with ReadingBar() as progress:
+        report = analyze(*paths, step_regex=step_regex, strict=strict, progress=progress)
     report.require_gpu_ops()
     deliver(report, output=output, file=file, verbose=verbose)

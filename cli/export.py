@@ -8,6 +8,7 @@ import click
 
 from . import choices
 from .outputs import OUTPUTS, by_suffix, check_output, deliver
+from .progress import ReadingBar
 
 
 @click.command("export", short_help="Write a Perfetto trace, the JSON report or Markdown.")
@@ -32,8 +33,9 @@ def command(path: Path, file: Path, step_regex: str | None, strict: bool) -> Non
         known = ", ".join(each.suffix for each in OUTPUTS.values() if each.suffix)
         raise click.BadParameter(f"{file}: the suffix says what to write: {known}", param_hint="-o")
     check_output(file, (path,))
-    from ..analysis.report import load
+    from ..analysis.report import analyze
 
-    report = load(path, step_regex=step_regex, strict=strict)
+    with ReadingBar() as progress:
+        report = analyze(path, step_regex=step_regex, strict=strict, progress=progress)
     report.require_gpu_ops()
     deliver(report, output=output, file=file)

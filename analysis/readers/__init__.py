@@ -18,18 +18,15 @@ from ..trace import Notice, Source, Trace
 from .foreign import recognized
 from .unpacking import Unpacked, expected_bytes
 
-Progress = Callable[[int, int], None]
-"""(bytes of the file, bytes read since the last call)"""
+Progress = Callable[[str, int, int], None]
+"""Told of what has been read: (path, bytes of the file, bytes read since the last call)."""
 
 _SQLITE: Final = b"SQLite format 3\0"
 MAX_UNPACKED_BYTES: Final = 8 << 30  # as for a capture
 
 
 def open_trace(path: Path, *, progress: Progress | None = None) -> Trace:
-    """Read a trace file of any known format. UnreadableInput says what is wrong with it and what to do.
-
-    ``progress`` is told of every few bytes that were read, and of how many there are.
-    """
+    """Read a trace file of any known format. UnreadableInput says what is wrong with it and what to do."""
     try:
         with path.open("rb") as file:
             if file.peek(len(_SQLITE)).startswith(_SQLITE):
@@ -56,7 +53,7 @@ def _read(file: BinaryIO, size: int, path: str, progress: Progress | None = None
         raise UnreadableInput(f"{path}: empty (0 bytes); the profiler never finished writing: record it again")
     source = Source(path=path, format="kineto-json", bytes=size)
     expected = expected_bytes(file, size)
-    text = Unpacked(file, path, most_bytes=MAX_UNPACKED_BYTES, progress=progress and partial(progress, size))
+    text = Unpacked(file, path, most_bytes=MAX_UNPACKED_BYTES, progress=progress and partial(progress, path, size))
     blocks = iter(text)
     first = next(blocks, b"")
     if first.startswith(_SQLITE):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from launchscope.analysis.errors import LaunchscopeError
 from launchscope.cli import writing
-from launchscope.cli.progress import ProgressLine
+from launchscope.cli.progress import ProgressLine, ReadingBar
 from launchscope.cli.writing import check_writable, one_line, terminal_width, wants_color, write_file
 
 
@@ -223,3 +223,24 @@ with ProgressLine() as progress:
 """
     shown = seen_in_a_terminal(code, columns=30, environment=dict(os.environ))
     assert shown == f"\r\x1b[2Keager{'!' * 24}\r\x1b[2Kgraph · 0 s\r\x1b[2K"
+
+
+def test_no_bar_in_a_log(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("launchscope.cli.progress._QUIET_S", 0.0)
+    with ReadingBar() as progress:
+        progress("trace.json", 100, 50)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("quiet_s", "is_shown"), [(-1, True), (60, False)])
+def test_a_bar_while_a_file_takes_long_to_read(quiet_s: float, is_shown: bool) -> None:
+    code = f"""
+from launchscope.cli import progress
+progress._QUIET_S, progress._REFRESH_S = {quiet_s}, -1
+with progress.ReadingBar() as bar:
+    bar("/traces/[bold]a\x1b.json", 2_000_000, 500_000)
+print("end")
+"""
+    shown = seen_in_a_terminal(code, columns=80, environment=dict(os.environ))
+    assert ("reading [bold]a\\x1b.json" in shown and "0.5/2.0 MB" in shown) == is_shown
+    assert is_shown or shown == "end\r\n"
