@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .document import QueueDepthDoc, StepsDoc
 from .intervals import Intervals
+from .nesting import threads
 from .trace import Ints, Trace
 
 QUEUE_FULL: Final = 1_000  # launches; the driver blocks the host at about 1,024 (NVIDIA H200, CUDA 13.0)
@@ -27,13 +28,11 @@ def host_submit_ns(trace: Trace, launch_step: Ints, steps: Ints) -> NDArray[np.f
     """N·τ of each named step, 0 for a step without launches; ``launch_step`` is the step index of each launch row."""
     launches, blocking = trace.launches, trace.blocking_calls
     result = np.zeros(len(steps), dtype=np.float64)
-    threads = np.unique(np.stack([launches.process, launches.thread], axis=1), axis=0)
-    for process, thread in threads:
-        own = (launches.process == process) & (launches.thread == thread)
+    for (process, thread), own in threads(launches.process, launches.thread).items():
         calls = np.flatnonzero((blocking.process == process) & (blocking.thread == thread))
         blocked = Intervals.union(blocking.start_ns[calls], blocking.end_ns[calls])
         for row, step in enumerate(steps):
-            rows = np.flatnonzero(own & (launch_step == step))
+            rows = own[launch_step[own] == step]
             if len(rows):
                 start, end = launches.start_ns[rows].min(keepdims=True), launches.end_ns[rows].max(keepdims=True)
                 result[row] = max(result[row], int((end - start - blocked.covered_ns(start, end))[0]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .columns import follow, named, numbered
+from .columns import follow, named
 from .document import LaunchesDoc, OperatorDoc, QueueDepthDoc
 from .stacks import enclosing_stacks
 from .statistics import summarize
@@ -61,20 +61,21 @@ def by_operator(trace: Trace) -> list[OperatorDoc]:
     launches, ops = trace.launches, trace.gpu_ops
     operator = follow(trace.host_ops.name, launches.operator_row)
     stack, stacks = enclosing_stacks(trace, launches.start_ns, launches.process, launches.thread)
-    group = numbered(operator, stack)
-    _, first, count = np.unique(group, return_index=True, return_counts=True)
+    _, first, group, count = np.unique(
+        (operator - NONE) * len(stacks) + stack, return_index=True, return_inverse=True, return_counts=True
+    )
     its_kernels = np.bincount(group[ops.launch_row[ops.is_kernel & (ops.launch_row != NONE)]], minlength=len(first))
     order = np.lexsort((first, -count))
-    heads, names = first[order], trace.names
+    heads, name_of = first[order], trace.names.__getitem__
     rows = zip(
-        named(names, operator[heads]),
+        named(trace.names, operator[heads]),
         stack[heads].tolist(),
         count[order].tolist(),
         its_kernels[order].tolist(),
         strict=True,
     )
     return [
-        OperatorDoc(operator=name, launches=launched, kernels=ran, stack=[names[frame] for frame in stacks[number]])
+        OperatorDoc(operator=name, launches=launched, kernels=ran, stack=list(map(name_of, stacks[number])))
         for name, number, launched, ran in rows
     ]
 

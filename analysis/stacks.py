@@ -22,15 +22,15 @@ def enclosing_stacks(trace: Trace, start_ns: Ints, process: Ints, thread: Ints) 
     frames_of = threads(host.process[frames], host.thread[frames])
     number = np.zeros(len(start_ns), np.int64)
     stacks: list[Stack] = [()]
-    known: dict[Stack, int] = {(): 0}
     for key, calls in threads(process, thread).items():
         if key in frames_of:
-            its_number, its_stacks = _stacks(trace, frames[frames_of[key]], start_ns[calls])
-            for stack in its_stacks:
-                if stack not in known:
-                    known[stack] = len(stacks)
-                    stacks.append(stack)
-            number[calls] = np.array([known[stack] for stack in its_stacks])[its_number]
+            number[calls], its_stacks = _stacks(trace, frames[frames_of[key]], start_ns[calls])
+            if len(stacks) == 1:
+                stacks = its_stacks
+            else:
+                known = {stack: place for place, stack in enumerate(stacks)}
+                number[calls] = np.array([known.setdefault(each, len(known)) for each in its_stacks])[number[calls]]
+                stacks = list(known)
     return number, stacks
 
 
