@@ -134,8 +134,7 @@ class FakeDevice:
         """The replay runs the step's Python code again, since there is no device that could compute its outputs."""
         try:
             _captured(step)
-        except Exception:
-            # as torch.cuda.graph does: leaving the capture raises an error of its own
+        except Exception:  # as torch.cuda.graph does: leaving the capture raises an error of its own
             raise RuntimeError("CUDA error: operation failed due to an earlier error in the capture")  # noqa: B904
         _machine.free_bytes -= GRAPH_BYTES
 
