@@ -17,17 +17,14 @@ import msgspec
 
 from .. import __version__
 from . import frames
-from .analyses import TraceAnalysis, analyze_trace
-from .bare_traces import analyze_files, require_whole, why_no_gpu_ops
-from .capture import AS_WRITTEN, Capture, Manifest, ProcessRecord, is_capture, open_capture
-from .document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, UnreadDoc, WarningDoc
+from .analyses import TraceAnalysis
+from .bare_traces import analyze_files, why_no_gpu_ops
+from .capture import Capture, Manifest, is_capture, open_capture
+from .captured_traces import analyze_capture
+from .document import ReportDocument, TargetDoc, UnreadDoc
 from .errors import UnreadableInput
 from .health import HealthDocument, health_document
-from .inferred import with_inferred_operators
-from .measured_mode import submit_ns
-from .profile import profile_document
-from .readers import Progress, read_trace
-from .trace import utf8_text
+from .readers import Progress
 from .trace_files import TraceFile, check_is_there, expanded, named_apart, trace_files
 
 if TYPE_CHECKING:
@@ -131,7 +128,7 @@ def analyze(
     for each in inputs:
         if isinstance(each, Capture):
             manifest = each.manifest
-            found, profile = _analyze_capture(each, step_regex, strict)
+            found, profile = analyze_capture(each, step_regex, strict)
             analyses += found
         elif (file := next(in_order)) in bare:
             analyses.append(bare[file])
@@ -158,59 +155,6 @@ def _inputs(paths: Iterable[str | PathLike[str]]) -> Iterator[Capture | TraceFil
         else:
             has_capture = True
             yield open_capture(path)
-
-
-def _analyze_capture(capture: Capture, step_regex: str | None, strict: bool) -> tuple[list[TraceAnalysis], ProfileDoc]:
-    """Every trace of a capture that can be read; one that can't becomes a warning of its mode, unless ``strict``."""
-    analyses: list[TraceAnalysis] = []
-    unreadable: dict[str, list[str]] = {}
-    for mode, record in capture.manifest.modes.items():
-        submit = submit_ns(record)
-        for process in record.processes:
-            if process.trace is None:
-                continue
-            try:
-                analyses.append(_analyze_member(capture, mode, process, process.trace, submit, step_regex, strict))
-            except UnreadableInput as error:
-                if strict:
-                    raise
-                unreadable.setdefault(mode, []).append(utf8_text(str(error)))
-    analyses = with_inferred_operators(analyses)
-    return analyses, _with_warnings(profile_document(capture.manifest, analyses), unreadable)
-
-
-def _analyze_member(
-    capture: Capture,
-    mode: str,
-    process: ProcessRecord,
-    relative: str,
-    submit: float | None,
-    step_regex: str | None,
-    strict: bool,
-) -> TraceAnalysis:
-    trace = read_trace(capture.trace_bytes(relative), f"{capture.path.name}/{relative}")
-    if strict:
-        require_whole(trace)
-    calibration = capture.manifest.calibration
-    return analyze_trace(
-        trace,
-        name=relative,
-        mode=None if mode == AS_WRITTEN else mode,
-        trace_pass=process.trace_pass,
-        repeat=process.repeat,
-        marks_ns=process.marks_ns,
-        step_regex=step_regex,
-        host_submit_ns=submit,
-        node_gap_ns=calibration.node_gap_ns if calibration else None,
-    )
-
-
-def _with_warnings(profile: ProfileDoc, unreadable: dict[str, list[str]]) -> ProfileDoc:
-    modes: dict[str, ModeDoc] = {}
-    for name, mode in profile.modes.items():
-        more = [WarningDoc(code="unreadable_trace", message=message) for message in unreadable.get(name, ())]
-        modes[name] = msgspec.structs.replace(mode, warnings=[*mode.warnings, *more])
-    return msgspec.structs.replace(profile, modes=modes)
 
 
 def _target_document(manifest: Manifest) -> TargetDoc:

@@ -43,7 +43,7 @@ def _words(error: BaseException, phase: str) -> str:
 
     text = _first_line(str(error))
     if isinstance(error, torch.OutOfMemoryError):
-        return f"out of GPU memory ({phase}): {text}"
+        return f"out of GPU memory ({phase}): {text.partition(' Including non-PyTorch memory')[0]}"
     if phase == "capture" and ("captur" in text or "cudaErrorStreamCapture" in str(error)):
         return (
             "can't be captured: the step does something that waits for the GPU or depends on its results "

@@ -93,7 +93,7 @@ def _where_time_went(seconds: Mapping[str, float], *, verbose: bool) -> Iterator
     if "all" in seconds:
         yield f"in {units.seconds(seconds['all'])}"
     ranked = sorted(((value, name) for name, value in seconds.items() if name != "all"), reverse=True)
-    least = 0.0 if verbose else WORTH_ITEMISING * seconds.get("all", 0.0)
+    least = 0.0 if verbose else WORTH_ITEMISING * seconds.get("all", sum(seconds.values()))
     yield from (f"{name} {units.seconds(value)}" for value, name in ranked if value > 0 and value >= least)
 
 

@@ -1,0 +1,92 @@
+"""The traces of a capture, each analysed with what the capture knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+import msgspec
+
+from .analyses import TraceAnalysis, analyze_trace
+from .bare_traces import require_whole
+from .capture import AS_WRITTEN, Capture, ProcessRecord
+from .document import ModeDoc, ProfileDoc, WarningDoc
+from .errors import UnreadableInput
+from .excerpt import excerpt
+from .inferred import with_inferred_operators
+from .measured_mode import submit_ns
+from .profile import profile_document
+from .readers import read_trace
+from .trace import Trace, utf8_text
+
+
+def analyze_capture(capture: Capture, step_regex: str | None, strict: bool) -> tuple[list[TraceAnalysis], ProfileDoc]:
+    """Every trace of a capture that can be read; one that can't becomes a warning of its mode, unless ``strict``."""
+    analyses: list[TraceAnalysis] = []
+    unreadable: dict[str, list[str]] = {}
+    for path, sessions in groupby(_sessions(capture), key=lambda session: session.trace):
+        of_one_file = list(sessions)
+        try:
+            trace = read_trace(capture.trace_bytes(path), f"{capture.path.name}/{path}")
+            if strict:
+                require_whole(trace)
+            analyses += [_analyze(capture, session, part, step_regex) for session, part in _parts(trace, of_one_file)]
+        except UnreadableInput as error:
+            if strict:
+                raise
+            for session in of_one_file:
+                unreadable.setdefault(session.mode, []).append(utf8_text(str(error)))
+    analyses = with_inferred_operators(analyses)
+    return analyses, _with_warnings(profile_document(capture.manifest, analyses), unreadable)
+
+
+@dataclass(frozen=True)
+class _Session:
+    """One mode's steps in one profiler session."""
+
+    mode: str
+    process: ProcessRecord
+    trace: str
+
+
+def _sessions(capture: Capture) -> Iterator[_Session]:
+    for mode, record in capture.manifest.modes.items():
+        for process in record.processes:
+            if process.trace is not None:
+                yield _Session(mode, process, process.trace)
+
+
+def _parts(trace: Trace, sessions: list[_Session]) -> Iterator[tuple[_Session, Trace]]:
+    """Each session's own part of the trace: all of it, or of a shared one from its first step to the next one's."""
+    starts = [min((start for start, _ in session.process.marks_ns), default=None) for session in sessions]
+    known = sorted(start for start in starts if start is not None)
+    for session, start in zip(sessions, starts, strict=True):
+        if start is None or len(known) < 2:
+            yield session, trace
+            continue
+        after = next((other for other in known if other > start), None)
+        yield session, excerpt(trace, start, after)
+
+
+def _analyze(capture: Capture, session: _Session, trace: Trace, step_regex: str | None) -> TraceAnalysis:
+    calibration, process = capture.manifest.calibration, session.process
+    return analyze_trace(
+        trace,
+        name=session.trace,
+        mode=None if session.mode == AS_WRITTEN else session.mode,
+        trace_pass=process.trace_pass,
+        repeat=process.repeat,
+        marks_ns=process.marks_ns,
+        step_regex=step_regex,
+        host_submit_ns=submit_ns(capture.manifest.modes[session.mode]),
+        node_gap_ns=calibration.node_gap_ns if calibration else None,
+    )
+
+
+def _with_warnings(profile: ProfileDoc, unreadable: Mapping[str, list[str]]) -> ProfileDoc:
+    modes: dict[str, ModeDoc] = {}
+    for name, mode in profile.modes.items():
+        more = [WarningDoc(code="unreadable_trace", message=message) for message in unreadable.get(name, ())]
+        modes[name] = msgspec.structs.replace(mode, warnings=[*mode.warnings, *more])
+    return msgspec.structs.replace(profile, modes=modes)
