@@ -81,7 +81,7 @@ def test_eager_is_launch_bound_and_the_rest_is_told() -> None:
 
 
 def test_every_recording_can_be_trusted_and_closes() -> None:
-    for name in ("llama_1b", "serve_graph"):
+    for name in ("llama_1b", "serve_graph", "live"):
         for trace in report(name).document.traces:
             assert trace.coverage.step_source == "capture", trace.name
             assert trace.coverage.reliable, trace.name
@@ -113,3 +113,14 @@ def test_most_of_the_launch_part_before_a_replay_is_the_profilers() -> None:
     assert steady is not None
     launch = steady.gaps.by_cause["launch"]
     assert launch.before_replay_ns > 0.9 * launch.ns
+
+
+def test_modes_that_shared_a_session_are_told_apart() -> None:
+    """Twelve steps of six kernels each, per mode; two of the steps are no figures."""
+    traces = {trace.mode: trace for trace in report("live").document.traces}
+    assert {mode: trace.coverage.gpu_ops for mode, trace in traces.items()} == dict.fromkeys(
+        ("eager", "graph", "fused", "fused_graph"), 72
+    )
+    covered = {mode: trace.graphs.coverage_by_count for mode, trace in traces.items()}
+    assert covered == {"eager": 0.0, "graph": 1.0, "fused": 0.0, "fused_graph": 1.0}
+    assert [mode.launches for mode in profile("live").modes.values()] == [6, 1, 6, 1]
