@@ -83,14 +83,15 @@ def analyze_trace(
     ``host_submit_ns`` is the unprofiled one of the same mode: it gives τ_step. ``node_gap_ns`` is ν of the machine
     that recorded the trace.
     """
-    steps = find_steps(trace, marks_ns=marks_ns, step_regex=step_regex)
+    graphs = graph_replays(trace)
+    steps = find_steps(trace, marks_ns=marks_ns, step_regex=step_regex, replays=graphs)
     whole = {device: find_gaps(trace, steps, device) for device in trace.devices}
     windows = {device: steady_windows(trace, steps, device) for device in trace.devices}
     steady = {d: find_gaps(trace, steps, d, windows[d]) if windows[d] else None for d in trace.devices}
     if len(trace.gpu_ops) > _MANY_OPS:
         return_freed_memory()
-    covered = coverage(trace, steps)
-    times, graphs = launch_times(trace), graph_replays(trace)
+    covered = coverage(trace, steps, graphs)
+    times = launch_times(trace)
     headline = max(whole, key=lambda device: whole[device].busy_ns, default=None)
     step_times = None if headline is None else trace_times(trace, steps, whole[headline], steady[headline])
     words = blocking_words(trace, steps)

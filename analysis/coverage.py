@@ -55,9 +55,9 @@ class Coverage:
         return [WarningDoc(code=n.code, message=n.message, count=n.count) for n in self.notices]
 
 
-def coverage(trace: Trace, steps: Steps) -> Coverage:
-    """Count, warn, and say whether the trace is reliable."""
-    facts = _Facts.of(trace, steps)
+def coverage(trace: Trace, steps: Steps, replays: GraphReplays | None = None) -> Coverage:
+    """Count, warn, and say whether the trace is reliable; ``replays`` where they are known already."""
+    facts = _Facts.of(trace, steps, graph_replays(trace) if replays is None else replays)
     unreliable = tuple(_reasons(facts))
     return Coverage(
         counts=_counts(facts, reliable=not unreliable),
@@ -82,14 +82,14 @@ class _Facts:
     launches_kept: int
 
     @classmethod
-    def of(cls, trace: Trace, steps: Steps) -> _Facts:
+    def of(cls, trace: Trace, steps: Steps, replays: GraphReplays) -> _Facts:
         ops, launches = trace.gpu_ops, trace.launches
         linked = ops.launch_row != NONE
         launch_start = follow(launches.start_ns, ops.launch_row)
         return cls(
             trace=trace,
             steps=steps,
-            replays=graph_replays(trace),
+            replays=replays,
             busy={d: Intervals.union(*_times(trace, ops.device == d)) for d in trace.devices},
             linked=linked,
             is_early=linked & (ops.start_ns < launch_start),

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .graphs import graph_replays
+from .graphs import GraphReplays, graph_replays
 from .step_ranges import StepRanges, locate_steps
 from .trace import NONE, Bools, Ints, Notice, Trace
 
@@ -58,9 +58,18 @@ class Steps:
         return np.bincount(inside, minlength=len(self))[self.kept_rows]
 
 
-def find_steps(trace: Trace, *, marks_ns: Sequence[tuple[int, int]] = (), step_regex: str | None = None) -> Steps:
-    """Steps by the first source that works; `marks_ns[0]` is the sacrificed step. LaunchscopeError: a bad regex."""
-    ranges = locate_steps(trace, graph_replays(trace), marks_ns, step_regex)
+def find_steps(
+    trace: Trace,
+    *,
+    marks_ns: Sequence[tuple[int, int]] = (),
+    step_regex: str | None = None,
+    replays: GraphReplays | None = None,
+) -> Steps:
+    """Steps by the first source that works; ``replays`` where they are known already. LaunchscopeError: a bad regex.
+
+    ``marks_ns[0]`` is the sacrificed step.
+    """
+    ranges = locate_steps(trace, graph_replays(trace) if replays is None else replays, marks_ns, step_regex)
     launch_step = _step_at(trace.launches.start_ns, ranges)
     op_step = _op_steps(trace, ranges, launch_step)
     reasons = _dropped(trace, ranges, launch_step, op_step)
