@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -205,10 +205,13 @@ def _attach_under_recorded(
     before, after = _neighbours(trace, launch_row, signature)
     by_length = sorted(range(len(sequences)), key=lambda s: (-len(sequences[s]), s))
     names = [frozenset(sequence.tolist()) for sequence in sequences]
+    of_signature = np.split(np.argsort(signature, kind="stable"), np.cumsum(counts)[:-1])
     parts: dict[int, list[int]] = {}  # of each whole graph: the signatures that may be of it
+    wholes: dict[int, list[int]] = defaultdict(list)  # of each signature: the whole graphs that it may be of
+    shorter = 0
     for short in by_length:
-        replays = np.flatnonzero(signature == short)
-        for long in (whole for whole, its_parts in parts.items() if short in its_parts):
+        replays = of_signature[short]
+        for long in wholes[short]:
             small = len(sequences[short]) < LEAST_SHARE * len(sequences[long])
             alike = [s for s in parts[long] if len(sequences[s]) >= LEAST_SHARE * len(sequences[long])]
             in_slot = _in_slot(replays, owner == long, [long, *alike], before, after)
@@ -216,9 +219,13 @@ def _attach_under_recorded(
             owner[replays[found]] = long
             replays = replays[~found]
         if len(replays):
+            while shorter < len(by_length) and len(sequences[by_length[shorter]]) >= len(sequences[short]):
+                shorter += 1
             parts[short] = [
-                s for s in by_length if names[s] <= names[short] and _is_part(sequences[s], sequences[short])
+                s for s in by_length[shorter:] if names[s] <= names[short] and _is_part(sequences[s], sequences[short])
             ]
+            for its_part in parts[short]:
+                wholes[its_part].append(short)
     return owner
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .document import QueueDepthDoc, StepsDoc
 from .intervals import Intervals
 from .nesting import threads
-from .trace import Ints, Trace
+from .trace import NONE, Ints, Trace
 
 QUEUE_FULL: Final = 1_000  # launches; the driver blocks the host at about 1,024 (NVIDIA H200, CUDA 13.0)
 
@@ -28,12 +28,18 @@ def host_submit_ns(trace: Trace, launch_step: Ints, steps: Ints) -> NDArray[np.f
     """N·τ of each named step, 0 for a step without launches; ``launch_step`` is the step index of each launch row."""
     launches, blocking = trace.launches, trace.blocking_calls
     result = np.zeros(len(steps), dtype=np.float64)
+    row_of = np.full(max(launch_step.max(initial=NONE), steps.max(initial=NONE)) + 2, NONE, np.int64)
+    row_of[steps] = np.arange(len(steps))
+    row = row_of[launch_step]  # NONE: the last, of no step
     for (process, thread), own in threads(launches.process, launches.thread).items():
+        own = own[row[own] != NONE]
+        if not len(own):
+            continue
+        own = own[np.argsort(row[own], kind="stable")]
+        first = np.flatnonzero(np.diff(row[own], prepend=NONE))
+        start = np.minimum.reduceat(launches.start_ns[own], first)
+        end = np.maximum.reduceat(launches.end_ns[own], first)
         calls = np.flatnonzero((blocking.process == process) & (blocking.thread == thread))
         blocked = Intervals.union(blocking.start_ns[calls], blocking.end_ns[calls])
-        for row, step in enumerate(steps):
-            rows = own[launch_step[own] == step]
-            if len(rows):
-                start, end = launches.start_ns[rows].min(keepdims=True), launches.end_ns[rows].max(keepdims=True)
-                result[row] = max(result[row], int((end - start - blocked.covered_ns(start, end))[0]))
+        np.maximum.at(result, row[own[first]], end - start - blocked.covered_ns(start, end))
     return result
