@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,12 +11,9 @@ import numpy as np
 from .columns import numbered
 from .graphs import GraphReplays
 from .repetition import LEAST_REPEATS, Repetition, find_repetition
+from .step_annotations import LEAST_HELD, Annotated, by_engine, by_few, by_name, held_launches, outermost
 from .step_regex import step_pattern
 from .trace import NONE, Bools, HostKind, Ints, Notice, Trace
-
-LEAST_ANNOTATIONS: Final = 3
-LEAST_HELD: Final = 0.9
-"""Share of launches that annotations, or a capture's marks, must hold to be the steps."""
 
 SAME_LAUNCHES: Final = 0.1
 """Launches per mark may differ from their median by this share; the marks of a drifting clock differ by more."""
@@ -54,9 +49,11 @@ def locate_steps(
         lambda: _by_regex(trace, step_regex, notices),
         lambda: _by_marks(trace, marks_ns, notices),
         lambda: _by_profiler_step(trace),
-        lambda: _by_annotation(trace),
+        lambda: _annotated(trace, by_name(trace)),
+        lambda: _annotated(trace, by_engine(trace)),
         lambda: _by_repetition(trace, replays),
-        lambda: _by_few_annotations(trace),
+        lambda: _annotated(trace, by_few(trace)),
+        lambda: _annotated(trace, by_engine(trace, least=1)),
     ]
     ranges = next((r for source in sources if (r := source()) is not None), None)
     if ranges is None:
@@ -68,12 +65,6 @@ def locate_steps(
     return StepRanges(ranges.source, ranges.names, ranges.start_ns, ranges.end_ns, ranges.dropped, tuple(notices))
 
 
-def held_launches(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
-    """Number of launches that start in each [start, end)."""
-    starts = trace.launches.start_ns
-    return np.searchsorted(starts, end_ns) - np.searchsorted(starts, start_ns)
-
-
 def _by_regex(trace: Trace, step_regex: str | None, notices: list[Notice]) -> StepRanges | None:
     """Ranges whose name matches: annotations if any does, else operators, else Python frames."""
     if step_regex is None:
@@ -83,7 +74,7 @@ def _by_regex(trace: Trace, step_regex: str | None, notices: list[Notice]) -> St
     for kind in (HostKind.ANNOTATION, HostKind.OPERATOR, HostKind.PYTHON):
         rows = np.flatnonzero((trace.host_ops.kind == kind) & np.isin(trace.host_ops.name, matching))
         if len(rows):
-            return _ranges_of(trace, "annotation", _outermost(trace, rows))
+            return _ranges_of(trace, "annotation", _whole(trace, rows))
     message = (
         f"--step-regex {step_regex!r} matches no annotation, operator or Python frame; steps were found without it"
     )
@@ -121,7 +112,7 @@ def _by_profiler_step(trace: Trace) -> StepRanges | None:
     rows = np.flatnonzero(_is_named(trace) & np.isin(trace.host_ops.name, named))
     if not len(rows):
         return None
-    ranges = _ranges_of(trace, "profiler_step", _outermost(trace, rows))
+    ranges = _ranges_of(trace, "profiler_step", _whole(trace, rows))
     holds_any = held_launches(trace, ranges.start_ns, ranges.end_ns).any()
     return ranges if holds_any or not len(trace.launches) else None
 
@@ -131,78 +122,19 @@ def _is_named(trace: Trace) -> Bools:
     return np.isin(trace.host_ops.kind, (HostKind.ANNOTATION, HostKind.OPERATOR))
 
 
-def _by_annotation(trace: Trace) -> StepRanges | None:
-    """Of the names with at least 3 annotations and 90 % of the launches among them, the one that holds most."""
-    groups = _annotation_groups(trace, LEAST_ANNOTATIONS, len(trace.host_ops))
-    return _best_group(trace, [rows for rows in groups if _held_share(trace, rows, whole_file=False) >= LEAST_HELD])
+def _whole(trace: Trace, rows: Ints) -> Annotated:
+    """The outermost of these host ops, as long as they are."""
+    rows = outermost(trace, rows)
+    return Annotated(rows, trace.host_ops.end_ns[rows])
 
 
-def _by_few_annotations(trace: Trace) -> StepRanges | None:
-    """One annotation or two, if they hold 90 % of the whole file's launches."""
-    groups = _annotation_groups(trace, 1, LEAST_ANNOTATIONS - 1)
-    return _best_group(trace, [rows for rows in groups if _held_share(trace, rows, whole_file=True) >= LEAST_HELD])
+def _annotated(trace: Trace, found: Annotated | None) -> StepRanges | None:
+    return None if found is None else _ranges_of(trace, "annotation", found)
 
 
-def _annotation_groups(trace: Trace, least: int, most: int) -> list[Ints]:
-    """Rows of the outermost annotations of each normalised name and process, where there are that many."""
-    host = trace.host_ops
-    normalised: dict[int, str] = {}
-    groups: dict[tuple[int, str], list[int]] = defaultdict(list)
-    for row in np.flatnonzero(host.kind == HostKind.ANNOTATION).tolist():
-        index = int(host.name[row])
-        if index not in normalised:
-            normalised[index] = normalised_name(trace.name(index))
-        groups[int(host.process[row]), normalised[index]].append(row)
-    outermost = [_outermost(trace, np.array(rows, dtype=np.int64)) for rows in groups.values()]
-    return [rows for rows in outermost if least <= len(rows) <= most]
-
-
-def normalised_name(name: str) -> str:
-    """The name without numbers and parenthesised arguments: what the steps of one loop have in common."""
-    previous = None
-    while previous != name:
-        previous, name = name, re.sub(r"\([^()]*\)", "", name)
-    name = re.sub(r"\(.*", "", name)  # an argument list that the writer cut short
-    return " ".join(re.sub(r"0[xX][0-9a-fA-F]+|\d+", "", name).split())
-
-
-def _outermost(trace: Trace, rows: Ints) -> Ints:
-    """Rows that lie in no other of these, by start. Ranges that overlap in part (two threads): the busier thread's."""
-    host = trace.host_ops
-    rows = rows[np.lexsort((-host.end_ns[rows], host.start_ns[rows]))]
-    reach = np.maximum.accumulate(host.end_ns[rows])
-    nested = np.zeros(len(rows), dtype=np.bool_)
-    nested[1:] = host.end_ns[rows[1:]] <= reach[:-1]
-    rows = rows[~nested]
-    threads = np.unique(host.thread[rows])
-    if (host.start_ns[rows[1:]] >= host.end_ns[rows[:-1]]).all() or len(threads) == 1:
-        return rows
-    by_thread = [_outermost(trace, rows[host.thread[rows] == thread]) for thread in threads]
-    return max(by_thread, key=lambda r: int(held_launches(trace, host.start_ns[r], host.end_ns[r]).sum()))
-
-
-def _held_share(trace: Trace, rows: Ints, *, whole_file: bool) -> float:
-    """Share of the launches from the first range's start to the last one's end (or of all) that the ranges hold."""
-    start_ns, end_ns = trace.host_ops.start_ns[rows], trace.host_ops.end_ns[rows]
-    among = len(trace.launches) if whole_file else int(held_launches(trace, start_ns[:1], end_ns[-1:])[0])
-    return int(held_launches(trace, start_ns, end_ns).sum()) / among if among else 0.0
-
-
-def _best_group(trace: Trace, groups: Sequence[Ints]) -> StepRanges | None:
-    """The group that holds most launches; of equal ones the outermost: the one of fewer ranges, then the first."""
-    if not groups:
-        return None
-    host = trace.host_ops
-
-    def rank(rows: Ints) -> tuple[int, int, int]:
-        return (-int(held_launches(trace, host.start_ns[rows], host.end_ns[rows]).sum()), len(rows), int(rows[0]))
-
-    return _ranges_of(trace, "annotation", min(groups, key=rank))
-
-
-def _ranges_of(trace: Trace, source: str, rows: Ints) -> StepRanges:
-    names = tuple(trace.name(int(name)) for name in trace.host_ops.name[rows])
-    return StepRanges(source, names, trace.host_ops.start_ns[rows], trace.host_ops.end_ns[rows], {})
+def _ranges_of(trace: Trace, source: str, found: Annotated) -> StepRanges:
+    names = tuple(trace.name(int(name)) for name in trace.host_ops.name[found.rows])
+    return StepRanges(source, names, trace.host_ops.start_ns[found.rows], found.end_ns, {})
 
 
 def _by_repetition(trace: Trace, replays: GraphReplays) -> StepRanges | None:

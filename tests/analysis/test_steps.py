@@ -10,7 +10,7 @@ import pytest
 from launchscope.analysis.errors import LaunchscopeError
 from launchscope.analysis.readers import open_trace
 from launchscope.analysis.repetition import find_repetition
-from launchscope.analysis.step_ranges import normalised_name
+from launchscope.analysis.step_annotations import normalised_name
 from launchscope.analysis.steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns
 from launchscope.analysis.trace import NONE
 from launchscope.fixtures.builder import TraceBuilder, trace
@@ -168,6 +168,55 @@ class TestSources:
     def test_a_broken_expression_is_the_users_to_fix(self) -> None:
         with pytest.raises(LaunchscopeError, match="not a regular expression"):
             found(loop(3), step_regex="(")
+
+
+ENGINE_STEPS = [
+    ("execute_context_1(512)_generation_8(8)", "execute_context_0(0)_generation_8(8)"),  # vLLM
+    ("execute_8192_context_9(sq8155sk8430)_generation_37(sq37)", "execute_8_context_0(sqsk)_generation_8(sq8)"),
+    ("execute_new_2_cached_6", "execute_new_0_cached_8"),  # vLLM of 2025
+    ("step[EXTEND bs=8 toks=4096]", "step[DECODE bs=8]"),  # SGLang
+    ("scheduler.run_batch", "scheduler.run_batch"),
+]
+
+
+def served(prefill: str, decode: str, steps: int = 5) -> TraceBuilder:
+    """Forward passes of 3 launches inside an annotation, one to sample outside, one more in every second step."""
+    builder = trace()
+    for step in range(steps):
+        at = 100 * step
+        builder.annotation("scheduler.recv_requests", at - 5, 2).annotation(decode if step % 2 else prefill, at, 30)
+        for index, offset in enumerate((0, 10, 20, 50, 60) if step % 2 else (0, 10, 20, 50)):
+            builder.launch(at + offset, 2).kernel(at + offset + 4, 5, name=f"k{index}{step % 2}")
+    return builder
+
+
+class TestEngines:
+    @pytest.mark.parametrize(("prefill", "decode"), ENGINE_STEPS)
+    def test_a_step_reaches_to_the_next_annotation_with_its_sampling(self, prefill: str, decode: str) -> None:
+        """The annotations hold 15 of 21 launches, and prefill and decode don't take turns for long enough to repeat."""
+        steps = found(served(prefill, decode))
+        assert (steps.source, steps.names[:2]) == ("annotation", (prefill, decode))
+        assert steps.count_kept(steps.launch_step).tolist() == [4, 5, 4, 5, 4]
+        assert (steps.op_step != NONE).all()
+
+    @pytest.mark.parametrize(("prefill", "decode"), ENGINE_STEPS)
+    def test_two_serve_when_nothing_else_does(self, prefill: str, decode: str) -> None:
+        steps = found(served(prefill, decode, steps=2))
+        assert (steps.source, steps.count_kept(steps.launch_step).tolist()) == ("annotation", [4, 5])
+
+    def test_sglangs_batches_come_before_the_forward_passes_inside(self) -> None:
+        builder = served("step[EXTEND bs=8 toks=4096]", "step[DECODE bs=8]")
+        for step in range(5):
+            builder.annotation("scheduler.run_batch", 100 * step - 2, 55)
+        steps = found(builder)
+        assert (steps.names, steps.start_ns[:2].tolist()) == (("scheduler.run_batch",) * 5, [-2 * US, 98 * US])
+
+    def test_annotations_that_hold_the_launches_are_taken_as_they_are(self) -> None:
+        builder = loop(4, 3, annotate="step[DECODE bs={}]")
+        assert found(builder).end_ns.tolist() == [30 * US, 130 * US, 230 * US, 330 * US]
+
+    def test_others_names_are_no_engines(self) -> None:
+        assert found(served("my step[1]", "my step[2]")).source == "none"
 
 
 @pytest.mark.parametrize(
