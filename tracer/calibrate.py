@@ -22,6 +22,7 @@ import msgspec
 from .. import __version__
 from ..analysis.capture import Calibration
 from ..analysis.errors import LaunchscopeError, MissingRequirement
+from ..analysis.user_cache import user_cache
 from .client import ForkServer, ProcessFailed
 from .device import CUDA, WITHOUT_A_GPU, CudaDevice, Step, host_times, require_hardware
 from .options import Progress
@@ -93,10 +94,9 @@ def load_or_measure(
 
 
 def place(environment: Environment) -> Path:
-    """Where the calibration of this machine is kept: under XDG_CACHE_HOME, by a fingerprint of the machine."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    """Where the calibration of this machine is kept: in the user's cache, by a fingerprint of the machine."""
     fingerprint = hashlib.sha256(msgspec.json.encode(_machine(environment))).hexdigest()[:16]
-    return cache / "launchscope" / f"calibration-{fingerprint}.json"
+    return user_cache() / f"calibration-{fingerprint}.json"
 
 
 def _machine(environment: Environment) -> Environment:
