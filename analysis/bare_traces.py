@@ -17,6 +17,7 @@ def analyze_files(
     step_regex: str | None,
     strict: bool,
     alone: bool,
+    cache: bool,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> tuple[dict[TraceFile, TraceAnalysis], list[UnreadDoc]]:
     """What can be told of the files, and why not of the others: unreadable ones, and those without GPU ops where
@@ -29,7 +30,7 @@ def analyze_files(
     reasons: dict[TraceFile, str] = {}
     for file in files:
         try:
-            trace = file.open(progress)
+            trace = file.open(progress, cache=cache)
             if strict:
                 require_whole(trace)
         except UnreadableInput as error:

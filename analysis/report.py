@@ -100,28 +100,34 @@ class Report:
         return render(self)
 
 
-def load(path: str | PathLike[str], *, step_regex: str | None = None, strict: bool = False) -> Report:
+def load(
+    path: str | PathLike[str], *, step_regex: str | None = None, strict: bool = False, cache: bool = True
+) -> Report:
     """Open one capture, trace file, or folder or .zip of traces. UnreadableInput says what is wrong with it."""
-    return analyze(path, step_regex=step_regex, strict=strict)
+    return analyze(path, step_regex=step_regex, strict=strict, cache=cache)
 
 
 def analyze(
     *paths: str | PathLike[str],
     step_regex: str | None = None,
     strict: bool = False,
+    cache: bool = True,
     progress: Progress | None = None,
 ) -> Report:
     """Analyse captures' and other traces into one report; at most one capture. UnreadableInput as for ``load``.
 
     Of several traces, those that can't be read or hold no GPU op are told with the reason in ``document.unread``.
-    ``strict`` refuses traces that are cut or damaged instead of reading what is left of them. ``progress`` is told of
-    what has been read: (path, bytes of the file, bytes read since the last call).
+    ``strict`` refuses traces that are cut or damaged instead of reading what is left of them. A large trace file that
+    was opened before comes from the ``cache`` (docs/formats.md). ``progress`` is told of what has been read: (path,
+    bytes of the file, bytes read since the last call).
     """
     if not paths:
         raise UnreadableInput("nothing to analyze: name a capture or a trace file")
     inputs = list(_inputs(paths))
     files = named_apart([each for each in inputs if isinstance(each, TraceFile)])
-    bare, unread = analyze_files(files, step_regex=step_regex, strict=strict, alone=len(inputs) == 1, progress=progress)
+    bare, unread = analyze_files(
+        files, step_regex=step_regex, strict=strict, alone=len(inputs) == 1, cache=cache, progress=progress
+    )
     analyses: list[TraceAnalysis] = []
     manifest, profile = None, None
     in_order = iter(files)

@@ -18,6 +18,7 @@ from .errors import UnreadableInput
 from .readers import Progress, open_trace, read_trace
 from .readers.peek import Peek, peek
 from .trace import Trace, utf8_text
+from .trace_cache import open_cached
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -42,15 +43,15 @@ class TraceFile:
         """Where it lies, for messages."""
         return str(self.path) if self.member is None else f"{self.path}/{self.member}"
 
-    def open(self, progress: Progress | None = None) -> Trace:
-        """Read it. Its rank is the file's own, else the one that its name tells, else null.
+    def open(self, progress: Progress | None = None, *, cache: bool) -> Trace:
+        """Read it, or take it from the cache. Its rank is the file's own, else the one that its name tells, else null.
 
         UnreadableInput when it can't be read, or is a capture that lies among traces.
         """
         if self.member is None and is_capture(self.path):
             raise UnreadableInput(f"{self.source}: a capture of launchscope profile: analyze it by itself")
         if self.member is None:
-            trace = open_trace(self.path, progress=progress)
+            trace = (open_cached if cache else open_trace)(self.path, progress=progress)
         else:
             with safe_zip(self.path) as archive:
                 trace = read_trace(read_member(self.path, archive, self.member), self.source)

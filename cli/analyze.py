@@ -17,6 +17,7 @@ from .progress import ReadingBar
 @choices.output_format(default="by FILE's suffix, else terminal")
 @choices.output_file
 @choices.strict
+@choices.no_cache
 @choices.verbose
 def command(
     paths: tuple[Path, ...],
@@ -24,6 +25,7 @@ def command(
     output: str | None,
     file: Path | None,
     strict: bool,
+    no_cache: bool,
     verbose: bool,
 ) -> None:
     """Report on each PATH: a capture (folder or .zip) of `launchscope profile`, a Kineto trace (.json, .json.gz)
@@ -34,6 +36,6 @@ def command(
     from ..analysis.report import analyze
 
     with ReadingBar() as progress:
-        report = analyze(*paths, step_regex=step_regex, strict=strict, progress=progress)
+        report = analyze(*paths, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
     report.require_gpu_ops()
     deliver(report, output=output, file=file, verbose=verbose)

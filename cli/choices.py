@@ -57,3 +57,7 @@ verbose: Final = click.option(
 strict: Final = click.option(
     "--strict", is_flag=True, help="Refuse a trace that is cut or damaged, instead of reading what is left of it."
 )
+
+no_cache: Final = click.option(
+    "--no-cache", is_flag=True, help="Read a trace file anew, and keep nothing of it in the cache of opened files."
+)

@@ -16,6 +16,7 @@ from .outputs import HEALTH, check_output, deliver
 @choices.output_format(default="by FILE's suffix, else terminal")
 @choices.output_file
 @choices.strict
+@choices.no_cache
 @choices.verbose
 def command(
     paths: tuple[Path, ...],
@@ -23,6 +24,7 @@ def command(
     output: str | None,
     file: Path | None,
     strict: bool,
+    no_cache: bool,
     verbose: bool,
 ) -> None:
     """Look at each PATH, all that `analyze` takes, and tell what it holds, which steps were found and how, what can and
@@ -31,5 +33,5 @@ def command(
     check_output(file, paths)
     from ..analysis.report import analyze
 
-    report = analyze(*paths, step_regex=step_regex, strict=strict)
+    report = analyze(*paths, step_regex=step_regex, strict=strict, cache=not no_cache)
     deliver(report, output=output, file=file, verbose=verbose, table=HEALTH)

@@ -24,7 +24,8 @@ from .progress import ReadingBar
 )
 @choices.step_regex
 @choices.strict
-def command(path: Path, file: Path, step_regex: str | None, strict: bool) -> None:
+@choices.no_cache
+def command(path: Path, file: Path, step_regex: str | None, strict: bool, no_cache: bool) -> None:
     """Write PATH, a capture, a trace, or a folder or .zip of traces, as FILE. Open a .pftrace in https://ui.perfetto.dev:
     streams, launches with arrows to their kernels, gaps by cause, queue depth.
     """
@@ -36,6 +37,6 @@ def command(path: Path, file: Path, step_regex: str | None, strict: bool) -> Non
     from ..analysis.report import analyze
 
     with ReadingBar() as progress:
-        report = analyze(path, step_regex=step_regex, strict=strict, progress=progress)
+        report = analyze(path, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
     report.require_gpu_ops()
     deliver(report, output=output, file=file)
