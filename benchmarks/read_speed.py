@@ -3,8 +3,8 @@
     python benchmarks/read_speed.py [--mb 250] [--runs 5] [--only launchscope,orjson] [--folder DIR]
 
 Whole processes, from start to exit, by turns in each of the runs, so that a busy machine slows all. ``launchscope`` is
-``launchscope analyze``: read, analyzed, reported. ``orjson`` and ``json`` unpack and parse, no more. ``hta`` is
-HolisticTraceAnalysis' TraceAnalysis() with its breakdown of idle time. Prints the median time, the highest resident
+``launchscope analyze --no-cache``: read, analyzed, reported. ``orjson`` and ``json`` unpack and parse, no more. ``hta``
+is HolisticTraceAnalysis' TraceAnalysis() with its breakdown of idle time. Prints the median time, the highest resident
 memory of the process tree, and time as a multiple of orjson's. The others get a virtual environment of their own, in
 DIR, which is kept for the next time.
 """
@@ -91,7 +91,7 @@ def packed(folder: Path, megabytes: float) -> Path:
 
 def contenders(folder: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
     """The commands of those that can be run; a reason for each of the others."""
-    commands = {"launchscope": [sys.executable, "-m", "launchscope", "analyze"]}
+    commands = {"launchscope": [sys.executable, "-m", "launchscope", "analyze", "--no-cache"]}
     python = folder / "venv" / "bin" / "python"
     problem = None if python.exists() else install(python)
     if problem is None:
