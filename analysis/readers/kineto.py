@@ -60,7 +60,7 @@ def read_kineto(
     columns.settle_times(base_ns)
     if columns.entries > _MANY_ENTRIES:
         return_freed_memory()
-    notices = [] if reading.is_json else [_cut_notice(columns.entries, reading.has_all)]
+    notices = [] if reading.is_json else [cut_notice(columns.entries, reading.has_all)]
     lost = _lost_records(head)
     notices += lost
     if columns.untimed:
@@ -195,9 +195,11 @@ def _second_process(expected_bytes: int) -> Iterator[SecondProcess | None]:
         yield other
 
 
-def _cut_notice(kept: int, is_whole: bool) -> Notice:
+def cut_notice(kept: int, is_whole: bool) -> Notice:
+    """What to know of a file that is no JSON: how many records were read, and whether those are all."""
     if is_whole:
-        return Notice("cut_file", f"the file is damaged outside its list of records; all {kept:,} were read", kept)
+        told = f"the file is damaged outside its list of records; all {kept:,} were read, so its figures stand"
+        return Notice("cut_file", told, kept)
     lost = f"the file is cut or damaged: {kept:,} whole records were read, the rest is lost; record or copy it again"
     return Notice("cut_file", lost, kept)
 

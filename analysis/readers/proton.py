@@ -8,14 +8,17 @@ whose µs have a fraction, never write.
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ..errors import UnreadableInput
 from ..trace import Source, Trace
+from .json_text import recover, repair
 
 FORMAT: Final = "proton-json"
 _UNIT: Final = b'"displayTimeUnit":"us"'  # in Chrome's own format ms or ns
@@ -23,6 +26,7 @@ _GRAPH_LANES: Final = 100_000  # lanes below are of host threads, from here on o
 _GPU_LANES: Final = 200_000  # and from here on of streams
 _HOST_PROCESS: Final = 1
 _SMALLEST_HEAD: Final = 256
+_BETWEEN_DOCUMENTS: Final = re.compile(rb"\n\s*+(?=\{\s*+\"displayTimeUnit\")")
 
 
 class _Record(msgspec.Struct):
@@ -39,6 +43,7 @@ class _Document(msgspec.Struct):
 
 
 _DOCUMENT: Final = msgspec.json.Decoder(_Document)
+_RECORD: Final = msgspec.json.Decoder(_Record)
 
 
 def is_proton(head: bytes) -> bool:
@@ -47,26 +52,44 @@ def is_proton(head: bytes) -> bool:
 
 
 def read_proton(blocks: Iterable[bytes], source: Source) -> Trace:
-    """Read a chrome trace of Proton. UnreadableInput for one that is cut, or that measures inside of kernels."""
-    from .kineto import read_kineto
+    """Read a chrome trace of Proton, of a cut one what is whole. UnreadableInput: no kernel, or it measures inside."""
+    from .kineto import cut_notice, read_kineto
 
-    records = [record for line in b"".join(blocks).splitlines() if line.strip() for record in _decode(line, source)]
+    documents = [_decode(text) for text in _BETWEEN_DOCUMENTS.split(b"".join(blocks))]
+    records = [record for document in documents for record in document.records]
+    is_json, has_all = (all(each) for each in zip(*((d.is_json, d.has_all) for d in documents), strict=True))
     if not any(record.cat == "kernel" for record in records):
+        if not has_all:
+            raise UnreadableInput(f"{source.path}: a Proton trace cut before its first whole kernel; copy it again")
         raise UnreadableInput(
             f"{source.path}: a Proton trace without kernels: it measures inside of them, or the host alone; record GPU "
             'work with proton.start(NAME, data="trace")'
         )
     events = msgspec.json.encode({"traceEvents": list(_kineto(records))})
-    return read_kineto(iter([events]), replace(source, format=FORMAT))
+    trace = read_kineto(iter([events]), replace(source, format=FORMAT))
+    if is_json:
+        return trace
+    return replace(
+        trace, complete=trace.complete and has_all, notices=(cut_notice(len(records), has_all), *trace.notices)
+    )
 
 
-def _decode(line: bytes, source: Source) -> list[_Record]:
-    try:
-        return _DOCUMENT.decode(line).events
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UnreadableInput(
-            f"{source.path}: a Proton trace that is cut or damaged ({error}); copy it again"
-        ) from error
+class _Decoded(NamedTuple):
+    records: list[_Record]
+    is_json: bool
+    has_all: bool  # no record is known to be lost
+
+
+def _decode(document: bytes) -> _Decoded:
+    """The records of one document, of a cut or damaged one those that are whole."""
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):
+        return _Decoded(_DOCUMENT.decode(document).events, True, True)
+    found = recover(repair(document))
+    records: list[_Record] = []
+    for text in found.records if found is not None else ():
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            records.append(_RECORD.decode(text))
+    return _Decoded(records, False, found is not None and found.whole and len(records) == len(found.records))
 
 
 def _kineto(records: list[_Record]) -> Iterator[dict[str, Any]]:

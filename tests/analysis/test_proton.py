@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,13 @@ def test_the_old_shape_counts_ns() -> None:
     assert ops.stream.tolist() == [7, 13, 7]
 
 
+@pytest.mark.parametrize("indent", [1, 2])
+def test_a_pretty_printed_file_is_the_same(indent: int) -> None:
+    text = json.dumps(json.loads(new()), indent=indent)
+    assert read(text).gpu_ops.start_ns.tolist() == read(new()).gpu_ops.start_ns.tolist()
+    assert len(read(text[: len(text) // 2]).gpu_ops) in range(1, 8)
+
+
 def test_what_it_lacks_is_said(tmp_path: Path) -> None:
     (tmp_path / "proton.chrome_trace").write_text(new())
     (found,) = load(tmp_path).document.traces
@@ -78,13 +86,35 @@ def test_what_it_lacks_is_said(tmp_path: Path) -> None:
     assert found.devices[0].busy_ns == 4 * 30_750
 
 
+def ends(text: str) -> list[int]:
+    """Where each record of a kernel ends."""
+    records = re.finditer(r'\{"args":\{[^{}]*\},[^{}]*\}', text)
+    return [record.end() for record in records if '"cat":"kernel"' in record.group()]
+
+
+def test_a_cut_file_gives_the_kernels_that_are_whole() -> None:
+    text = new()
+    for cut in range(ends(text)[0], len(text) - 1):  # the last of them lacks the brace that closes the document
+        found = read(text[:cut])
+        assert len(found.gpu_ops) == sum(end <= cut for end in ends(text))
+        assert ([notice.code for notice in found.notices], found.complete) == (["cut_file"], cut == len(text) - 2)
+
+
+def test_a_cut_old_file_gives_the_streams_that_are_whole() -> None:
+    text = old()
+    for cut in range(text.index("\n") + 2, len(text) - 2):
+        found = read(text[:cut])
+        assert found.gpu_ops.stream.tolist() == ([7, 7] if cut < ends(text)[-1] else [7, 13, 7])
+        assert [notice.code for notice in found.notices] == ["cut_file"]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (new()[:-200], "a Proton trace that is cut or damaged"),
+        (new()[:300], "a Proton trace cut before its first whole kernel"),
         (dumped([scope("decode", 0.0, 1.0)]), "a Proton trace without kernels"),
         (dumped([{"name": "loop", "ph": "X", "cat": "kernel_scope", "ts": 1, "dur": 2, "tid": 1}]), "inside of them"),
-        ('{"displayTimeUnit":"us","traceEvents":' + "[" * 5000, "cut or damaged"),
+        ('{"displayTimeUnit":"us","traceEvents":' + "[" * 5000, "cut before its first whole kernel"),
     ],
 )
 def test_what_cannot_be_read(text: str, words: str) -> None:
