@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import msgspec
 import numpy as np
@@ -27,13 +26,12 @@ from .graphs import GraphReplays, graph_replays
 from .host_submit import submits_as_profiled
 from .kernels import kernel_table, memory_ops, short_kernels
 from .launches import LaunchTimes, launch_times, launches_doc, queue_depth
+from .stacks import CallStacks
 from .statistics import summarize
 from .steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns
 from .trace import NONE, OpKind, Trace
 from .trace_verdict import trace_bound, trace_times, trace_verdict
 from .withheld import withheld_figures
-
-_MANY_OPS: Final = 50_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +82,14 @@ def analyze_trace(
     that recorded the trace.
     """
     graphs = graph_replays(trace)
+    stacks = CallStacks.of(trace)
+    return_freed_memory(len(trace.gpu_ops))
     steps = find_steps(trace, marks_ns=marks_ns, step_regex=step_regex, replays=graphs)
     whole = {device: find_gaps(trace, steps, device) for device in trace.devices}
+    return_freed_memory(len(trace.gpu_ops))
     windows = {device: steady_windows(trace, steps, device) for device in trace.devices}
     steady = {d: find_gaps(trace, steps, d, windows[d]) if windows[d] else None for d in trace.devices}
-    if len(trace.gpu_ops) > _MANY_OPS:
-        return_freed_memory()
+    return_freed_memory(len(trace.gpu_ops))
     covered = coverage(trace, steps, graphs)
     times = launch_times(trace)
     headline = max(whole, key=lambda device: whole[device].busy_ns, default=None)
@@ -112,8 +112,8 @@ def analyze_trace(
         withheld={},
         devices=[_device_document(trace, whole[device], steady[device]) for device in trace.devices],
         steps=step_figures,
-        launches=launches_doc(trace, times),
-        blocking_calls=blocking_calls(trace, steps),
+        launches=launches_doc(trace, times, stacks),
+        blocking_calls=blocking_calls(trace, steps, stacks),
         graphs=graphs.to_doc(trace),
         kernels=[] if headline is None else kernel_table(trace, headline, steps=steps),
         short_kernels=_short_kernels(trace, headline, times, step_figures, depth, host_submit_ns),

@@ -8,12 +8,12 @@ import numpy as np
 
 from .columns import follow, named
 from .document import BlockingCallDoc
-from .stacks import Stack, enclosing_stacks
+from .stacks import CallStacks, Stack
 from .steps import Steps
 from .trace import Trace
 
 
-def blocking_calls(trace: Trace, steps: Steps) -> list[BlockingCallDoc]:
+def blocking_calls(trace: Trace, steps: Steps, stacks: CallStacks) -> list[BlockingCallDoc]:
     """Blocking calls by API, innermost operator and stack, the longest in total first.
 
     ``count_per_step`` is over kept steps, null without any, and leaves out the calls outside of them; ``ns`` is the
@@ -21,11 +21,11 @@ def blocking_calls(trace: Trace, steps: Steps) -> list[BlockingCallDoc]:
     """
     calls = trace.blocking_calls
     operator = named(trace.names, follow(trace.host_ops.name, calls.operator_row))
-    number, stacks = enclosing_stacks(trace, calls.start_ns, calls.process, calls.thread)
+    number = stacks.of_blocking_call.tolist()
     inside = np.isin(steps.blocking_step, steps.kept_rows)
     took_ns: Counter[tuple[int, str | None, Stack]] = Counter()
     in_steps: Counter[tuple[int, str | None, Stack]] = Counter()
-    keys = zip(calls.api.tolist(), operator, [stacks[its] for its in number.tolist()], strict=True)
+    keys = zip(calls.api.tolist(), operator, [stacks.stacks[its] for its in number], strict=True)
     for key, ns, is_inside in zip(keys, calls.dur_ns.tolist(), inside.tolist(), strict=True):
         took_ns[key] += ns
         in_steps[key] += is_inside

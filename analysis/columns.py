@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .trace import NONE, Ints
 
-Scalar = TypeVar("Scalar", np.int64, np.bool_)
+Scalar = TypeVar("Scalar", np.signedinteger[Any], np.bool_)
 
 
 def follow(column: NDArray[Scalar], rows: Ints, absent: int = NONE) -> NDArray[Scalar]:
     """The column's values at these rows; ``absent`` where the row is NONE."""
-    values = np.full(len(rows), absent, dtype=column.dtype)
+    dtype: Any = np.bool_ if column.dtype == np.bool_ else np.int64
+    values = np.full(len(rows), absent, dtype=dtype)
     found = rows != NONE
     values[found] = column[rows[found]]
     return values

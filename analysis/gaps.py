@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ from .document import CAUSES, TAXES, CauseDoc, GapsDoc
 from .gap_causes import Cuts, Threads, cut_parts
 from .intervals import Intervals
 from .steps import Steps
-from .trace import NONE, Bools, GpuOps, Ints, Launches, Trace
+from .trace import NONE, Bools, GpuOps, Ints, Launches, Trace, narrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,7 @@ class Gaps:
     def __post_init__(self) -> None:
         assert self.busy_ns + self.idle_ns == self.window_ns, "busy and idle add up to the window"
         assert all((part >= 0).all() for part in self.parts_ns.values()), "no part is negative"
-        assert np.array_equal(np.sum([*self.parts_ns.values()], axis=0), self.dur_ns), "causes add up to the gap"
+        assert np.array_equal(_sum(self.parts_ns.values()), self.dur_ns), "causes add up to the gap"
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -98,7 +99,7 @@ class Gaps:
         }
         assert tuple(taxes) == TAXES
         assert all((tax >= 0).all() for tax in taxes.values()), "no tax is negative"
-        assert np.array_equal(np.sum([*taxes.values()], axis=0), self.dur_ns), "taxes add up to the gap"
+        assert np.array_equal(_sum(taxes.values()), self.dur_ns), "taxes add up to the gap"
         return taxes
 
     def taxes_ns(self) -> dict[str, int]:
@@ -124,10 +125,10 @@ class Gaps:
                 "cause": np.array(CAUSES, dtype=object)[causes.argmax(axis=0)],
                 "previous_op": names[trace.gpu_ops.name[self.prev_op]],
                 "next_op": names[trace.gpu_ops.name[self.next_op]],
-                **{f"{cause}_ns": self.parts_ns[cause] for cause in CAUSES},
+                **{f"{cause}_ns": self.parts_ns[cause].astype(np.int64) for cause in CAUSES},
                 "boundary": self.boundary,
-                "after_sync_ns": self.after_sync_ns,
-                "stall_ns": self.stall_ns,
+                "after_sync_ns": self.after_sync_ns.astype(np.int64),
+                "stall_ns": self.stall_ns.astype(np.int64),
                 "detail": [self._detail(trace, call) for call in self.waiting_call.tolist()],
             }
         )
@@ -157,6 +158,11 @@ def find_gaps(trace: Trace, steps: Steps, device: int, windows: Sequence[tuple[i
     after_sync &= ~boundary
     limit = threads.stall_limit_ns(cuts.launch_row)
     is_graph = follow(trace.launches.is_graph, cuts.launch_row, absent=False)
+    is_narrow = not len(gap) or int((end - start).max()) < 2**31  # then sums of a gap's parts fit 32 bits as well
+
+    def compact(part_ns: Ints) -> Ints:
+        return _zeros_shared(narrow(part_ns) if is_narrow else part_ns)
+
     return Gaps(
         device=device,
         window_ns=int((within[:, 1] - within[:, 0]).sum()),
@@ -165,16 +171,26 @@ def find_gaps(trace: Trace, steps: Steps, device: int, windows: Sequence[tuple[i
         has_steps=has_steps,
         start_ns=start,
         end_ns=end,
-        prev_op=prev_op,
-        next_op=next_op,
-        parts_ns=parts,
+        prev_op=narrow(prev_op),
+        next_op=narrow(next_op),
+        parts_ns={cause: compact(ns) for cause, ns in parts.items()},
         boundary=boundary,
-        after_sync_ns=np.where(after_sync, parts["host"], 0),
-        stall_host_ns=np.where(~boundary & ~after_sync & (parts["host"] > limit), parts["host"], 0),
-        stall_launch_ns=np.where(~boundary & (parts["launch"] > limit), parts["launch"], 0),
+        after_sync_ns=compact(np.where(after_sync, parts["host"], 0)),
+        stall_host_ns=compact(np.where(~boundary & ~after_sync & (parts["host"] > limit), parts["host"], 0)),
+        stall_launch_ns=compact(np.where(~boundary & (parts["launch"] > limit), parts["launch"], 0)),
         observer=is_graph & (parts["launch"] > 0),
-        waiting_call=threads.waiting_calls(cuts, parts["host"] > 0),
+        waiting_call=narrow(threads.waiting_calls(cuts, parts["host"] > 0)),
     )
+
+
+def _zeros_shared(part_ns: Ints) -> Ints:
+    """The column; where it is zeros alone, ones that take no memory: most causes have no part in a trace."""
+    return part_ns if part_ns.any() else np.broadcast_to(np.zeros((), part_ns.dtype), part_ns.shape)
+
+
+def _sum(columns: Iterable[Ints]) -> Ints:
+    """Row by row, in 64 bits."""
+    return functools.reduce(lambda total, column: np.add(total, column, dtype=np.int64), columns)
 
 
 def _windows(busy: Intervals, windows: Sequence[tuple[int, int]] | None) -> Ints:

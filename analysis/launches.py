@@ -9,7 +9,7 @@ import numpy as np
 
 from .columns import follow, named
 from .document import LaunchesDoc, OperatorDoc, QueueDepthDoc
-from .stacks import enclosing_stacks
+from .stacks import CallStacks
 from .statistics import summarize
 from .trace import NONE, Bools, Ints, Trace
 
@@ -35,14 +35,14 @@ def launch_times(trace: Trace) -> LaunchTimes:
     return LaunchTimes(first_op, launches.dur_ns, first_start - launches.start_ns, first_start - launches.end_ns)
 
 
-def launches_doc(trace: Trace, times: LaunchTimes) -> LaunchesDoc:
+def launches_doc(trace: Trace, times: LaunchTimes, stacks: CallStacks) -> LaunchesDoc:
     """The ``launches`` object of the report."""
     return LaunchesDoc(
         overhead_ns=summarize(times.overhead_ns),
         latency_ns=summarize(times.latency_ns),
         queue_ns=summarize(times.queue_ns),
         by_api=by_api(trace),
-        by_operator=by_operator(trace),
+        by_operator=by_operator(trace, stacks),
     )
 
 
@@ -53,16 +53,16 @@ def by_api(trace: Trace) -> dict[str, int]:
     return {trace.name(name): int(counts[name]) for name in found[np.argsort(-counts[found], kind="stable")].tolist()}
 
 
-def by_operator(trace: Trace) -> list[OperatorDoc]:
+def by_operator(trace: Trace, stacks: CallStacks) -> list[OperatorDoc]:
     """Launches and their kernels by innermost operator and the stack around the call, most launches first.
 
     Without recorded operators: one row, operator null.
     """
     launches, ops = trace.launches, trace.gpu_ops
     operator = follow(trace.host_ops.name, launches.operator_row)
-    stack, stacks = enclosing_stacks(trace, launches.start_ns, launches.process, launches.thread)
+    stack = stacks.of_launch
     _, first, group, count = np.unique(
-        (operator - NONE) * len(stacks) + stack, return_index=True, return_inverse=True, return_counts=True
+        (operator - NONE) * len(stacks.stacks) + stack, return_index=True, return_inverse=True, return_counts=True
     )
     its_kernels = np.bincount(group[ops.launch_row[ops.is_kernel & (ops.launch_row != NONE)]], minlength=len(first))
     order = np.lexsort((first, -count))
@@ -75,7 +75,7 @@ def by_operator(trace: Trace) -> list[OperatorDoc]:
         strict=True,
     )
     return [
-        OperatorDoc(operator=name, launches=launched, kernels=ran, stack=list(map(name_of, stacks[number])))
+        OperatorDoc(operator=name, launches=launched, kernels=ran, stack=list(map(name_of, stacks.stacks[number])))
         for name, number, launched, ran in rows
     ]
 

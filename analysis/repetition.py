@@ -62,7 +62,7 @@ def _longest_stretch(tokens: Ints, period: int) -> Repetition:
 def _proposed_periods(tokens: Ints) -> list[int]:
     """Distances at which runs of entries recur most often, ascending."""
     proposed: set[int] = set()
-    runs, length = tokens, 1
+    runs, length = tokens.astype(np.int64), 1
     for context in CONTEXTS:
         while length < context and len(runs) > length:
             pairs = np.stack([np.unique(part, return_inverse=True)[1] for part in (runs[:-length], runs[length:])])

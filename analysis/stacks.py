@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
 import numpy as np
 
 from .nesting import last_reaching, outermost_first, threads
-from .trace import NONE, HostKind, Ints, Trace
+from .trace import NONE, HostKind, Ints, Trace, narrow
 
 Stack = tuple[int, ...]
 """Indices into Trace.names, outermost first."""
 
 
-def enclosing_stacks(trace: Trace, start_ns: Ints, process: Ints, thread: Ints) -> tuple[Ints, list[Stack]]:
-    """For each host call the number of its stack, and the stacks by number; () where nothing is around it.
+@dataclass(frozen=True, eq=False)
+class CallStacks:
+    """The stack of every launch and blocking call: its number, a row each; () where nothing is around the call."""
 
-    A stack are the operators and Python frames open on the call's thread when it starts. Annotations are left out:
-    their numbers would make every step a place of its own.
-    """
+    of_launch: Ints
+    of_blocking_call: Ints
+    stacks: Sequence[Stack]  # by number
+
+    @classmethod
+    def of(cls, trace: Trace) -> Self:
+        """A stack are the operators and Python frames open on the call's thread when it starts.
+
+        Annotations are left out: their numbers would make every step a place of its own.
+        """
+        tables = (trace.launches, trace.blocking_calls)
+        columns = (np.concatenate([getattr(t, name) for t in tables]) for name in ("start_ns", "process", "thread"))
+        number, stacks = _enclosing(trace, *columns)
+        return cls(number[: len(trace.launches)], number[len(trace.launches) :], stacks)
+
+
+def _enclosing(trace: Trace, start_ns: Ints, process: Ints, thread: Ints) -> tuple[Ints, list[Stack]]:
     host = trace.host_ops
-    frames = np.flatnonzero((host.kind == HostKind.OPERATOR) | (host.kind == HostKind.PYTHON))
+    frames = narrow(np.flatnonzero((host.kind == HostKind.OPERATOR) | (host.kind == HostKind.PYTHON)))
     frames_of = threads(host.process[frames], host.thread[frames])
     number = np.zeros(len(start_ns), np.int64)
     stacks: list[Stack] = [()]
@@ -39,9 +58,10 @@ def _stacks(trace: Trace, frames: Ints, times_ns: Ints) -> tuple[Ints, list[Stac
     host = trace.host_ops
     frames = frames[outermost_first(host.start_ns[frames], host.end_ns[frames])]
     start_ns, end_ns, name = host.start_ns[frames], host.end_ns[frames], host.name[frames]
+    del frames
     top = last_reaching(end_ns, np.searchsorted(start_ns, times_ns, side="right"), times_ns)
     around, waiting = _ancestors(start_ns, end_ns, top)
-    number = np.full(len(frames) + 1, NONE, np.int64)  # of the stack up to each frame
+    number = np.full(len(around) + 1, NONE, np.int64)  # of the stack up to each frame
     number[NONE] = 0  # () is around the outermost
     stacks: list[Stack] = [()]
     while len(waiting):
@@ -56,7 +76,7 @@ def _stacks(trace: Trace, frames: Ints, times_ns: Ints) -> tuple[Ints, list[Stac
 
 def _ancestors(start_ns: Ints, end_ns: Ints, frames: Ints) -> tuple[Ints, Ints]:
     """The frame around each frame where it is known, else NONE; and these frames with all around them, by start."""
-    around = np.full(len(start_ns), NONE, np.int64)
+    around = np.full(len(start_ns), NONE, np.int32 if len(start_ns) < 2**31 else np.int64)
     is_known = np.zeros(len(start_ns) + 1, np.bool_)
     is_known[NONE] = True
     while len(frames):

@@ -51,13 +51,13 @@ def assemble(
     launches, blocking = calls.take(launch_call), calls.take(blocking_call)
     neither = np.ones(len(calls), np.bool_)
     neither[launch_call] = neither[blocking_call] = False
-    host_ops = host_ops_with(calls.take(neither))
+    host_ops = host_ops_with(calls.take(neither)).compact()
     slack_ns = _WHOLE_US_SLACK_NS if whole_us else 0
     is_graph = np.array(["GraphLaunch" in name for name in names], np.bool_)
     return Trace(
         source=facts.source,
         names=names,
-        gpu_ops=GpuOps(**ops, launch_row=launch_row),
+        gpu_ops=GpuOps(**ops, launch_row=launch_row).compact(),
         launches=Launches(
             start_ns=launches.start_ns,
             end_ns=launches.end_ns,
@@ -67,7 +67,7 @@ def assemble(
             correlation=launches.correlation,
             is_graph=is_graph[launches.api],
             operator_row=innermost_operators(host_ops, launches, slack_ns),
-        ),
+        ).compact(),
         blocking_calls=BlockingCalls(
             start_ns=blocking.start_ns,
             end_ns=blocking.end_ns,
@@ -75,7 +75,7 @@ def assemble(
             process=blocking.process,
             thread=blocking.thread,
             operator_row=innermost_operators(host_ops, blocking, slack_ns),
-        ),
+        ).compact(),
         host_ops=host_ops,
         events=facts.events,
         device_names=facts.device_names,

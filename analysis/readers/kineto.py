@@ -29,7 +29,6 @@ from .unpacking import BLOCK_BYTES
 _DROPPED: Final = re.compile(r"[Dd]ropped ([0-9]{1,15}) (?:activity )?records")
 _STOPPED_EARLY: Final = "CUPTI stopped early? = 1"
 _LIST: Final = re.compile(rb'"traceEvents"\s*+:\s*+\[')
-_MANY_ENTRIES: Final = 100_000
 _OPENING: Final = b'{"traceEvents":['
 _FIRST_OF_TWO: Final = b'{"the first list":['
 _MOST_LISTS: Final = 8  # places in the head that look like the list's beginning
@@ -58,8 +57,7 @@ def read_kineto(
     if base_ns is None or base_ns not in TIMES:
         base_ns = 0
     columns.settle_times(base_ns)
-    if columns.entries > _MANY_ENTRIES:
-        return_freed_memory()
+    return_freed_memory(columns.entries)
     notices = [] if reading.is_json else [cut_notice(columns.entries, reading.has_all)]
     lost = _lost_records(head)
     notices += lost
@@ -75,8 +73,7 @@ def read_kineto(
         complete=reading.has_all and not lost and not columns.untimed,
     )
     trace = columns.trace(facts, base_ns)
-    if columns.entries > _MANY_ENTRIES:
-        return_freed_memory()
+    return_freed_memory(columns.entries)
     return trace
 
 

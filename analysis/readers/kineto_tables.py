@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..trace import NONE, Bools, HostKind, HostOps, Ints, Trace
+from ..trace import NONE, Bools, HostKind, HostOps, Ints, Trace, narrow
 from .assemble import FileFacts, assemble
 from .correlate import Calls, home_processes
 from .kineto_records import CALL, HOST, OP_ARGS, Number, Records
@@ -45,12 +45,12 @@ class Columns:
         columns: dict[str, _Column] = {
             "code": code,
             "start": np.frombuffer(records.start, np.int64),
-            "dur": _narrow(np.frombuffer(records.dur, np.int64)),
+            "dur": narrow(np.frombuffer(records.dur, np.int64)),
             "name": name_of[np.frombuffer(records.name, np.int32)],
-            "correlation": _narrow(np.frombuffer(records.correlation, np.int64)),
+            "correlation": narrow(np.frombuffer(records.correlation, np.int64)),
         }
-        columns |= {name: _narrow(column) for name, column in zip(_NUMBERS, self._numbers(records, code), strict=True)}
-        columns |= {n: _narrow(np.frombuffer(c, np.int64)) for n, c in zip(OP_ARGS, records.op_args, strict=True)}
+        columns |= {name: narrow(column) for name, column in zip(_NUMBERS, self._numbers(records, code), strict=True)}
+        columns |= {n: narrow(np.frombuffer(c, np.int64)) for n, c in zip(OP_ARGS, records.op_args, strict=True)}
         for name, column in columns.items():
             self._pieces.setdefault(name, []).append(column)
 
@@ -82,19 +82,21 @@ class Columns:
         whole_us = bool(len(op_rows)) and self._is_whole_us(code)
         start_ns = self._column("start") + base_ns
         end_ns = start_ns + self._column("dur")
-        del self._pieces["start"], self._pieces["dur"]
+        del self._pieces["dur"]
+        self._pieces |= {"start": [start_ns], "end": [end_ns]}
         names = tuple(self._names)
         correlation = self._column("correlation")
         is_op = code[code <= CALL] < CALL
         ops = self._gpu_columns(code, op_rows, start_ns, end_ns, correlation[is_op])
         calls = self._calls(call_rows, start_ns, end_ns, correlation[~is_op])
+        del start_ns, end_ns, correlation, self._pieces["correlation"]
         ops["process"] = home_processes(ops, calls)
         return assemble(
             facts,
             names,
             ops,
             calls,
-            lambda others: self._host_ops(code, others.position, start_ns, end_ns),
+            lambda others: self._host_ops(code, others.position),
             whole_us=whole_us,
         )
 
@@ -138,17 +140,17 @@ class Columns:
         """Columns of GpuOps, still without links; ``process`` is the pid, which Kineto makes the device."""
         order = np.argsort(start_ns[rows], kind="stable")
         rows = rows[order]
-        own = {name: self._pop(name)[order].astype(np.int64) for name in ("device", "stream", *OP_ARGS)}
+        own = {name: self._pop(name)[order] for name in ("device", "stream", *OP_ARGS)}
         own["bytes"][(own["bytes"] < 0) | (own["bytes"] > _MOST_COPIED)] = NONE
         for name in ("graph", "graph_node"):
             own[name][own[name] == 0] = NONE  # CUPTI: graph 0 is no graph
         return own | {
             "start_ns": start_ns[rows],
             "end_ns": end_ns[rows],
-            "kind": code[rows].astype(np.int64),
-            "name": self._column("name")[rows].astype(np.int64),
-            "process": self._column("process")[rows].astype(np.int64),
-            "correlation": correlation[order].astype(np.int64),
+            "kind": code[rows].astype(np.int32),
+            "name": self._column("name")[rows],
+            "process": self._column("process")[rows],
+            "correlation": correlation[order],
         }
 
     def _calls(self, rows: Ints, start_ns: Ints, end_ns: Ints, correlation: _Column) -> Calls:
@@ -158,26 +160,26 @@ class Columns:
         return Calls(
             start_ns=start_ns[rows],
             end_ns=end_ns[rows],
-            api=self._column("name")[rows].astype(np.int64),
-            process=self._column("process")[rows].astype(np.int64),
-            thread=self._column("thread")[rows].astype(np.int64),
-            correlation=correlation[order].astype(np.int64),
+            api=self._column("name")[rows],
+            process=self._column("process")[rows],
+            thread=self._column("thread")[rows],
+            correlation=correlation[order],
             position=rows,
         )
 
-    def _host_ops(self, code: _Column, calls: Ints, start_ns: Ints, end_ns: Ints) -> HostOps:
+    def _host_ops(self, code: _Column, calls: Ints) -> HostOps:
         """Operators, annotations, Python frames and the given calls, by start."""
         rows = np.sort(np.concatenate([np.flatnonzero(code >= HOST), calls]))
-        rows = rows[np.argsort(start_ns[rows], kind="stable")]
-        kind_of = np.arange(256) - HOST
+        rows = rows[np.argsort(self._column("start")[rows], kind="stable")]
+        kind_of = np.arange(256, dtype=np.int32) - HOST
         kind_of[CALL] = HostKind.API
         return HostOps(
-            start_ns=start_ns[rows],
-            end_ns=end_ns[rows],
-            name=self._pop("name")[rows].astype(np.int64),
+            start_ns=self._pop("start")[rows],
+            end_ns=self._pop("end")[rows],
+            name=self._pop("name")[rows],
             kind=kind_of[code[rows]],
-            process=self._pop("process")[rows].astype(np.int64),
-            thread=self._pop("thread")[rows].astype(np.int64),
+            process=self._pop("process")[rows],
+            thread=self._pop("thread")[rows],
         )
 
     def _pop(self, name: str) -> _Column:
@@ -185,9 +187,3 @@ class Columns:
         column = self._column(name)
         del self._pieces[name]
         return column
-
-
-def _narrow(column: Ints) -> _Column:
-    """Half as wide where that holds it: files of GBs have millions of rows."""
-    is_narrow = len(column) == 0 or (column.min() >= -(2**31) and column.max() < 2**31)
-    return column.astype(np.int32) if is_narrow else column

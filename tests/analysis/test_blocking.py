@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from launchscope.analysis.blocking import blocking_calls
 from launchscope.analysis.document import BlockingCallDoc
+from launchscope.analysis.stacks import CallStacks
 from launchscope.analysis.steps import find_steps
 from launchscope.fixtures.builder import TraceBuilder, trace
 
@@ -12,7 +13,7 @@ US = 1000
 
 def rows(builder: TraceBuilder) -> list[BlockingCallDoc]:
     recorded = builder.build()
-    return blocking_calls(recorded, find_steps(recorded))
+    return blocking_calls(recorded, find_steps(recorded), CallStacks.of(recorded))
 
 
 def test_counts_per_step_leave_out_calls_outside_of_steps() -> None:

@@ -317,3 +317,12 @@ def test_the_launch_part_before_a_replay_is_told_apart() -> None:
     ).build()
     launch = find_gaps(built, find_steps(built), 0).by_cause()["launch"]
     assert (launch.ns, launch.before_replay_ns) == (23_000, 18_000)
+
+
+def test_gaps_beyond_32_bits_add_up() -> None:
+    """Times of 3 s in ns leave 32 bits: a gap of 3 s, 2.5 of them before the launch call, which takes 0.4."""
+    builder = trace().launch(0, 10).kernel(at=20, dur=10).launch(at=2_500_030, dur=400_000).kernel(at=3_000_030, dur=1)
+    found = gaps(builder)
+    parts = {cause: doc.ns for cause, doc in found.by_cause().items()}
+    assert parts == {"host": 2_500_000_000, "launch": 400_000_000, "dispatch": 100_000_000}
+    assert sum(found.taxes_ns().values()) == found.idle_ns == 3_000_000_000

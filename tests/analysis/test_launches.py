@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from launchscope.analysis.document import OperatorDoc, QueueDepthDoc
 from launchscope.analysis.launches import by_api, by_operator, launch_times, launches_doc, queue_depth
+from launchscope.analysis.stacks import CallStacks
 from launchscope.fixtures.builder import trace
 
 US = 1000
@@ -40,7 +41,8 @@ def test_rows_by_operator_and_stack() -> None:
     builder.launch(at=20, dur=2).kernel(at=25, dur=1)
     builder.op("aten::add", 50, 10).launch(at=52, dur=2).kernel(at=60, dur=1)
     builder.annotation("decode#3", 70, 20).launch(at=72, dur=2).kernel(at=80, dur=1)  # no operator around it
-    assert by_operator(builder.build()) == [
+    recorded = builder.build()
+    assert by_operator(recorded, CallStacks.of(recorded)) == [
         OperatorDoc(operator="aten::mm", launches=2, kernels=2, stack=["m.py(3): forward", "aten::linear", "aten::mm"]),
         OperatorDoc(operator="aten::add", launches=1, kernels=1, stack=["m.py(3): forward", "aten::add"]),
         OperatorDoc(operator=None, launches=1, kernels=1, stack=["m.py(3): forward"]),
@@ -49,12 +51,15 @@ def test_rows_by_operator_and_stack() -> None:
 
 def test_operators_of_another_thread_are_not_around_a_launch() -> None:
     builder = trace().op("aten::mm", 0, 100, thread=2).launch(at=10, dur=2).kernel(at=20, dur=1)
-    assert by_operator(builder.build()) == [OperatorDoc(operator=None, launches=1, kernels=1, stack=[])]
+    recorded = builder.build()
+    assert by_operator(recorded, CallStacks.of(recorded)) == [
+        OperatorDoc(operator=None, launches=1, kernels=1, stack=[])
+    ]
 
 
 def test_without_launches_the_document_has_nulls() -> None:
     recorded = trace().kernel(at=0, dur=5, launch=False).build()
-    doc = launches_doc(recorded, launch_times(recorded))
+    doc = launches_doc(recorded, launch_times(recorded), CallStacks.of(recorded))
     assert (doc.overhead_ns.median, doc.latency_ns.count, doc.by_api, doc.by_operator) == (None, 0, {}, [])
 
 
