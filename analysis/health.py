@@ -14,6 +14,7 @@ from . import units
 from .analyses import TraceAnalysis
 from .document import CoverageDoc, SourceDoc, UnreadDoc, WarningDoc
 from .trace import HostKind
+from .trace_notices import NSYS_RECORD
 
 SCHEMA: Final = "launchscope.doctor/1"
 ENOUGH_STEPS: Final = 10
@@ -30,6 +31,11 @@ _LOSSES: Final = {
     "graph_level": "graph replays were recorded without the GPU ops in them",
     "unreadable_times": "records have no readable time",
     "perfetto_json": "every GPU op is up to 1 µs too short",
+}
+
+_ODD_OPS: Final = {
+    "impossible_durations": "some durations can't be",
+    "duplicates": "some GPU ops are in the file twice",
 }
 
 
@@ -105,8 +111,8 @@ def _trust(analysis: TraceAnalysis) -> Iterator[TrustDoc]:
         return
     lost = [reason for code, reason in _LOSSES.items() if code in codes]
     coarse = ["times are whole µs"] if "whole_us" in codes else []
-    impossible = ["some durations can't be"] if "impossible_durations" in codes else []
-    yield _answer("GPU work and kernels", CARE, *lost, *coarse, *impossible)
+    odd = [reason for code, reason in _ODD_OPS.items() if code in codes]
+    yield _answer("GPU work and kernels", CARE, *lost, *coarse, *odd)
     if lost:
         yield _answer("idle time", NO, f"{lost[0]}: what is missing looks like idle time")
     else:
@@ -157,10 +163,20 @@ def _steps(analysis: TraceAnalysis) -> TrustDoc:
 
 
 def _operators(analysis: TraceAnalysis) -> TrustDoc:
+    figure = "operators of kernels"
     if _holds(analysis, HostKind.OPERATOR):
-        return _answer("operators of kernels", YES)
-    named = any(kernel.operator for kernel in analysis.document.kernels)
-    return _answer("operators of kernels", CARE if named else NO, "none was recorded" + "; inferred" * named)
+        return _answer(figure, YES)
+    if any(kernel.operator for kernel in analysis.document.kernels):
+        return _answer(figure, CARE, "none was recorded; inferred")
+    if _is_of(analysis, "nsys", "proton"):
+        return _answer(figure, NO, "this profiler records none")
+    return _answer(figure, NO, "graph replays run none" if _graphs_alone(analysis) else "none was recorded")
+
+
+def _graphs_alone(analysis: TraceAnalysis) -> bool:
+    """Whether the host's side was recorded, and has no operators since graphs were replayed."""
+    has_host = _holds(analysis, HostKind.ANNOTATION) or _holds(analysis, HostKind.PYTHON)
+    return has_host and analysis.document.coverage.kernels_in_graphs > 0
 
 
 def _answer(figure: str, worst: str, *reasons: str) -> TrustDoc:
@@ -171,18 +187,22 @@ def _answer(figure: str, worst: str, *reasons: str) -> TrustDoc:
 def _advice(analysis: TraceAnalysis) -> Iterator[str]:
     """What would make the next recording better, the most useful first."""
     codes, counts, steps = _codes(analysis), analysis.document.coverage, analysis.document.steps
-    is_nsys = analysis.document.source.format.startswith("nsys")
-    if not counts.launches:
+    is_nsys, is_proton = _is_of(analysis, "nsys"), _is_of(analysis, "proton")
+    if not counts.launches and is_nsys:
+        yield f"record with `{NSYS_RECORD}` and export the report whole: API calls explain the gaps"
+    elif not counts.launches and is_proton:
+        yield "record with torch.profiler or nsys: Proton has no API calls, which explain the gaps"
+    elif not counts.launches:
         yield "record CPU and CUDA activity together and keep the file whole: API calls explain the gaps"
     if "graph_level" in codes:
-        yield "record with nsys profile --cuda-graph-trace=node: only then are the GPU ops of a replay in the file"
+        yield f"record with `{NSYS_RECORD}`: only then are the GPU ops of a replay in the file"
     elif "perfetto_json" in codes:
         yield "analyze the trace that was opened in Perfetto: its JSON export cuts times to whole µs"
     elif codes & set(_LOSSES):
         yield "record fewer steps in a fresh process, synchronise before the recording stops, copy the file whole"
     if "skew" in codes:
         yield "record one profiler session per process: later ones can carry wrong correlation ids"
-    if counts.step_source in ("none", "repetition"):
+    if counts.step_source in ("none", "repetition") and not is_proton:
         range_of = "an NVTX range" if is_nsys else "profiler.step() or a record_function"
         yield f"mark the steps with {range_of}: then they need no guessing"
     if counts.gpu_ops and (steps is None or steps.count < ENOUGH_STEPS):
@@ -192,11 +212,20 @@ def _advice(analysis: TraceAnalysis) -> Iterator[str]:
     if _holds(analysis, HostKind.PYTHON):
         yield "leave Python stacks (with_stack) off for timing; a second trace with them tells which line launched what"
     if counts.launches and not _holds(analysis, HostKind.OPERATOR) and not is_nsys and analysis.trace_pass is None:
-        yield "add ProfilerActivity.CPU: operators say what a kernel belongs to"
+        if _graphs_alone(analysis):
+            yield "record the step without graphs too: only then do operators say what a kernel belongs to"
+        else:
+            yield "add ProfilerActivity.CPU: operators say what a kernel belongs to"
     if "whole_us" in codes and "perfetto_json" not in codes:
         yield "record with torch 2.3 or newer: it writes nanoseconds"
+    if "duplicates" in codes:
+        yield "give the profiler's own file: in this one GPU ops stand twice"
     if "several_ranks" in codes:
         yield "give each rank's own file: correlation ids of merged ones may collide"
+
+
+def _is_of(analysis: TraceAnalysis, *writers: str) -> bool:
+    return analysis.document.source.format.startswith(writers)
 
 
 def _codes(analysis: TraceAnalysis) -> set[str]:

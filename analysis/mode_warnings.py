@@ -15,7 +15,7 @@ OFF_FLOOR: Final = 1.02  # floor ÷ W above which one of the two is wrong
 
 
 def mode_warnings(mode: MeasuredMode) -> list[WarningDoc]:
-    """What changes how to read this mode's numbers; docs/metrics.md lists the codes."""
+    """What changes how to read this mode's numbers; docs/warnings.md lists the codes."""
     return [*_circumstances(mode), *_doubts(mode), *_notes(mode)]
 
 
@@ -31,12 +31,11 @@ def _circumstances(mode: MeasuredMode) -> Iterator[WarningDoc]:
     states = [s for p in mode.record.processes for s in (p.before, p.after) if s is not None]
     slowed = ", ".join(sorted({reason for s in states for reason in s.throttle_reasons}))
     if slowed:
-        yield WarningDoc(
-            code="throttled", message=f"the GPU was throttled ({slowed}): times are longer than they could be"
-        )
+        text = f"the GPU was throttled ({slowed}): times are longer than they could be; cool it and profile again"
+        yield WarningDoc(code="throttled", message=text)
     others = max((s.other_processes or 0 for s in states), default=0)
     if others:
-        text = f"{others} other processes used the GPU meanwhile: times hold their work"
+        text = f"{others} other processes used the GPU meanwhile: times hold their work; profile on a GPU of your own"
         yield WarningDoc(code="shared_gpu", message=text, count=others)
     failed = [p.error for p in mode.record.processes if p.error]
     if failed and mode.timed:
@@ -47,10 +46,11 @@ def _circumstances(mode: MeasuredMode) -> Iterator[WarningDoc]:
 def _doubts(mode: MeasuredMode) -> Iterator[WarningDoc]:
     """Figures that contradict each other, or that come from a place they should not."""
     if mode.exposed_ns is not None and mode.exposed_ns < -(mode.uncertainty_ns or 0.0):
-        text = f"W is {units.duration(-mode.exposed_ns)} longer than T: the profiler stretched it"
+        text = f"W is {units.duration(-mode.exposed_ns)} longer than T: the profiler stretched it; T stands"
         yield WarningDoc(code="work_over_step", message=text)
     if mode.floor_ns is not None and mode.work_ns is not None and mode.floor_ns > OFF_FLOOR * mode.work_ns:
-        text = f"the floor of {units.duration(mode.floor_ns)} is over W: the step reads less than was counted"
+        floor = units.duration(mode.floor_ns)
+        text = f"the floor of {floor} is over W: the step reads less than was counted; take it with care"
         yield WarningDoc(code="floor_over_work", message=text)
     for reason in dict.fromkeys(reason for a in mode.cuda for reason in a.unreliable):
         yield WarningDoc(
@@ -59,7 +59,7 @@ def _doubts(mode: MeasuredMode) -> Iterator[WarningDoc]:
     covered = [a.document.graphs.coverage_by_count for a in mode.cuda]
     lowest = min((c for c in covered if c is not None), default=None)
     if mode.name in UNGRAPHED and lowest is not None and lowest < 1.0:
-        text = f"only {units.share(lowest)} of the kernels ran in a graph: it did not fully engage"
+        text = f"only {units.share(lowest)} of the kernels ran in a graph: it did not fully engage; see its launches"
         yield WarningDoc(code="graph_not_engaged", message=text)
     if mode.host_submit_ns is not None and mode.submits_as_profiled:
         text = "host time is as profiled: the step waits for the GPU inside, or fills the launch queue"

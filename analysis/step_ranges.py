@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,10 @@ LEAST_REPEATED: Final = 0.5
 
 DISTINCT_PAUSE: Final = 2.0
 """A pause in the repetition marks the step's end only when it is this much longer than the second longest."""
+
+
+_TOLD_NAMES: Final = 3
+_TOLD_LENGTH: Final = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +64,8 @@ def locate_steps(
     if ranges is None:
         ranges = StepRanges("none", (), np.zeros(0, np.int64), np.zeros(0, np.int64), {})
         message = (
-            "no steps found, so one window spans the file; wrap each step in record_function, or give --step-regex"
+            "no steps found, so one window spans the file; wrap each step in record_function or an NVTX range, or name "
+            "them with --step-regex"
         )
         notices.append(Notice("no_steps", message))
     return StepRanges(ranges.source, ranges.names, ranges.start_ns, ranges.end_ns, ranges.dropped, tuple(notices))
@@ -76,10 +82,19 @@ def _by_regex(trace: Trace, step_regex: str | None, notices: list[Notice]) -> St
         if len(rows):
             return _ranges_of(trace, "annotation", _whole(trace, rows))
     message = (
-        f"--step-regex {step_regex!r} matches no annotation, operator or Python frame; steps were found without it"
+        f"--step-regex {step_regex!r} matches no annotation, operator or Python frame; steps were found without it; "
+        f"{_annotations_told(trace)}"
     )
     notices.append(Notice("step_regex_unmatched", message))
     return None
+
+
+def _annotations_told(trace: Trace) -> str:
+    """The most frequent annotations, shortened."""
+    names = trace.host_ops.name[trace.host_ops.kind == HostKind.ANNOTATION]
+    common = [trace.name(name) for name, _ in Counter(names.tolist()).most_common(_TOLD_NAMES)]
+    listed = ", ".join(repr(name[:_TOLD_LENGTH] + "…" * (len(name) > _TOLD_LENGTH)) for name in common)
+    return f"its annotations: {listed}" if common else "it has no annotations"
 
 
 def _by_marks(trace: Trace, marks_ns: Sequence[tuple[int, int]], notices: list[Notice]) -> StepRanges | None:
@@ -96,7 +111,8 @@ def _by_marks(trace: Trace, marks_ns: Sequence[tuple[int, int]], notices: list[N
     if not median or not even or held.sum() < LEAST_HELD * between:
         message = (
             f"the capture's step marks don't fit the trace: {int(measured.min(initial=0))} to "
-            f"{int(measured.max(initial=0))} launches a step, {int(held.sum())} of {between} inside; left aside"
+            f"{int(measured.max(initial=0))} launches a step, {int(held.sum())} of {between} inside; steps were found "
+            "without them: record again"
         )
         notices.append(Notice("marks_disagree", message, len(marks)))
         return None

@@ -166,7 +166,7 @@ class Source:
 class Notice:
     """What a reader or an analysis has to say about the data: a warning of the report."""
 
-    code: str  # snake_case; docs/metrics.md lists them
+    code: str  # snake_case; docs/warnings.md lists them
     message: str  # a sentence with the numbers and what to do
     count: int = 1  # of the rows it is about
 

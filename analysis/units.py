@@ -73,6 +73,11 @@ def share(fraction: float | None) -> str:
     return f"{sign}{percent:.0f} %"
 
 
+def part(count: int, total: int) -> str:
+    """How many of how many, and the share: ``75 of 355 (21 %)``."""
+    return f"{count:,} of {total:,} ({share(count / max(total, 1))})"
+
+
 def ratio(part: float | None, whole: float | None) -> str:
     """``part ÷ whole`` in per cent; missing where either is, or where the whole is nothing."""
     return MISSING if part is None or whole is None or whole == 0 else share(part / whole)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..health import NO, TraceHealthDoc
+from ..health import NO, DroppedStepDoc, TraceHealthDoc
 from ..units import MISSING, byte_size
 from . import markdown, parts, terminal, trace_story
 from .blocks import Block, Fact, Heading, Headline, Listing
@@ -56,10 +56,21 @@ def _tell_trace(trace: TraceHealthDoc, *, divides: bool, verbose: bool) -> Itera
     if trace.first_step is not None:
         yield Fact("first step", [trace.first_step])
     if trace.dropped:
-        told = trace.dropped if verbose else trace.dropped[: parts.TOLD]
-        more = [f"… {len(trace.dropped) - len(told)} more"] if len(told) < len(trace.dropped) else []
-        yield Fact("dropped", [*(f"{step.step}: {step.reason}" for step in told), *more])
+        yield Fact("dropped", list(_dropped(trace.dropped, verbose=verbose)))
     if trace.advice:
         yield Fact("next time", [*trace.advice, "docs/recording.md shows how"])
     else:
         yield Fact("next time", ["record it the same way: it answers all that a trace can"])
+
+
+def _dropped(dropped: Sequence[DroppedStepDoc], *, verbose: bool) -> Iterator[str]:
+    """Each reason with its steps."""
+    most = len(dropped) if verbose else parts.TOLD
+    steps: dict[str, list[str]] = {}
+    for each in dropped:
+        steps.setdefault(each.reason, []).append(each.step)
+    for reason, names in list(steps.items())[:most]:
+        more = f" and {len(names) - most:,} more" if len(names) > most else ""
+        yield f"{reason}: {', '.join(names[:most])}{more}"
+    if len(steps) > most:
+        yield f"… {len(steps) - most:,} more reasons"
