@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from launchscope.analysis.errors import UnreadableInput
 from launchscope.analysis.readers import open_trace, read_trace
-from launchscope.analysis.readers.kineto_records import to_ns
+from launchscope.analysis.readers.kineto_records import short_times, to_ns
 from launchscope.analysis.trace import NONE, HostKind, OpKind, Trace
 from launchscope.fixtures.builder import trace
 
@@ -52,6 +55,17 @@ class TestTimes:
     )
     def test_ns_of_decimal_text(self, text: str, ns: int | None) -> None:
         assert to_ns(text.encode()) == ns
+
+    @given(st.lists(st.integers(-(2**38) * 1000 + 1, 2**38 * 1000 - 1), min_size=1))
+    def test_a_short_time_is_told_from_the_double_nearest_to_it(self, times_ns: list[int]) -> None:
+        texts = [str(Decimal(ns) / 1000) for ns in times_ns]
+        found = short_times([float(text) for text in texts])
+        assert found is not None
+        assert found.tolist() == times_ns
+
+    @pytest.mark.parametrize("us", [2.0**38, -(2.0**38), 1.0004, 0.0006, float("nan"), float("inf")])
+    def test_a_long_time_and_one_between_two_ns_are_left_to_the_text(self, us: float) -> None:
+        assert short_times([1.5, us]) is None
 
     def test_base_is_added(self) -> None:
         ops = read([kernel(ts=5.001, dur=2.5)], baseTimeNanoseconds=1790857026000000000).gpu_ops
