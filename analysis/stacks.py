@@ -76,7 +76,7 @@ def _stacks(trace: Trace, frames: Ints, times_ns: Ints) -> tuple[Ints, list[Stac
 
 def _ancestors(start_ns: Ints, end_ns: Ints, frames: Ints) -> tuple[Ints, Ints]:
     """The frame around each frame where it is known, else NONE; and these frames with all around them, by start."""
-    around = np.full(len(start_ns), NONE, np.int32 if len(start_ns) < 2**31 else np.int64)
+    around: Ints = np.full(len(start_ns), NONE, np.int32 if len(start_ns) < 2**31 else np.int64)
     is_known = np.zeros(len(start_ns) + 1, np.bool_)
     is_known[NONE] = True
     while len(frames):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from functools import cached_property
 from typing import Any, Final, Self
 
 import numpy as np
@@ -74,7 +75,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.start_ns)
 
-    @property
+    @cached_property
     def dur_ns(self) -> Ints:
         """Duration of each row."""
         return self.end_ns - self.start_ns
