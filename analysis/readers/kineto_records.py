@@ -41,6 +41,9 @@ HOST_OPS: Final = {
     "python_function": HostKind.PYTHON,
 }
 
+STEP: Final = "ProfilerStep#"
+"""How torch.profiler's own annotations of steps begin."""
+
 # What a record is, in one byte: a GPU op by its kind, then a call, then a host op by its kind.
 CALL: Final = len(OpKind)
 HOST: Final = CALL + 1

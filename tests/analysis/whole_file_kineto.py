@@ -233,7 +233,8 @@ class _Columns:
         if event.ph != "X" or type(cat) is not str:
             return
         if cat in HOST_OPS:
-            self._record(self.host, event, HOST_OPS[cat])
+            is_step = HOST_OPS[cat] == HostKind.OPERATOR and str(event.name).startswith("ProfilerStep#")
+            self._record(self.host, event, HostKind.ANNOTATION if is_step else HOST_OPS[cat])
         elif cat.lower().endswith(HOST_CALLS):
             if self._record(self.calls, event, HostKind.API):
                 args = event.args
