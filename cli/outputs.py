@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,12 +14,15 @@ from .writing import WIDTH, check_writable, print_report, say, terminal_width, w
 if TYPE_CHECKING:
     from ..analysis.report import Report
 
+Content = str | bytes | Iterable[bytes]
+"""What a renderer makes of a Report: text, or bytes, which may come piece by piece."""
+
 PACKAGE: Final = __package__.rpartition(".")[0]
 
 
 @dataclass(frozen=True)
 class Output:
-    """``renderer`` is 'module:function' below launchscope, resolved on use: ``render(report) -> str | bytes``."""
+    """``renderer`` is 'module:function' below launchscope, resolved on use: ``render(report) -> Content``."""
 
     renderer: str
     suffix: str | None = None  # of a file that gets this output without being asked for it by name
@@ -48,12 +51,12 @@ def by_suffix(path: Path, table: Mapping[str, Output] = OUTPUTS) -> str | None:
     return next((name for name, output in table.items() if output.suffix == path.suffix.lower()), None)
 
 
-def renderer(name: str, table: Mapping[str, Output] = OUTPUTS) -> Callable[..., str | bytes]:
+def renderer(name: str, table: Mapping[str, Output] = OUTPUTS) -> Callable[..., Content]:
     """Import the renderer of an output. Raises MissingRequirement, naming the extra, when a package of it is absent."""
     output = table[name]
     module, _, function = output.renderer.partition(":")
     try:
-        found: Callable[..., str | bytes] = getattr(import_module(f"{PACKAGE}.{module}"), function)
+        found: Callable[..., Content] = getattr(import_module(f"{PACKAGE}.{module}"), function)
     except ModuleNotFoundError as error:
         if output.extra is None or (error.name or "").partition(".")[0] == PACKAGE:
             raise

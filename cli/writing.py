@@ -129,27 +129,30 @@ def _is_of_input(path: Path, given: Path) -> bool:
         return False
 
 
-def write_file(path: Path, content: str | bytes) -> None:
+def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     """Write ``path`` whole or not at all: a temporary name in the same folder, fsync, rename.
 
     A pipe or a device is written directly, and so is the file that stdout goes to: a rename would replace it.
-    Raises LaunchscopeError, and NobodyReads as ``print_report`` does.
+    Raises LaunchscopeError, NobodyReads as ``print_report`` does, and whatever making the content raises.
     """
     check_writable(path)
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    with _failing_as(f"{path}: can't be written"):
+    if isinstance(content, str | bytes):
+        content = [content.encode("utf-8") if isinstance(content, str) else content]
+    what = f"{path}: can't be written"
+    with _failing_as(what):
         try:
             status = path.stat()
         except FileNotFoundError:
             status = None
-        if status is None or (stat.S_ISREG(status.st_mode) and not _is_stdout(status)):
-            final = Path(os.path.realpath(path))  # through a link to the file that it names
-            _replace(final, data, None if status is None else stat.S_IMODE(status.st_mode))
-            return
-        if not _is_stdout(status):
-            path.write_bytes(data)
-            return
-    print_report(data)
+        final = Path(os.path.realpath(path))  # through a link to the file that it names
+    if status is None or (stat.S_ISREG(status.st_mode) and not _is_stdout(status)):
+        _replace(final, content, None if status is None else stat.S_IMODE(status.st_mode), what)
+    elif not _is_stdout(status):
+        with _failing_as(what), path.open("wb") as file:
+            file.writelines(content)
+    else:
+        for piece in content:
+            print_report(piece)
 
 
 def _is_stdout(status: os.stat_result) -> bool:
@@ -160,16 +163,17 @@ def _is_stdout(status: os.stat_result) -> bool:
         return False
 
 
-def _replace(final: Path, data: bytes, mode: int | None) -> None:
-    temporary = final.with_name(f".launchscope-{os.getpid()}-{os.urandom(4).hex()}")
+def _replace(final: Path, content: Iterable[bytes], mode: int | None, what: str) -> None:
+    temporary = final.with_name(f".launchscope-{os.getpid()}-{os.urandom(4).hex()}.partial")
     try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if mode is not None:
-            temporary.chmod(mode)
-        temporary.replace(final)
+        with _failing_as(what):
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+                file.writelines(content)
+                file.flush()
+                os.fsync(file.fileno())
+            if mode is not None:
+                temporary.chmod(mode)
+            temporary.replace(final)
     except BaseException:  # Ctrl-C too must not leave half a file behind
         temporary.unlink(missing_ok=True)
         raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..nesting import threads
 from ..trace import HostKind, Trace
 from . import perfetto_slices as rows_of
 from .lanes import flat_lanes, nested_lanes
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     from ..report import Report
 
 
-def render(report: Report) -> bytes:
-    """Every trace of the report in one Perfetto file."""
+def render(report: Report) -> Iterator[bytes]:
+    """Every trace of the report in one Perfetto file, piece by piece."""
     return perfetto_trace(report.analyses)
 
 
-def perfetto_trace(analyses: Sequence[TraceAnalysis]) -> bytes:
+def perfetto_trace(analyses: Sequence[TraceAnalysis]) -> Iterator[bytes]:
     """The traces in one Perfetto file, each a group of tracks; docs/perfetto.md tells the tracks.
 
     The first trace keeps its times. The others are moved so that their first kept step (without one: their first
@@ -33,13 +34,11 @@ def perfetto_trace(analyses: Sequence[TraceAnalysis]) -> bytes:
     shifts_ns, zero_ns = _placement(analyses)
     uuids = count(1)
     first_flow = 1
-    files = []
     for number, (analysis, title, shift_ns) in enumerate(zip(analyses, _titles(analyses), shifts_ns, strict=True)):
         sequence = PacketSequence(number + 1, uuids, zero_ns=zero_ns, shift_ns=shift_ns)
-        _draw(sequence, analysis, title, shift_ns, first_flow)
+        yield from _draw(sequence, analysis, title, shift_ns, first_flow)
+        yield sequence.heads()
         first_flow += len(analysis.trace.gpu_ops)
-        files.append(sequence.serialize())
-    return b"".join(files)
 
 
 def _placement(analyses: Sequence[TraceAnalysis]) -> tuple[list[int], int]:
@@ -75,64 +74,65 @@ def _titles(analyses: Sequence[TraceAnalysis]) -> Iterator[str]:
         yield title if seen[title] == 1 else f"{title} ({seen[title]})"
 
 
-def _draw(sequence: PacketSequence, analysis: TraceAnalysis, title: str, shift_ns: int, first_flow: int) -> None:
+def _draw(
+    sequence: PacketSequence, analysis: TraceAnalysis, title: str, shift_ns: int, first_flow: int
+) -> Iterator[bytes]:
     trace, steps = analysis.trace, analysis.steps
     moved = f"; its times are moved by {shift_ns:+} ns" if shift_ns else ""
     group = sequence.group(title, description=f"{trace.source.path}{moved}")
     slices = rows_of.step_slices(steps)
-    lanes = flat_lanes(slices.start_ns, slices.end_ns, np.arange(len(slices.name)))
-    sequence.slices("steps", group, slices, lanes, description=f"host ranges, found by: {steps.source}")
-    _draw_threads(sequence, analysis, group, first_flow)
+    lanes = flat_lanes(slices.start_ns, slices.end_ns, np.arange(len(slices)))
+    yield from sequence.slices("steps", group, slices, lanes, description=f"host ranges, found by: {steps.source}")
+    yield from _draw_threads(sequence, analysis, group, first_flow)
     gpu_ops = rows_of.gpu_op_slices(analysis, first_flow)
+    streams = threads(trace.gpu_ops.device, trace.gpu_ops.stream)
     for device in trace.devices:
         name = trace.device_names.get(device)
         parent = sequence.group(f"GPU {device}" + (f" · {name}" if name else ""), group)
-        _draw_derived(sequence, analysis, device, parent)
-        on_device = trace.gpu_ops.device == device
-        for stream in np.unique(trace.gpu_ops.stream[on_device]).tolist():
-            rows = np.flatnonzero(on_device & (trace.gpu_ops.stream == stream))
-            sequence.slices(f"stream {stream}", parent, gpu_ops, flat_lanes(gpu_ops.start_ns, gpu_ops.end_ns, rows))
+        yield from _draw_derived(sequence, analysis, device, parent)
+        for (its_device, stream), rows in streams.items():
+            if its_device == device:
+                lanes = flat_lanes(gpu_ops.start_ns, gpu_ops.end_ns, rows)
+                yield from sequence.slices(f"stream {stream}", parent, gpu_ops, lanes)
 
 
-def _draw_derived(sequence: PacketSequence, analysis: TraceAnalysis, device: int, parent: int) -> None:
+def _draw_derived(sequence: PacketSequence, analysis: TraceAnalysis, device: int, parent: int) -> Iterator[bytes]:
     """What launchscope worked out about a device: its steps, gaps, idle and queue depth."""
     trace, steps, gaps = analysis.trace, analysis.steps, analysis.gaps[device]
     slices = rows_of.gpu_step_slices(trace, steps, device)
-    lanes = flat_lanes(slices.start_ns, slices.end_ns, np.arange(len(slices.name)))
-    sequence.slices("steps", parent, slices, lanes, description="first to last GPU op of each step")
+    lanes = flat_lanes(slices.start_ns, slices.end_ns, np.arange(len(slices)))
+    yield from sequence.slices("steps", parent, slices, lanes, description="first to last GPU op of each step")
     slices = rows_of.gap_slices(trace, steps, gaps)
-    lanes = flat_lanes(slices.start_ns, slices.end_ns, np.arange(len(slices.name)))
-    sequence.slices("gaps", parent, slices, lanes, description="why no GPU op was running")
-    sequence.counter("idle", parent, *rows_of.idle_series(trace, gaps), description="1 while no GPU op runs")
+    lanes = flat_lanes(slices.start_ns, slices.end_ns, np.arange(len(slices)))
+    yield from sequence.slices("gaps", parent, slices, lanes, description="why no GPU op was running")
+    yield from sequence.counter("idle", parent, *rows_of.idle_series(trace, gaps), description="1 while no GPU op runs")
     series = rows_of.queue_depth_series(trace, device)
-    sequence.counter("queue depth", parent, *series, description="GPU ops launched and not started")
+    yield from sequence.counter("queue depth", parent, *series, description="GPU ops launched and not started")
 
 
-def _draw_threads(sequence: PacketSequence, analysis: TraceAnalysis, group: int, first_flow: int) -> None:
+def _draw_threads(sequence: PacketSequence, analysis: TraceAnalysis, group: int, first_flow: int) -> Iterator[bytes]:
     """Per host thread: its API calls, and below them operators with annotations, and Python frames."""
     trace = analysis.trace
     calls = rows_of.api_call_slices(analysis, first_flow)
-    call_process, call_thread = rows_of.api_call_threads(trace)
+    calls_of = threads(*rows_of.api_call_threads(trace))
     host_ops = rows_of.host_op_slices(trace)
-    kind = trace.host_ops.kind
-    for process, thread, name in _threads(trace):
+    host_ops_of = threads(trace.host_ops.process, trace.host_ops.thread)
+    none = np.zeros(0, np.int64)
+    for key, name in _threads(trace, {*calls_of, *host_ops_of}):
         parent = sequence.group(name, group)
-        rows = np.flatnonzero((call_process == process) & (call_thread == thread))
-        sequence.slices("API calls", parent, calls, nested_lanes(calls.start_ns, calls.end_ns, rows))
-        here = (trace.host_ops.process == process) & (trace.host_ops.thread == thread)
+        lanes = nested_lanes(calls.start_ns, calls.end_ns, calls_of.get(key, none))
+        yield from sequence.slices("API calls", parent, calls, lanes)
+        rows = host_ops_of.get(key, none)
+        kind = trace.host_ops.kind[rows]
         named = (kind == HostKind.OPERATOR) | (kind == HostKind.ANNOTATION)
         for track, shown in (("operators", named), ("Python", kind == HostKind.PYTHON)):
-            rows = np.flatnonzero(here & shown)
-            sequence.slices(track, parent, host_ops, nested_lanes(host_ops.start_ns, host_ops.end_ns, rows))
+            lanes = nested_lanes(host_ops.start_ns, host_ops.end_ns, rows[shown])
+            yield from sequence.slices(track, parent, host_ops, lanes)
 
 
-def _threads(trace: Trace) -> list[tuple[int, int, str]]:
-    """(process, thread, name) of every host thread that did anything, those with the most launches first."""
-    launches: Counter[tuple[int, int]] = Counter()
-    for table in (trace.launches, trace.blocking_calls, trace.host_ops):
-        weight = int(table is trace.launches)
-        for process, thread in zip(table.process.tolist(), table.thread.tolist(), strict=True):
-            launches[process, thread] += weight
-    several = len({process for process, _ in launches}) > 1
-    order = sorted(launches, key=lambda key: (-launches[key], key))
-    return [(p, t, f"process {p} · thread {t}" if several else f"thread {t}") for p, t in order]
+def _threads(trace: Trace, keys: set[tuple[int, int]]) -> list[tuple[tuple[int, int], str]]:
+    """(process, thread) and name of the host threads, those with the most launches first."""
+    launches = {key: len(rows) for key, rows in threads(trace.launches.process, trace.launches.thread).items()}
+    several = len({process for process, _ in keys}) > 1
+    order = sorted(keys, key=lambda key: (-launches.get(key, 0), key))
+    return [((p, t), f"process {p} · thread {t}" if several else f"thread {t}") for p, t in order]

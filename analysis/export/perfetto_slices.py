@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ..columns import follow, named
+from ..columns import follow, numbered
 from ..document import CAUSES
 from ..intervals import Intervals
-from ..trace import NONE, Bools, HostKind, Ints, OpKind, Trace
-from .perfetto_packets import Slices
+from ..nesting import threads
+from ..trace import NONE, Bools, HostKind, Ints, OpKind, Trace, narrow
+from .perfetto_packets import ABSENT, Flows, Slices, Texts
 
 if TYPE_CHECKING:
     from ..analyses import TraceAnalysis
     from ..gaps import Gaps
     from ..steps import Steps
+
+_API_CATEGORIES: Final = ("launch", "graph launch", "blocking call", "api")
 
 
 def gpu_op_slices(analysis: TraceAnalysis, first_flow: int) -> Slices:
@@ -26,37 +29,48 @@ def gpu_op_slices(analysis: TraceAnalysis, first_flow: int) -> Slices:
     """
     trace, steps, times, graphs = analysis.trace, analysis.steps, analysis.launch_times, analysis.graphs
     ops, launches = trace.gpu_ops, trace.launches
-    inferred = {row.name: row.operator for row in analysis.document.kernels if row.operator_inferred}
     linked = ops.launch_row != NONE
-    launch_start_ns = follow(launches.start_ns, ops.launch_row)
-    earliest = np.isin(np.arange(len(ops)), times.first_op)
-    before_launch = linked & (ops.start_ns < launch_start_ns)  # skewed clocks: drawn as it was recorded, backwards
-    file_node = ops.graph_node != NONE
+    # skewed clocks: drawn as it was recorded, backwards
+    before_launch = linked & (ops.start_ns < follow(launches.start_ns, ops.launch_row))
+    flow = np.arange(first_flow, first_flow + len(ops))
+    launch_of_first = np.full(len(ops), NONE, np.int64)
+    launch_of_first[times.first_op] = np.arange(len(launches))
     return Slices(
         start_ns=ops.start_ns,
         end_ns=ops.end_ns,
-        name=[trace.names[name] for name in ops.name.tolist()],
-        category=[OpKind(kind).word for kind in ops.kind.tolist()],
+        name=Texts(ops.name, trace.names),
+        category=Texts(ops.kind, [kind.word for kind in OpKind]),
         numbers={
-            "duration_ns": ops.dur_ns.tolist(),
-            "launch_overhead_ns": _numbers(follow(launches.dur_ns, ops.launch_row), linked),
-            "launch_latency_ns": _numbers(follow(times.latency_ns, ops.launch_row), earliest),
-            "queue_time_ns": _numbers(follow(times.queue_ns, ops.launch_row), earliest),
+            "duration_ns": ops.dur_ns,
+            "launch_overhead_ns": follow(launches.dur_ns, ops.launch_row, ABSENT),
+            "launch_latency_ns": follow(times.latency_ns, launch_of_first, ABSENT),
+            "queue_time_ns": follow(times.queue_ns, launch_of_first, ABSENT),
             "bytes": _known(ops.bytes),
             "graph_replay": _known(graphs.op_replay),
-            "graph_node": _known(np.where(file_node, ops.graph_node, graphs.ordinal)),
+            "graph_node": _known(np.where(ops.graph_node != NONE, ops.graph_node, graphs.ordinal)),
             "correlation": _known(ops.correlation),
         },
         texts={
-            "launch": named(trace.names, follow(launches.api, ops.launch_row)),
+            "launch": _names(trace, launches.api, ops.launch_row),
             "operator": _operators(trace, follow(launches.operator_row, ops.launch_row)),
-            "operator_inferred": [inferred.get(trace.names[name]) for name in ops.name.tolist()],
-            "step": named(steps.names, steps.op_step),
-            "graph": named(graphs.graph_names, follow(graphs.graph, graphs.op_replay)),
+            "operator_inferred": _inferred(analysis),
+            "step": Texts(steps.op_step, steps.names),
+            "graph": Texts(follow(graphs.graph, graphs.op_replay), graphs.graph_names),
         },
-        flows={row: [first_flow + row] for row in np.flatnonzero(before_launch).tolist()},
-        ends_flow={row: first_flow + row for row in np.flatnonzero(linked & ~before_launch).tolist()},
+        flows=Flows(np.append(0, np.cumsum(before_launch)), flow[before_launch]),
+        ends_flow=np.where(linked & ~before_launch, flow, NONE),
     )
+
+
+def _inferred(analysis: TraceAnalysis) -> Texts:
+    """Operators that the aligned eager trace tells of kernels in replays."""
+    ops, names = analysis.trace.gpu_ops, analysis.trace.names
+    operators = {row.name: row.operator for row in analysis.document.kernels if row.operator_inferred and row.operator}
+    of_name = np.full(len(names), NONE, np.int64)
+    at = {name: place for place, name in enumerate(operators)}
+    for name in np.unique(ops.name).tolist() if operators else ():
+        of_name[name] = at.get(names[name], NONE)
+    return Texts(of_name[ops.name], list(operators.values()))
 
 
 def api_call_slices(analysis: TraceAnalysis, first_flow: int) -> Slices:
@@ -64,30 +78,34 @@ def api_call_slices(analysis: TraceAnalysis, first_flow: int) -> Slices:
     trace, steps, times = analysis.trace, analysis.steps, analysis.launch_times
     launches, blocking, other = trace.launches, _only_blocking(trace), _other_api(trace)
     calls, host = trace.blocking_calls, trace.host_ops
-    op_rows = np.flatnonzero(trace.gpu_ops.launch_row != NONE)
-    flows: dict[int, list[int]] = {}
-    for op, launch in zip(op_rows.tolist(), trace.gpu_ops.launch_row[op_rows].tolist(), strict=True):
-        flows.setdefault(launch, []).append(first_flow + op)
-    rest = [None] * (len(blocking) + len(other))
+    launch_row = trace.gpu_ops.launch_row
+    by_launch = np.argsort(launch_row, kind="stable")
+    unlinked = int((launch_row == NONE).sum())
+    gpu_ops = np.bincount(launch_row[launch_row != NONE], minlength=len(launches))
     unknown = np.full(len(other), NONE, dtype=np.int64)
+    rest = np.zeros(len(blocking) + len(other), dtype=np.int64)
+    kind = np.concatenate([launches.is_graph, np.full(len(blocking), 2), np.full(len(other), 3)])
     api = np.concatenate([launches.api, calls.api[blocking], host.name[other]])
     operator = np.concatenate([launches.operator_row, calls.operator_row[blocking], unknown])
     step = np.concatenate([steps.launch_step, steps.blocking_step[blocking], unknown])
-    kinds = np.where(launches.is_graph, "graph launch", "launch").tolist()
+    of_launches = {
+        "launch_overhead_ns": launches.dur_ns,
+        "launch_latency_ns": times.latency_ns,
+        "queue_time_ns": times.queue_ns,
+        "gpu_ops": gpu_ops,
+        "correlation": launches.correlation,
+    }
     return Slices(
         start_ns=np.concatenate([launches.start_ns, calls.start_ns[blocking], host.start_ns[other]]),
         end_ns=np.concatenate([launches.end_ns, calls.end_ns[blocking], host.end_ns[other]]),
-        name=[trace.names[name] for name in api.tolist()],
-        category=[*kinds, *["blocking call"] * len(blocking), *["api"] * len(other)],
-        numbers={
-            "launch_overhead_ns": [*launches.dur_ns.tolist(), *rest],
-            "launch_latency_ns": [*times.latency_ns.tolist(), *rest],
-            "queue_time_ns": [*times.queue_ns.tolist(), *rest],
-            "gpu_ops": [*(len(flows.get(row, ())) for row in range(len(launches))), *rest],
-            "correlation": [*launches.correlation.tolist(), *rest],
-        },
-        texts={"operator": _operators(trace, operator), "step": named(steps.names, step)},
-        flows=flows,
+        name=Texts(api, trace.names),
+        category=Texts(kind.astype(np.int8), _API_CATEGORIES),
+        numbers={name: np.concatenate([values, rest + ABSENT]) for name, values in of_launches.items()},
+        texts={"operator": _operators(trace, operator), "step": Texts(step, steps.names)},
+        flows=Flows(
+            np.concatenate([[0], np.cumsum(gpu_ops), rest + len(launch_row) - unlinked]),
+            first_flow + by_launch[unlinked:],
+        ),
     )
 
 
@@ -100,22 +118,19 @@ def api_call_threads(trace: Trace) -> tuple[Ints, Ints]:
 def host_op_slices(trace: Trace) -> Slices:
     """Every host op, a row each."""
     ops = trace.host_ops
-    return Slices(
-        start_ns=ops.start_ns,
-        end_ns=ops.end_ns,
-        name=[trace.names[name] for name in ops.name.tolist()],
-        category=[HostKind(kind).word for kind in ops.kind.tolist()],
-    )
+    kinds = [kind.word for kind in HostKind]
+    return Slices(ops.start_ns, ops.end_ns, Texts(ops.name, trace.names), Texts(ops.kind, kinds))
 
 
 def step_slices(steps: Steps) -> Slices:
     """The host range of every step that was found."""
+    shown = np.arange(len(steps.names))
     return Slices(
         start_ns=steps.start_ns,
         end_ns=steps.end_ns,
-        name=list(steps.names),
-        category=["step"] * len(steps.names),
-        texts=_step_notes(steps, range(len(steps.names))),
+        name=Texts(shown, steps.names),
+        category=_all("step", len(shown)),
+        texts=_step_notes(steps, shown),
     )
 
 
@@ -131,58 +146,88 @@ def gpu_step_slices(trace: Trace, steps: Steps, device: int) -> Slices:
     return Slices(
         start_ns=start_ns,
         end_ns=end_ns,
-        name=[steps.names[step] for step in shown.tolist()],
-        category=["gpu step"] * len(shown),
-        numbers={"gpu_ops": np.bincount(group, minlength=len(shown)).tolist()},
-        texts=_step_notes(steps, shown.tolist()),
+        name=Texts(shown, steps.names),
+        category=_all("gpu step", len(shown)),
+        numbers={"gpu_ops": np.bincount(group, minlength=len(shown))},
+        texts=_step_notes(steps, shown),
     )
 
 
 def gap_slices(trace: Trace, steps: Steps, gaps: Gaps) -> Slices:
     """Every gap under its cause; a cut gap as its parts, where they lie. Time by cause equals the gaps' own."""
-    parts: list[tuple[int, str, int, int]] = []  # (gap, cause, start, end)
-    host_end_ns = gaps.start_ns + gaps.parts_ns["sync"] + gaps.parts_ns["host"]
-    launch_end_ns = host_end_ns + gaps.parts_ns["launch"]
-    begins = dict.fromkeys(CAUSES, gaps.start_ns) | {"launch": host_end_ns, "dispatch": launch_end_ns}
-    waited = (gaps.parts_ns["sync"] > 0) & (gaps.parts_ns["host"] > 0)
-    for cause in CAUSES:
-        length_ns = gaps.parts_ns[cause]
-        whole = length_ns > 0
-        if cause in ("sync", "host"):
-            whole &= ~waited
-        for gap in np.flatnonzero(whole).tolist():
-            begin = int(begins[cause][gap])
-            parts.append((gap, cause, begin, begin + int(length_ns[gap])))
-    for gap in np.flatnonzero(waited).tolist():
-        parts += [(gap, *part) for part in _sync_and_host(trace, gaps, gap, int(host_end_ns[gap]))]
-    parts.sort(key=lambda part: (part[2], part[3]))
-    gap_of = np.array([part[0] for part in parts], dtype=np.int64)
-    cause_of = [part[1] for part in parts]
-    is_host = np.array([cause == "host" for cause in cause_of], dtype=np.bool_)
-    is_launch = np.array([cause == "launch" for cause in cause_of], dtype=np.bool_)
-    after_sync_ns = gaps.after_sync_ns[gap_of]
-    observer = is_launch & gaps.observer[gap_of]
-    stall_ns = np.where(is_host, gaps.stall_host_ns[gap_of], np.where(is_launch, gaps.stall_launch_ns[gap_of], 0))
+    cause, gap, start_ns, end_ns = _gap_parts(trace, gaps)
+    order = np.lexsort((end_ns, start_ns))
+    cause, gap = cause[order], gap[order]
+    is_host, is_launch = cause == CAUSES.index("host"), cause == CAUSES.index("launch")
+    after_sync_ns = np.where(is_host, gaps.after_sync_ns[gap], 0)
+    stall_ns = np.where(is_host, gaps.stall_host_ns[gap], np.where(is_launch, gaps.stall_launch_ns[gap], 0))
     return Slices(
-        start_ns=np.array([part[2] for part in parts], dtype=np.int64),
-        end_ns=np.array([part[3] for part in parts], dtype=np.int64),
-        name=cause_of,
-        category=["gap"] * len(parts),
+        start_ns=start_ns[order],
+        end_ns=end_ns[order],
+        name=Texts(cause, CAUSES),
+        category=_all("gap", len(gap)),
         numbers={
-            "gap": gap_of.tolist(),
-            "gap_ns": gaps.dur_ns[gap_of].tolist(),
-            "after_sync_ns": _numbers(after_sync_ns, is_host & (after_sync_ns > 0)),
+            "gap": gap,
+            "gap_ns": gaps.dur_ns[gap],
+            "after_sync_ns": _numbers(after_sync_ns, after_sync_ns > 0),
             "stall_ns": _numbers(stall_ns, stall_ns > 0),
         },
         texts={
-            "after": named(trace.names, follow(trace.gpu_ops.name, gaps.prev_op[gap_of])),
-            "before": named(trace.names, follow(trace.gpu_ops.name, gaps.next_op[gap_of])),
-            "step": named(steps.names, follow(steps.op_step, gaps.next_op[gap_of])),
-            "boundary": ["between steps" if crosses else None for crosses in gaps.boundary[gap_of].tolist()],
-            "observer": ["mostly the profiler's own cost" if found else None for found in observer.tolist()],
-            "another_thread_in": named(trace.names, follow(trace.blocking_calls.api, gaps.waiting_call[gap_of])),
+            "after": _names(trace, trace.gpu_ops.name, gaps.prev_op[gap]),
+            "before": _names(trace, trace.gpu_ops.name, gaps.next_op[gap]),
+            "step": Texts(narrow(follow(steps.op_step, gaps.next_op[gap])), steps.names),
+            "boundary": _where(gaps.boundary[gap], "between steps"),
+            "observer": _where(is_launch & gaps.observer[gap], "mostly the profiler's own cost"),
+            "another_thread_in": _names(trace, trace.blocking_calls.api, gaps.waiting_call[gap]),
         },
     )
+
+
+def _gap_parts(trace: Trace, gaps: Gaps) -> tuple[Ints, Ints, Ints, Ints]:
+    """(place in CAUSES, gap, start, end) of every part, those of one cause together."""
+    host_end_ns = gaps.start_ns + gaps.parts_ns["sync"] + gaps.parts_ns["host"]
+    begins = {"launch": host_end_ns, "dispatch": host_end_ns + gaps.parts_ns["launch"]}
+    waited = (gaps.parts_ns["sync"] > 0) & (gaps.parts_ns["host"] > 0)
+    parts = []
+    for cause in CAUSES:
+        there = gaps.parts_ns[cause] > 0
+        gap = np.flatnonzero(there & ~waited if cause in ("sync", "host") else there)
+        start_ns = begins.get(cause, gaps.start_ns)[gap]
+        parts.append(_of_cause(cause, gap, start_ns, start_ns + gaps.parts_ns[cause][gap]))
+    rows = np.flatnonzero(waited)
+    launch = trace.gpu_ops.launch_row[gaps.next_op[rows]]
+    calls = threads(trace.blocking_calls.process, trace.blocking_calls.thread)
+    for thread, places in threads(trace.launches.process[launch], trace.launches.thread[launch]).items():
+        waits = trace.blocking_calls.take(calls[thread])
+        parts += _sync_and_host(gaps, rows[places], host_end_ns, Intervals.union(waits.start_ns, waits.end_ns))
+    cause_at, gap_at, start_at, end_at = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return cause_at, gap_at, start_at, end_at
+
+
+def _of_cause(cause: str, gap: Ints, start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    return np.full(len(gap), CAUSES.index(cause), np.int8), narrow(gap), start_ns, end_ns
+
+
+def _sync_and_host(
+    gaps: Gaps, gap: Ints, host_end_ns: Ints, waits: Intervals
+) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+    """The parts of gaps before their launch calls: inside a blocking call of the launching thread, or not."""
+    since_ns, until_ns = gaps.start_ns[gap], host_end_ns[gap]
+    first = np.searchsorted(waits.end_ns, since_ns, side="right")
+    count = np.searchsorted(waits.start_ns, until_ns) - first
+    place = np.repeat(np.arange(len(gap)), count)
+    wait = np.arange(len(place)) + np.repeat(first - (np.cumsum(count) - count), count)
+    begin_ns = np.maximum(waits.start_ns[wait], since_ns[place])
+    end_ns = np.minimum(waits.end_ns[wait], until_ns[place])
+    drawn_ns = np.zeros(len(gap), np.int64)
+    np.add.at(drawn_ns, place, end_ns - begin_ns)
+    assert (drawn_ns == gaps.parts_ns["sync"][gap]).all(), "a gap's sync part is where its blocking calls are"
+    yield _of_cause("sync", gap[place], begin_ns, end_ns)
+    where = np.append(np.arange(len(gap)), place)  # of each gap what lies around the waits, which are in order
+    starts_ns, ends_ns = np.append(since_ns, end_ns), np.append(until_ns, begin_ns)
+    starts_ns, ends_ns = starts_ns[np.lexsort((starts_ns, where))], ends_ns[np.lexsort((ends_ns, where))]
+    there = ends_ns > starts_ns
+    yield _of_cause("host", gap[np.sort(where)][there], starts_ns[there], ends_ns[there])
 
 
 def idle_series(trace: Trace, gaps: Gaps) -> tuple[Ints, Ints]:
@@ -205,53 +250,45 @@ def queue_depth_series(trace: Trace, device: int) -> tuple[Ints, Ints]:
     return time_ns, np.cumsum(change)
 
 
-def _sync_and_host(trace: Trace, gaps: Gaps, gap: int, end_ns: int) -> list[tuple[str, int, int]]:
-    """The parts of a gap before its launch call: inside a blocking call of the launching thread, or not."""
-    launches, calls = trace.launches, trace.blocking_calls
-    launch = trace.gpu_ops.launch_row[gaps.next_op[gap]]
-    start_ns = int(gaps.start_ns[gap])
-    same = (calls.process == launches.process[launch]) & (calls.thread == launches.thread[launch])
-    waits = Intervals.union(calls.start_ns[same], calls.end_ns[same])
-    inside = (waits.start_ns < end_ns) & (waits.end_ns > start_ns)
-    parts: list[tuple[str, int, int]] = []
-    at = start_ns
-    for begin, end in zip(waits.start_ns[inside].tolist(), waits.end_ns[inside].tolist(), strict=True):
-        if begin > at:
-            parts.append(("host", at, begin))
-        parts.append(("sync", max(at, begin), min(end, end_ns)))
-        at = min(end, end_ns)
-    if at < end_ns:
-        parts.append(("host", at, end_ns))
-    drawn_ns = sum(end - begin for cause, begin, end in parts if cause == "sync")
-    assert drawn_ns == gaps.parts_ns["sync"][gap], "a gap's sync part is where its blocking calls are"
-    return parts
-
-
 def _only_blocking(trace: Trace) -> Ints:
     """Rows of blocking calls that are not launches too: a synchronous copy is both, and shown once, as a launch."""
     launches, calls = trace.launches, trace.blocking_calls
-    keys = zip(*(c.tolist() for c in (launches.process, launches.thread, launches.start_ns, launches.api)), strict=True)
-    known = set(keys)
-    own = zip(*(c.tolist() for c in (calls.process, calls.thread, calls.start_ns, calls.api)), strict=True)
-    return np.array([row for row, key in enumerate(own) if key not in known], dtype=np.int64)
+    pairs = [(getattr(launches, name), getattr(calls, name)) for name in ("process", "thread", "start_ns", "api")]
+    number = numbered(*(np.concatenate(pair) for pair in pairs))
+    return np.flatnonzero(~np.isin(number[len(launches) :], number[: len(launches)]))
 
 
 def _other_api(trace: Trace) -> Ints:
     return np.flatnonzero(trace.host_ops.kind == HostKind.API)
 
 
-def _step_notes(steps: Steps, shown: Sequence[int]) -> dict[str, list[str | None]]:
-    kept = ["kept" if steps.kept[step] else "dropped" for step in shown]
-    return {"use": list(kept), "reason": [steps.reasons.get(step) for step in shown]}
+def _step_notes(steps: Steps, shown: Ints) -> dict[str, Texts]:
+    reasons = sorted(set(steps.reasons.values()))
+    at = {reason: place for place, reason in enumerate(reasons)}
+    reason = np.array([at[steps.reasons[i]] if i in steps.reasons else NONE for i in shown.tolist()], np.int64)
+    return {"use": Texts(steps.kept[shown].astype(np.int8), ("dropped", "kept")), "reason": Texts(reason, reasons)}
 
 
-def _numbers(values: Ints, present: Bools) -> list[int | None]:
-    return [value if there else None for value, there in zip(values.tolist(), present.tolist(), strict=True)]
+def _numbers(values: Ints, there: Bools) -> Ints:
+    return np.where(there, values.astype(np.int64), ABSENT)
 
 
-def _known(values: Ints) -> list[int | None]:
+def _known(values: Ints) -> Ints:
     return _numbers(values, values != NONE)
 
 
-def _operators(trace: Trace, rows: Ints) -> list[str | None]:
-    return named(trace.names, follow(trace.host_ops.name, rows))
+def _where(there: Bools, text: str) -> Texts:
+    return Texts(np.where(there, 0, NONE).astype(np.int8), [text])
+
+
+def _all(text: str, count: int) -> Texts:
+    return Texts(np.zeros(count, np.int8), [text])
+
+
+def _names(trace: Trace, names: Ints, rows: Ints) -> Texts:
+    """The names that stand in another table's rows."""
+    return Texts(narrow(follow(names, rows)), trace.names)
+
+
+def _operators(trace: Trace, rows: Ints) -> Texts:
+    return _names(trace, trace.host_ops.name, rows)

@@ -99,6 +99,6 @@ def test_what_may_be_a_trace_is_not_judged(head: bytes) -> None:
 
 @pytest.mark.parametrize("case", ["one eager step", "graph replay", "two devices"])
 def test_our_own_perfetto_trace_points_back_at_its_capture(case: str, tmp_path: Path) -> None:
-    data = perfetto.render(load(NAMED_CASES[case]().write(tmp_path / "step.json")))
+    data = b"".join(perfetto.render(load(NAMED_CASES[case]().write(tmp_path / "step.json"))))
     with pytest.raises(UnreadableInput, match="analyze the capture or trace that it was made from"):
         read_trace(data, "out.pftrace")

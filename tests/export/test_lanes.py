@@ -60,3 +60,10 @@ def test_every_slice_keeps_its_times(layout: Layout, slices: list[tuple[int, int
 def test_no_slices_no_lane() -> None:
     none = np.empty(0, dtype=np.int64)
     assert flat_lanes(none, none, none) == nested_lanes(none, none, none) == []
+
+
+def test_slices_that_all_cross_are_laid_out_in_time() -> None:
+    start_ns = np.arange(3000)
+    for layout in (flat_lanes, nested_lanes):
+        lanes = layout(start_ns, start_ns + 3000, start_ns)
+        assert [lane.row.tolist() for lane in lanes] == [[row, row] for row in range(3000)]

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
 from launchscope.analysis.document import CAUSES
+from launchscope.analysis.export import perfetto_packets
 from launchscope.analysis.export.perfetto import perfetto_trace, render
 from launchscope.analysis.readers import open_trace
 from launchscope.analysis.report import analyze
@@ -47,6 +48,10 @@ TRACKS = """
 
 def analyzed(builder: TraceBuilder, **how: Any) -> TraceAnalysis:
     return analyze_trace(builder.build(), **({"name": "synthetic"} | how))
+
+
+def perfetto_file(analyses: list[TraceAnalysis]) -> bytes:
+    return b"".join(perfetto_trace(analyses))
 
 
 def slices(sql: Any, category: str, columns: str = "name, ts, dur") -> list[Any]:
@@ -94,13 +99,13 @@ def streams(traces: list[Trace]) -> list[tuple[str, str, str, int, int]]:
 @pytest.mark.parametrize("case", NAMED_CASES)
 def test_named_cases(case: str, trace_processor: Open) -> None:
     analysis = analyzed(NAMED_CASES[case]())
-    assert_holds(trace_processor(perfetto_trace([analysis])), [analysis])
+    assert_holds(trace_processor(perfetto_file([analysis])), [analysis])
 
 
 def test_all_named_cases_in_one_file(trace_processor: Open) -> None:
     """One device name and stream may occur in many traces: their tracks stay apart."""
     analyses = [analyzed(build(), name=case) for case, build in NAMED_CASES.items()]
-    sql = trace_processor(perfetto_trace(analyses))
+    sql = trace_processor(perfetto_file(analyses))
     assert sql(FAULTS) == []
     ops = sum(len(analysis.trace.gpu_ops) for analysis in analyses)
     assert sql("select count(*) from slice where category in ('kernel', 'memcpy', 'memset')") == [(ops,)]
@@ -111,13 +116,13 @@ def test_all_named_cases_in_one_file(trace_processor: Open) -> None:
 def test_times_are_exact_and_absolute(trace_processor: Open) -> None:
     base_ns = 1_764_000_000_123_456_789
     builder = trace(base_ns=base_ns).launch(0.001, 4.999).kernel(10.003, 0.001, name="short").kernel(10.005, 2.5)
-    sql = trace_processor(perfetto_trace([analyzed(builder)]))
+    sql = trace_processor(perfetto_file([analyzed(builder)]))
     assert slices(sql, "launch") == [("cudaLaunchKernel", base_ns + 1, 4999)]
     assert slices(sql, "kernel") == [("short", base_ns + 10_003, 1), ("kernel", base_ns + 10_005, 2500)]
 
 
 def test_overlapping_kernels_survive_in_lanes(trace_processor: Open) -> None:
-    sql = trace_processor(perfetto_trace([analyzed(NAMED_CASES["overlapping kernels"]())]))
+    sql = trace_processor(perfetto_file([analyzed(NAMED_CASES["overlapping kernels"]())]))
     assert slices(sql, "kernel", "ts, dur, depth") == [(10_000, 10_000, 0), (18_000, 10_000, 0), (40_000, 5_000, 0)]
     lanes = sql(
         "select t.name, t.track_group_id, count(*) from slice join track t on track_id = t.id"
@@ -128,7 +133,7 @@ def test_overlapping_kernels_survive_in_lanes(trace_processor: Open) -> None:
 
 
 def test_every_kernel_of_a_replay_hangs_on_its_launch(trace_processor: Open) -> None:
-    sql = trace_processor(perfetto_trace([analyzed(NAMED_CASES["graph replay"]())]))
+    sql = trace_processor(perfetto_file([analyzed(NAMED_CASES["graph replay"]())]))
     arrows = sql(
         "select s.name, s.category, count(distinct f.slice_in)"
         " from flow f join slice s on f.slice_out = s.id group by s.id"
@@ -141,7 +146,7 @@ def test_every_kernel_of_a_replay_hangs_on_its_launch(trace_processor: Open) -> 
 
 def test_notes_of_a_launch_and_its_kernel(trace_processor: Open) -> None:
     builder = trace().step(3, 0, 50).op("aten::mm", 1, 9).launch(2, 5).kernel(6, 30).memcpy(40, 1, bytes=64)
-    sql = trace_processor(perfetto_trace([analyzed(builder)]))
+    sql = trace_processor(perfetto_file([analyzed(builder)]))
     keys = ("launch_overhead_ns", "launch_latency_ns", "queue_time_ns", "operator", "step", "bytes")
     columns = ", ".join(note(key) for key in keys)
     assert slices(sql, "launch", columns) == [(5000, 4000, -1000, "aten::mm", "ProfilerStep#3", None)]
@@ -152,7 +157,7 @@ def test_notes_of_a_launch_and_its_kernel(trace_processor: Open) -> None:
 
 
 def test_a_cut_gap_is_drawn_in_its_parts(trace_processor: Open) -> None:
-    sql = trace_processor(perfetto_trace([analyzed(NAMED_CASES["sync in the step"]())]))
+    sql = trace_processor(perfetto_file([analyzed(NAMED_CASES["sync in the step"]())]))
     parts = [("sync", 30_000, 5_000), ("host", 35_000, 7_000), ("launch", 42_000, 5_000), ("dispatch", 47_000, 3_000)]
     assert slices(sql, "gap") == parts
     assert slices(sql, "gap", f"{note('gap')}, {note('gap_ns')}, {note('before')}") == [(0, 20_000, "kernel")] * 4
@@ -161,7 +166,7 @@ def test_a_cut_gap_is_drawn_in_its_parts(trace_processor: Open) -> None:
 def test_a_sync_in_mid_gap_splits_the_host_part(trace_processor: Open) -> None:
     builder = trace().launch(0, 5).kernel(10, 10).sync(24, 6).sync(26, 6).launch(40, 5).kernel(50, 10)
     analysis = analyzed(builder)
-    sql = trace_processor(perfetto_trace([analysis]))
+    sql = trace_processor(perfetto_file([analysis]))
     assert [(name, dur // 1000) for name, _, dur in slices(sql, "gap")] == [
         ("host", 4), ("sync", 8), ("host", 8), ("launch", 5), ("dispatch", 5),
     ]  # fmt: skip
@@ -169,7 +174,7 @@ def test_a_sync_in_mid_gap_splits_the_host_part(trace_processor: Open) -> None:
 
 
 def test_kernel_before_its_launch_keeps_its_arrow(trace_processor: Open) -> None:
-    sql = trace_processor(perfetto_trace([analyzed(NAMED_CASES["negative latency"]())]))
+    sql = trace_processor(perfetto_file([analyzed(NAMED_CASES["negative latency"]())]))
     arrows = sql(
         "select o.category, i.category, i.ts - o.ts from flow f"
         " join slice o on f.slice_out = o.id join slice i on f.slice_in = i.id order by o.ts"
@@ -181,7 +186,7 @@ def test_host_threads_with_operators_and_python_below(trace_processor: Open) -> 
     builder = trace().python("decode", 0, 60).op("aten::linear", 5, 40).op("aten::mm", 10, 20).launch(12, 5)
     builder.kernel(20, 5).op("crossing", 40, 10).sync(50, 5).api("cudaEventRecord", 56, 1)
     builder.launch(30, 2, thread=2).kernel(40, 1)
-    sql = trace_processor(perfetto_trace([analyzed(builder)]))
+    sql = trace_processor(perfetto_file([analyzed(builder)]))
     shown = sql(
         "select p.name, t.name, s.name, s.category, s.depth"
         " from slice s join track t on s.track_id = t.id join track p on t.parent_id = p.id"
@@ -201,7 +206,7 @@ def test_host_threads_with_operators_and_python_below(trace_processor: Open) -> 
 
 def test_synchronous_copy_is_shown_once(trace_processor: Open) -> None:
     builder = trace().launch(0, 20, "cudaMemcpy").memcpy(5, 10)
-    sql = trace_processor(perfetto_trace([analyzed(builder)]))
+    sql = trace_processor(perfetto_file([analyzed(builder)]))
     assert sql("select name, category, ts, dur from slice where name = 'cudaMemcpy'") == [
         ("cudaMemcpy", "launch", 0, 20_000)
     ]
@@ -209,7 +214,7 @@ def test_synchronous_copy_is_shown_once(trace_processor: Open) -> None:
 
 def test_queue_depth_and_idle(trace_processor: Open) -> None:
     builder = trace().launch(0, 2).kernel(10, 5).launch(3, 2).kernel(15, 5).launch(21, 6).kernel(25, 5)
-    sql = trace_processor(perfetto_trace([analyzed(builder)]))
+    sql = trace_processor(perfetto_file([analyzed(builder)]))
     counter = (
         "select ts / 1000, cast(value as int) from counter c join track t on c.track_id = t.id where t.name = '{}'"
     )
@@ -218,7 +223,7 @@ def test_queue_depth_and_idle(trace_processor: Open) -> None:
 
 
 def test_steps_of_host_and_gpu(trace_processor: Open) -> None:
-    sql = trace_processor(perfetto_trace([analyzed(NAMED_CASES["eager steps"]())]))
+    sql = trace_processor(perfetto_file([analyzed(NAMED_CASES["eager steps"]())]))
     host = slices(sql, "step")
     assert host == [(f"ProfilerStep#{step}", 100_000 * step, 90_000) for step in range(5)]
     assert slices(sql, "gpu step") == [(f"ProfilerStep#{step}", 100_000 * step + 15_000, 53_000) for step in range(5)]
@@ -232,7 +237,7 @@ def test_traces_lie_side_by_side(trace_processor: Open) -> None:
     for step in range(4):
         later.step(step, 50 * step, 40).graph_launch(50 * step + 2, 8).kernel(50 * step + 15, 7)
     graph = analyzed(later, mode="graph", trace_pass="cuda", repeat=0)
-    sql = trace_processor(perfetto_trace([eager, graph]))
+    sql = trace_processor(perfetto_file([eager, graph]))
     assert_holds(sql, [eager, graph])
     starts = sql(
         "select p.name, min(s.ts) from slice s join track t on s.track_id = t.id join track p on t.parent_id = p.id"
@@ -249,7 +254,7 @@ def test_no_time_before_zero(trace_processor: Open) -> None:
     short = analyzed(trace().step(0, 0, 30).launch(0, 2).kernel(10, 5))
     lead_in = trace().annotation("load weights", 0, 900).step(0, 1000, 30).launch(1000, 2).kernel(1010, 5)
     analyses = [short, analyzed(lead_in)]
-    sql = trace_processor(perfetto_trace(analyses))
+    sql = trace_processor(perfetto_file(analyses))
     assert_holds(sql, analyses)
     assert sql("select min(ts) from slice") == [(0,)]
     assert [ts for (ts,) in slices(sql, "kernel", "ts")] == [1_010_000] * 2
@@ -257,7 +262,7 @@ def test_no_time_before_zero(trace_processor: Open) -> None:
 
 def test_records_that_end_before_they_start_are_points(trace_processor: Open) -> None:
     builder = trace().launch(-5, -3).kernel(5, -2, name="impossible").kernel(20, 4)
-    sql = trace_processor(perfetto_trace([analyzed(builder)]))
+    sql = trace_processor(perfetto_file([analyzed(builder)]))
     assert sql(FAULTS) == []
     assert sql("select count(*) from flow") == [(2,)]
     columns = f"name, dur, {note('duration_ns')}"
@@ -292,7 +297,20 @@ def test_any_traces(trace_processor: Open, recordings: list[Any]) -> None:
             for after, length, stream in ops:
                 builder.kernel(at + after, length, stream=stream)
         analyses.append(analyzed(builder, name=f"trace {len(analyses)}"))
-    assert_holds(trace_processor(perfetto_trace(analyses)), analyses)
+    whole = perfetto_file(analyses)
+    assert_holds(trace_processor(whole), analyses)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(perfetto_packets, "EVENTS_AT_ONCE", 2)
+        assert perfetto_file(analyses) == whole
+
+
+def test_a_long_trace_comes_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perfetto_packets, "EVENTS_AT_ONCE", 32)
+    builder = trace()
+    for at in range(0, 5000, 10):
+        builder.launch(at, 2).kernel(at + 4, 3)
+    pieces = list(perfetto_trace([analyzed(builder)]))
+    assert max(map(len, pieces)) < 8192 < sum(map(len, pieces)) / 4
 
 
 def test_names_are_interned() -> None:
@@ -300,13 +318,13 @@ def test_names_are_interned() -> None:
     builder = trace()
     for step in range(20):
         builder.launch(10 * step, 2).kernel(10 * step + 4, 3, name=name)
-    assert perfetto_trace([analyzed(builder)]).count(name.encode()) == 2  # as a slice's name, and in the gaps' notes
+    assert perfetto_file([analyzed(builder)]).count(name.encode()) == 2  # as a slice's name, and in the gaps' notes
 
 
 @pytest.mark.parametrize("path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name)
 def test_real_traces(path: Path, trace_processor: Open) -> None:
     analysis = analyze_trace(open_trace(path), name=path.name)
-    sql = trace_processor(perfetto_trace([analysis]))
+    sql = trace_processor(perfetto_file([analysis]))
     assert_holds(sql, [analysis])
     recorded, ops = analysis.trace, analysis.trace.gpu_ops
     kernels = zip((recorded.name(name) for name in ops.name), ops.start_ns, ops.dur_ns, strict=True)
@@ -333,7 +351,7 @@ def test_a_report_renders_all_its_traces(trace_processor: Open, tmp_path: Path) 
     first = NAMED_CASES["one eager step"]().write(tmp_path / "first.json")
     second = NAMED_CASES["graph replay"]().write(tmp_path / "second.json.gz")
     report = analyze(first, second)
-    sql = trace_processor(render(report))
+    sql = trace_processor(b"".join(render(report)))
     assert_holds(sql, list(report.analyses))
     groups = sql("select name from track where parent_id is null and name is not null order by name")
     assert groups == [("first.json",), ("second.json.gz",)]
@@ -344,7 +362,7 @@ def test_the_documented_queries_run(trace_processor: Open) -> None:
         r"```sql\n(.*?)```", (Path(__file__).parents[2] / "docs" / "perfetto.md").read_text(), re.DOTALL
     )
     analyses = [analyzed(NAMED_CASES[case](), name=case) for case in ("eager steps", "graph replay")]
-    sql = trace_processor(perfetto_trace(analyses))
+    sql = trace_processor(perfetto_file(analyses))
     *rows, faults = [sql(query) for query in queries]
     assert faults == []
     streams, causes, longest, launches, operators = rows
@@ -359,4 +377,4 @@ def test_the_documented_queries_run(trace_processor: Open) -> None:
 
 
 def test_no_traces() -> None:
-    assert perfetto_trace([]) == b""
+    assert perfetto_file([]) == b""
