@@ -117,7 +117,8 @@ def _trust(analysis: TraceAnalysis) -> Iterator[TrustDoc]:
         yield _answer("idle time", NO, f"{lost[0]}: what is missing looks like idle time")
     else:
         stray = ["one gap is over half of the window, and no steady part leaves it out"]
-        yield _answer("idle time", CARE, *coarse, *(stray if _is_stray(analysis) else []))
+        wrong = [_ODD_OPS["impossible_durations"]] if "impossible_durations" in codes else []
+        yield _answer("idle time", CARE, *coarse, *wrong, *(stray if _is_stray(analysis) else []))
     yield _causes(analysis, codes, lost)
     yield _host_time(analysis)
     yield _steps(analysis)
@@ -173,10 +174,14 @@ def _operators(analysis: TraceAnalysis) -> TrustDoc:
     return _answer(figure, NO, "graph replays run none" if _graphs_alone(analysis) else "none was recorded")
 
 
+def _has_cpu_side(analysis: TraceAnalysis) -> bool:
+    """Whether the profiler recorded the host beyond its API calls."""
+    return any(_holds(analysis, kind) for kind in (HostKind.OPERATOR, HostKind.ANNOTATION, HostKind.PYTHON))
+
+
 def _graphs_alone(analysis: TraceAnalysis) -> bool:
-    """Whether the host's side was recorded, and has no operators since graphs were replayed."""
-    has_host = _holds(analysis, HostKind.ANNOTATION) or _holds(analysis, HostKind.PYTHON)
-    return has_host and analysis.document.coverage.kernels_in_graphs > 0
+    """Whether there are no operators since graphs were replayed."""
+    return _has_cpu_side(analysis) and analysis.document.coverage.kernels_in_graphs > 0
 
 
 def _answer(figure: str, worst: str, *reasons: str) -> TrustDoc:
@@ -188,6 +193,10 @@ def _advice(analysis: TraceAnalysis) -> Iterator[str]:
     """What would make the next recording better, the most useful first."""
     codes, counts, steps = _codes(analysis), analysis.document.coverage, analysis.document.steps
     is_nsys, is_proton = _is_of(analysis, "nsys"), _is_of(analysis, "proton")
+    if not counts.gpu_ops:
+        how = f"with `{NSYS_RECORD}`" if is_nsys else "CPU and CUDA activity together"
+        yield f"record {how} while the GPU works, and synchronise before the recording stops"
+        return
     if not counts.launches and is_nsys:
         yield f"record with `{NSYS_RECORD}` and export the report whole: API calls explain the gaps"
     elif not counts.launches and is_proton:
@@ -205,7 +214,7 @@ def _advice(analysis: TraceAnalysis) -> Iterator[str]:
     if counts.step_source in ("none", "repetition") and not is_proton:
         range_of = "an NVTX range" if is_nsys else "profiler.step() or a record_function"
         yield f"mark the steps with {range_of}: then they need no guessing"
-    if counts.gpu_ops and (steps is None or steps.count < ENOUGH_STEPS):
+    if steps is None or steps.count < ENOUGH_STEPS:
         yield f"record {ENOUGH_STEPS} to 20 steady decode steps, without warm-up, compilation and prefill"
     elif _is_stray(analysis):
         yield "start the recording at the loop of steps, and leave everything else out"
@@ -214,7 +223,7 @@ def _advice(analysis: TraceAnalysis) -> Iterator[str]:
     if counts.launches and not _holds(analysis, HostKind.OPERATOR) and not is_nsys and analysis.trace_pass is None:
         if _graphs_alone(analysis):
             yield "record the step without graphs too: only then do operators say what a kernel belongs to"
-        else:
+        elif not _has_cpu_side(analysis):
             yield "add ProfilerActivity.CPU: operators say what a kernel belongs to"
     if "whole_us" in codes and "perfetto_json" not in codes:
         yield "record with torch 2.3 or newer: it writes nanoseconds"

@@ -67,7 +67,8 @@ def locate_steps(
             "no steps found, so one window spans the file; wrap each step in record_function or an NVTX range, or name "
             "them with --step-regex"
         )
-        notices.append(Notice("no_steps", message))
+        if len(trace.gpu_ops):
+            notices.append(Notice("no_steps", message))
     return StepRanges(ranges.source, ranges.names, ranges.start_ns, ranges.end_ns, ranges.dropped, tuple(notices))
 
 

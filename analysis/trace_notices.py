@@ -155,16 +155,18 @@ def _odd_op_notices(facts: TraceFacts) -> Iterator[Notice]:
         "below zero": (below_zero(ops), below_zero(launches)),
         "over an hour": (over_an_hour(ops), over_an_hour(launches)),
         "longer than all else in the file together": (outlasting(facts.trace),),
-        "running on when the next one of their stream has long ended": (facts.overlaps.far,),
+        "running on when the next one of its stream has long ended": (facts.overlaps.far,),
     }
     of_ops = np.logical_or.reduce([fault[0] for fault in faults.values()])
     of_launches = below_zero(launches) | over_an_hour(launches)
     if of_ops.any() or of_launches.any():
         told = ", ".join(f"{n:,} {what}" for what, own in faults.items() if (n := sum(int(each.sum()) for each in own)))
         where = f" (the first on {_place(facts.trace, of_ops)})" if of_ops.any() else ""
+        counted = [units.plural(int(of_ops.sum()), "GPU op")] if of_ops.any() else []
+        counted += [units.plural(int(of_launches.sum()), "launch", "launches")] if of_launches.any() else []
         text = (
-            f"{int(of_ops.sum()):,} GPU ops and {int(of_launches.sum()):,} launches have a duration that can't "
-            f"be{where}: {told}; the writer's clocks are at fault, and busy time holds it: record again"
+            f"durations that can't be, of {' and '.join(counted)}{where}: {told}; the writer's clocks are at fault, "
+            "and busy time holds them: record again"
         )
         yield Notice("impossible_durations", text, int(of_ops.sum()) + int(of_launches.sum()))
     twice = int(facts.twice.sum())
@@ -205,4 +207,5 @@ def _place(trace: Trace, rows: Bools) -> str:
     """Where the first of these GPU ops is."""
     ops, row = trace.gpu_ops, int(np.argmax(rows))
     since = float(ops.start_ns[row] - ops.start_ns.min())
-    return f"device {ops.device[row]}, stream {ops.stream[row]}, {units.duration(since)} after the first GPU op"
+    when = f"{units.duration(since)} after the first GPU op" if since else "the first GPU op of all"
+    return f"device {ops.device[row]}, stream {ops.stream[row]}, {when}"

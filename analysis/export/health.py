@@ -51,7 +51,8 @@ def _tell_trace(trace: TraceHealthDoc, *, divides: bool, verbose: bool) -> Itera
     columns = [Column("figure", right=False), Column("to be trusted", right=False)]
     yield Listing(Table([*columns, Column("because", right=False, least=30, wraps=True)], rows))
     yield from parts.warnings(trace.warnings, verbose=verbose)
-    yield from parts.withheld(trace.withheld, verbose=verbose)
+    if trace.coverage.gpu_ops or verbose:  # else everything is
+        yield from parts.withheld(trace.withheld, verbose=verbose)
     yield from trace_story.coverage(trace.coverage, verbose=verbose)
     if trace.first_step is not None:
         yield Fact("first step", [trace.first_step])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -23,6 +24,7 @@ from .blocks import Bar, Bars, Fact, Headline, Listing
 from .kernel_names import short_names
 from .tables import Column, Row, Table
 
+_OF_A_SUMMARY: Final = re.compile(r"(?<=_ns)\.(median|p10|p90)$")
 TOLD: Final = 5  # warnings, and reasons for what is withheld, without --verbose
 SMALL_CAUSE: Final = 0.01  # of the idle time: causes below share one line
 
@@ -89,10 +91,10 @@ def warnings(found: Sequence[WarningDoc], *, verbose: bool) -> Iterator[Fact]:
 
 
 def withheld(reasons: dict[str, str], *, verbose: bool) -> Iterator[Fact]:
-    """The figures that the data can't support; those that share a reason are told together."""
-    paths: dict[str, list[str]] = {}
+    """The figures that the data can't support; those that share a reason are told together, a summary as one."""
+    paths: dict[str, dict[str, None]] = {}
     for path, reason in reasons.items():
-        paths.setdefault(reason, []).append(path)
+        paths.setdefault(reason, {})[_OF_A_SUMMARY.sub("", path)] = None
     texts = [f"{', '.join(names)}: {reason}" for reason, names in paths.items()]
     told = texts if verbose else texts[:TOLD]
     if len(told) < len(texts):

@@ -40,10 +40,10 @@ _WORDS: Final = {
     "qdstrm": "a raw recording of Nsight Systems: run `QdstrmImporter -i {file}`, then `nsys export --type sqlite` on "
     "the report that it writes",
     "ncu": "a report of Nsight Compute, which measures kernels one by one and knows no gaps between them: record a "
-    "timeline with `nsys profile -t cuda,nvtx --cuda-graph-trace=node` (docs/recording.md)",
+    "timeline with `nsys profile --trace=cuda,nvtx --cuda-graph-trace=node` (docs/recording.md)",
     "rpd": f"an rpd file by its name, but no SQLite file by its content; copy it again, or {RECORD}",
     "xplane": "an XPlane profile of JAX or TensorFlow, which is not read: record the same program with "
-    "`nsys profile -t cuda,nvtx --cuda-graph-trace=node` and export it (docs/recording.md)",
+    "`nsys profile --trace=cuda,nvtx --cuda-graph-trace=node` and export it (docs/recording.md)",
     "perfetto": f"a Perfetto trace that launchscope did not write, and no reader for it: {RECORD}",
     "our perfetto": "a Perfetto trace that launchscope export wrote, for ui.perfetto.dev: analyze the capture or trace "
     "that it was made from",

@@ -38,7 +38,7 @@ from .nsys_names import Names
 from .sqlite_file import Database, open_bytes, open_file
 
 FORMAT: Final = "nsys-sqlite"
-_RECORD: Final = "nsys profile -t cuda,nvtx --cuda-graph-trace=node"
+_RECORD: Final = "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node"
 _INCOMPLETE: Final = re.compile(r"not all cuda events", re.IGNORECASE)
 _LATEST_START: Final = 1 << 61  # ns since 1970; 73 years on
 
@@ -103,8 +103,8 @@ def _require_activities(database: Database) -> None:
         return
     if "StringIds" in tables or "META_DATA_EXPORT" in tables:
         raise UnreadableInput(
-            f"{path}: an Nsight Systems export without CUDA activities: recorded without -t cuda, or no process used "
-            f"the GPU meanwhile; record with {_RECORD} (docs/formats.md)"
+            f"{path}: an Nsight Systems export without CUDA activities: recorded without --trace=cuda, or no process "
+            f"used the GPU meanwhile; record with {_RECORD} (docs/formats.md)"
         )
     raise UnreadableInput(
         f"{path}: an SQLite file without a table {ACTIVITY}KERNEL, so not an export of Nsight Systems; "

@@ -84,7 +84,7 @@ def xpu(events: list[Event]) -> bytes:
     calls |= {"cudaMemsetAsync": "urEnqueueUSMFill", "cudaGraphLaunch": "urCommandBufferEnqueueExp"}
     calls |= {"cudaStreamSynchronize": "zeEventHostSynchronize"}
 
-    def cat(e: Event) -> str:
+    def cat(e: Event) -> Any:
         return {"cuda_runtime": "xpu_driver" if "Synchronize" in e["name"] else "xpu_runtime"}.get(e["cat"], e["cat"])
 
     return encoded([{**e, "cat": cat(e), "name": calls.get(e["name"], e["name"])} for e in events])

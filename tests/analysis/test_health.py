@@ -11,6 +11,7 @@ from launchscope.analysis.health import HealthDocument, TraceHealthDoc
 from launchscope.analysis.report import load
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
+from launchscope.fixtures.nsys_builder import ExportBuilder, export
 
 from .captures import two_modes, write_capture
 
@@ -57,7 +58,6 @@ def test_a_good_recording(tmp_path: Path) -> None:
     ("builder", "differ", "advice"),
     [
         (steps(3), {"figures per step": "with care"}, "record 10 to 20 steady decode steps"),
-        (steps(operators=False), {"operators of kernels": "no"}, "add ProfilerActivity.CPU"),
         (steps().python("model.py(1): step", 0, 90), {}, "leave Python stacks"),
         (
             steps().cut(40),
@@ -65,7 +65,7 @@ def test_a_good_recording(tmp_path: Path) -> None:
             "record fewer steps in a fresh process",
         ),
     ],
-    ids=["few steps", "no operators", "stacks", "cut"],
+    ids=["few steps", "stacks", "cut"],
 )  # fmt: skip
 def test_what_is_lacking_is_told_with_what_to_do(
     builder: TraceBuilder, differ: dict[str, str], advice: str, tmp_path: Path
@@ -74,6 +74,45 @@ def test_what_is_lacking_is_told_with_what_to_do(
     assert answers(found) == GOOD | differ
     assert any(line.startswith(advice) for line in found.advice)
     assert all(answer.reason for answer in found.trust if answer.trusted != "yes")
+
+
+def kernels_alone() -> TraceBuilder:
+    """What CUDA activity alone records: no annotations, no operators."""
+    return trace().launch(0, 5).kernel(10, 4.5).launch(20, 5).kernel(30, 4.5)
+
+
+@pytest.mark.parametrize(
+    ("builder", "reason", "advice"),
+    [
+        (kernels_alone(), "none was recorded", ["add ProfilerActivity.CPU: operators say what a kernel belongs to"]),
+        (steps(operators=False), "none was recorded", []),  # the CPU's side was recorded: there were none
+        (NAMED_CASES["graph replay"](), "graph replays run none", ["record the step without graphs too"]),
+    ],
+    ids=["cuda alone", "no operators", "graph"],
+)
+def test_operators_are_asked_for_where_they_are_to_be_had(
+    builder: TraceBuilder, reason: str, advice: list[str], tmp_path: Path
+) -> None:
+    found = health(builder, tmp_path)
+    (operators,) = (answer for answer in found.trust if answer.figure == "operators of kernels")
+    assert (operators.trusted, operators.reason) == ("no", reason)
+    asked = [line for line in found.advice if "what a kernel belongs to" in line]
+    assert [line[: len(words)] for line, words in zip(asked, advice, strict=True)] == advice
+
+
+@pytest.mark.parametrize(
+    ("export_of", "advice"),
+    [
+        (export().launch(0, 5), " while the GPU works, and synchronise before the recording stops"),
+        (export().launch(0, 5).kernel(9, 4).drop("CUPTI_ACTIVITY_KIND_RUNTIME"), " and export the report whole"),
+        (export().graph_launch(0, 5).graph_trace(9, 4).launch(20, 5).kernel(30, 4), ": only then are the GPU ops"),
+    ],
+    ids=["no GPU op", "no API calls", "whole graphs"],
+)  # fmt: skip
+def test_of_an_nsys_file_it_says_what_to_do_with_nsys(export_of: ExportBuilder, advice: str, tmp_path: Path) -> None:
+    (found,) = load(export_of.write(tmp_path / "x.sqlite")).health().traces
+    assert found.advice[0].startswith(f"record with `nsys profile --trace=cuda,nvtx --cuda-graph-trace=node`{advice}")
+    assert not [line for line in (*found.advice, *(w.message for w in found.warnings)) if "ProfilerActivity" in line]
 
 
 @pytest.mark.parametrize(

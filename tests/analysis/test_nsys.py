@@ -355,7 +355,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("builder", "words"),
         [
-            (export().range("a", 0, 1, by_id=True), "without CUDA activities.*-t cuda"),
+            (export().range("a", 0, 1, by_id=True), "without CUDA activities.*--trace=cuda"),
             (export().row("TARGET_INFO_GPU", id=1), "not an export of Nsight Systems"),
         ],
         ids=["no cuda", "no activities"],

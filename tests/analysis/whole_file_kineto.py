@@ -192,7 +192,8 @@ def _no_trace(source: Source, error: Exception) -> UnreadableInput:
 
 def _cut_notice(kept: int, is_whole: bool) -> Notice:
     if is_whole:
-        return Notice("cut_file", f"the file is damaged outside its list of records; all {kept:,} were read, so its figures stand", kept)
+        told = f"the file is damaged outside its list of records; all {kept:,} were read, so its figures stand"
+        return Notice("cut_file", told, kept)
     lost = f"the file is cut or damaged: {kept:,} whole records were read, the rest is lost; record or copy it again"
     return Notice("cut_file", lost, kept)
 
