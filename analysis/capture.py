@@ -24,6 +24,7 @@ from typing import Annotated, Final
 import msgspec
 
 from .errors import LaunchscopeError, UnreadableInput
+from .unpacked_size import MAX_UNPACKED_BYTES, most_unpacked
 
 SCHEMA: Final = "launchscope.capture/1"
 MODES: Final = ("eager", "graph", "fused", "fused_graph")
@@ -37,8 +38,11 @@ WARM_CACHE_NOTE: Final = "the compile cache was warm"
 """A process's note that its ``compile_ns`` is no cold compilation."""
 MANIFEST: Final = "manifest.json"
 MAX_MEMBERS: Final = 10_000
-MAX_UNPACKED_BYTES: Final = 8 << 30
 MAX_MANIFEST_BYTES: Final = 256 << 20
+
+_GZIP: Final = b"\x1f\x8b"
+_TWICE: Final = 2  # what is compressed already shrinks by a few per cent
+_TWICE_BYTES: Final = 1 << 20
 
 _ERA: Final = 2**62
 """ns, 146 years: nothing takes longer, and no sum or difference of what is shorter leaves 64 bits."""
@@ -292,8 +296,9 @@ def safe_zip(path: Path) -> Iterator[zipfile.ZipFile]:
                     raise UnreadableInput(f"{path}: holds a link ({member.filename!r}), which no capture does")
             if len({member.filename for member in members}) < len(members):
                 raise UnreadableInput(f"{path}: holds two files of one name, which no capture does")
-            if sum(member.file_size for member in members) > MAX_UNPACKED_BYTES:
-                raise UnreadableInput(f"{path}: unpacks to over {MAX_UNPACKED_BYTES >> 30} GiB; no capture does")
+            most = min(MAX_UNPACKED_BYTES, most_unpacked(path.stat().st_size))
+            if sum(member.file_size for member in members) > most:
+                raise UnreadableInput(f"{path}: unpacks to over {most >> 20:,} MiB; no capture of its size does")
             yield archive
     except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
         raise UnreadableInput(f"{path}: can't be read as a .zip ({error})") from error
@@ -325,6 +330,8 @@ def read_member(path: Path, archive: zipfile.ZipFile, name: str, *, most: int = 
         raise UnreadableInput(f"{path}: {name} can't be read from it ({error})") from error
     if len(data) > most:
         raise UnreadableInput(f"{path}: {name} unpacks to over {most >> 20:,} MiB, which none of a capture does")
+    if data.startswith(_GZIP) and len(data) > _TWICE * archive.getinfo(name).compress_size + _TWICE_BYTES:
+        raise UnreadableInput(f"{path}: {name} is packed twice over, which nothing in a capture is; unpack it")
     return data
 
 

@@ -15,6 +15,7 @@ from typing import BinaryIO, Final
 
 from ..errors import UnreadableInput
 from ..trace import Notice, Source, Trace
+from ..unpacked_size import MAX_UNPACKED_BYTES
 from .foreign import recognized
 from .unpacking import Unpacked, expected_bytes
 
@@ -22,7 +23,6 @@ Progress = Callable[[str, int, int], None]
 """Told of what has been read: (path, bytes of the file, bytes read since the last call)."""
 
 _SQLITE: Final = b"SQLite format 3\0"
-MAX_UNPACKED_BYTES: Final = 8 << 30  # as for a capture
 
 
 def open_trace(path: Path, *, progress: Progress | None = None) -> Trace:

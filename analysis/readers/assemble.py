@@ -9,11 +9,13 @@ from typing import Final
 
 import numpy as np
 
+from ..errors import UnreadableInput
 from ..trace import BlockingCalls, GpuOps, HostOps, Ints, Launches, Notice, Source, Trace
 from .correlate import Calls, innermost_operators, link
 
 _BLOCKING_COPY: Final = re.compile(r"(?:cuda|hip|cu)Memcpy(?!.*Async)")
 _WHOLE_US_SLACK_NS: Final = 1000
+_MOST_APART: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,16 @@ class FileFacts:
     rank: int | None
     notices: tuple[Notice, ...]
     complete: bool
+
+
+def require_few(path: str, ops: Mapping[str, Ints], calls: Calls) -> None:
+    """UnreadableInput where a file names more devices or processes than any recording has; time goes with both."""
+    devices, processes = len(np.unique(ops["device"])), len(np.unique(calls.process))
+    if max(devices, processes) > _MOST_APART:
+        raise UnreadableInput(
+            f"{path}: GPU ops of {devices:,} devices and calls of {processes:,} processes, more than {_MOST_APART:,} "
+            "of a kind: a damaged file; record or export it again"
+        )
 
 
 def blocks(api: str) -> bool:

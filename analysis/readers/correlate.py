@@ -35,15 +35,22 @@ def home_processes(ops: Mapping[str, Ints], calls: Calls) -> Ints:
     home = np.full(len(ops["start_ns"]), processes[0] if len(processes) else NONE, np.int64)
     if len(processes) < 2:
         return home
-    call_start = np.stack([_call_starts(ops["correlation"], calls, int(process)) for process in processes])
-    is_known = call_start != _NO_CALL
-    fits = is_known & (call_start <= ops["start_ns"])
-    for device in np.unique(ops["device"]):
-        rows = np.flatnonzero(ops["device"] == device)
-        latency = np.where(fits[:, rows], ops["start_ns"][rows] - call_start[:, rows], 0).sum(axis=1, dtype=np.float64)
-        ranked = np.lexsort((latency, -fits[:, rows].sum(axis=1)))
-        first_known = ranked[np.argmax(is_known[ranked][:, rows], axis=0)]  # the best where nobody called
-        home[rows] = processes[first_known]
+    devices, device = np.unique(ops["device"], return_inverse=True)
+    shape = (len(processes), len(devices))
+    fitting, latency = np.zeros(shape, np.int64), np.zeros(shape, np.float64)
+    for row, process in enumerate(processes.tolist()):
+        start = _call_starts(ops["correlation"], calls, process)
+        fits = np.flatnonzero(start <= ops["start_ns"])
+        fitting[row] = np.bincount(device[fits], minlength=len(devices))
+        latency[row] = np.bincount(device[fits], ops["start_ns"][fits] - start[fits], len(devices))
+    rank = np.argsort(np.lexsort((latency, -fitting), axis=0), axis=0)  # [process, device] 0: fits best
+    best = np.full(len(home), len(processes))
+    for row, process in enumerate(processes.tolist()):
+        own = rank[row][device]
+        better = (own < best) & (_call_starts(ops["correlation"], calls, process) != _NO_CALL)
+        home[better], best[better] = process, own[better]
+    nobody = np.flatnonzero(best == len(processes))
+    home[nobody] = processes[rank.argmin(axis=0)][device[nobody]]
     return home
 
 

@@ -8,6 +8,7 @@ it puts it back. The exact one knows strings and nesting, and takes some ten tim
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final
@@ -18,13 +19,17 @@ from .unpacking import BLOCK_BYTES
 _STRING: Final = rb'"(?:[^"\\\n]++|\\.)*+"'  # JSON's end in the line that they begin in; else a quote was lost
 _OBJECT: Final = object_pattern(_STRING)
 _FIRST_TWO: Final = re.compile(rb"\s*+" + _OBJECT + rb'(\s*+,\s*+\{\s*+"(?:[^"\\]{1,40}")?)', re.DOTALL)
-_CLOSING: Final = re.compile(rb"\s*\}\Z")
 _ANY_SEPARATOR: Final = re.compile(rb'\}\s*+,\s*+(?=\{\s*+")')
-_ENTRIES: Final = re.compile(rb"(?:\s*+" + _OBJECT + rb"\s*+,)*+", re.DOTALL)
+_FLAT: Final = _STRING + rb'|[^\s{}\[\]",\\]++|\[(?:[^{}\[\]"\\]++|' + _STRING + rb")*+\]"
+_ENTRIES: Final = re.compile(rb"(?:\s*+(?:" + _OBJECT + rb"|" + _FLAT + rb")?+\s*+,)*+", re.DOTALL)
 _RECORD: Final = re.compile(_OBJECT, re.DOTALL)
-_TOKEN: Final = re.compile(_STRING + rb"|[{}\[\],]", re.DOTALL)
+_TOKEN: Final = re.compile(_STRING + rb"?|[{}\[\],]", re.DOTALL)
 _BEHIND_LIST: Final = re.compile(rb'\s*+(?:\}|,\s*+"|\Z)')
 _SEARCHED_BYTES: Final = 1 << 16
+_MOST_UNCUT_PIECES: Final = 4
+
+LONGEST_TEXT: Final = 16 << 20
+"""The most that is held of what can't be cut: a record, what stands beside the list. A name of 10 MB fits."""
 
 
 class Entry(Enum):
@@ -38,67 +43,79 @@ class EventText:
     """The records of a list, from behind its ``[``, and whatever comes behind the list."""
 
     def __init__(self, begin: bytes, blocks: Iterator[bytes], piece_bytes: int = BLOCK_BYTES) -> None:
-        self._parts = [begin]
+        self._parts = deque([begin])
         self._blocks = blocks
         self._piece_bytes = piece_bytes
+        self._is_stopped = False
+        self.is_cuttable = True  # False: the quick cutter found no place to cut in what it held, or was stopped
 
     def quick_pieces(self) -> Iterator[bytes]:
         """Lists of records, complete with ``[`` and ``]``, as long as there is text for one more."""
-        self._fill(min(self._piece_bytes, _SEARCHED_BYTES))
-        separator = _separator(self._parts[0])
-        block: bytes | None = self._parts.pop()
+        block: bytes | None = self._taken(min(self._piece_bytes, _SEARCHED_BYTES))[0]
+        assert block is not None
+        separator = _separator(block)
+        parts: list[bytes] = []
         size = 0
         while block is not None:
             size += len(block)
             end, following = _last_cut(block, separator) if size >= self._piece_bytes else (0, 0)
             if end:
-                piece = b"".join((b"[", *self._parts, memoryview(block)[:end], b"]"))
-                block = block[following:]
-                self._parts, size = [block], len(block)
+                piece = b"".join((b"[", *parts, memoryview(block)[:end], b"]"))
+                parts, size = [block[following:]], len(block) - following
                 yield piece
             else:
-                self._parts.append(block)
-            block = next(self._blocks, None)
+                parts.append(block)
+            self.is_cuttable = size < _MOST_UNCUT_PIECES * self._piece_bytes and not self._is_stopped
+            block = next(self._blocks, None) if self.is_cuttable else None
+        self._parts.extendleft(reversed(parts))
+
+    def stop(self) -> None:
+        """No more quick pieces."""
+        self._is_stopped = True
 
     def exact_pieces(self) -> Iterator[bytes]:
         """Lists of whole entries, up to the last one of the list or of the text; a damaged entry is a list of its own.
 
         What can't be told apart from damage, an entry longer than the text so far, waits for more text.
         """
-        wanted = self._piece_bytes
+        text, at, wanted, has_more, resumed = b"", 0, self._piece_bytes, True, 0
         while True:
-            has_more = self._fill(wanted)
-            text = self._parts[0]
-            end = whole_entries(text)
-            if end is Entry.CUT:
-                end = _resume(text) or end
-            if not isinstance(end, Entry):
-                wanted = self._piece_bytes
-                self._parts = [text[end:]]
-                yield b"[" + text[:end].removesuffix(b",") + b"]"
-            elif end is Entry.LAST or not has_more:
+            if has_more and len(text) - at < wanted:
+                self._parts.appendleft(text[at:])
+                (text, has_more), at, resumed = self._taken(wanted), 0, 0
+            end, reason = _plain_entries(text, at), Entry.CUT
+            if end == at:
+                resumed = resumed if resumed > at else _resume(text, at)
+                end, reason = _odd_entries(text, at, resumed)
+            if end > at:
+                yield b"[" + text[at:end].removesuffix(b",") + b"]"
+                at, wanted = end, self._piece_bytes
+            elif reason is Entry.LAST or not has_more or len(text) - at >= LONGEST_TEXT:
+                self._parts.appendleft(text[at:])
                 return
             else:
-                wanted = 2 * len(text)
+                wanted = min(2 * max(wanted, len(text) - at), LONGEST_TEXT)
 
     def put_back(self, pieces: list[bytes]) -> None:
         """Undo the last of the quick pieces."""
-        self._parts = [b",".join([piece[1:-1] for piece in pieces] + [b"".join(self._parts)])]
+        for piece in reversed(pieces):
+            self._parts.extendleft((b",", piece[1:-1]))
 
     def rest(self) -> bytes:
-        """Everything that was not given out as a piece."""
-        rest = b"".join((*self._parts, *self._blocks))
-        self._parts = [b""]
-        return rest
+        """What was not given out as a piece; of what is longer than any such rest the beginning."""
+        return self._taken(LONGEST_TEXT)[0]
 
-    def _fill(self, wanted: int) -> bool:
-        """Join so many bytes into the first part, or all there are: then False."""
-        size = sum(map(len, self._parts))
-        while size < wanted and (block := next(self._blocks, None)) is not None:
-            self._parts.append(block)
-            size += len(block)
-        self._parts = [b"".join(self._parts)]
-        return size >= wanted
+    def _taken(self, wanted: int) -> tuple[bytes, bool]:
+        """So many bytes or somewhat more, and whether there may be others; fewer where the text ends."""
+        parts: list[bytes] = []
+        size = 0
+        while size < wanted:
+            part = self._parts.popleft() if self._parts else next(self._blocks, None)
+            if part is None:
+                return b"".join(parts), False
+            parts.append(part)
+            size += len(part)
+        return b"".join(parts), True
 
 
 def _separator(text: bytes) -> bytes | None:
@@ -106,9 +123,8 @@ def _separator(text: bytes) -> bytes | None:
     found = _FIRST_TWO.match(text)
     if found is None:
         return None
-    closing = _CLOSING.search(text, 0, found.start(1))
-    assert closing is not None, "a record ends in a brace"
-    return closing.group() + found.group(1)
+    inside = text[: found.start(1) - 1]  # without the brace that the record ends in
+    return inside[len(inside.rstrip()) :] + b"}" + found.group(1)
 
 
 def _last_cut(block: bytes, separator: bytes | None) -> tuple[int, int]:
@@ -120,13 +136,30 @@ def _last_cut(block: bytes, separator: bytes | None) -> tuple[int, int]:
     return (found[-1].start() + 1, found[-1].end()) if found else (0, 0)
 
 
-def whole_entries(text: bytes) -> int | Entry:
-    """Where the comma behind the last of the whole entries at the start of a text ends, or why there is none."""
-    found = _ENTRIES.match(text)
-    if found is not None and found.end():
-        return found.end()
-    depth = 0  # it is no object, or nests deeper than the pattern
-    for token in _TOKEN.finditer(text):
+def _plain_entries(text: bytes, at: int) -> int:
+    """Where the comma behind the last of the whole entries from ``at`` on ends; objects, texts, numbers."""
+    found = _ENTRIES.match(text, at)
+    assert found is not None, "it matches nothing, too"
+    return found.end()
+
+
+def _odd_entries(text: bytes, at: int, resumed: int) -> tuple[int, Entry]:
+    """The same of entries that are not plain, which are damaged where a record begins at ``resumed``, and what ends
+    them."""
+    end = at
+    while isinstance(following := _odd_entry(text, end, resumed), int):
+        end = following
+        if _plain_entries(text, end) > end:
+            return end, Entry.CUT
+    if end == at and following is Entry.CUT and resumed < len(text):
+        return resumed, Entry.CUT
+    return end, following
+
+
+def _odd_entry(text: bytes, at: int, until: int) -> int | Entry:
+    """Where the comma behind an entry ends that is no plain object: it nests too deep, or is a list."""
+    depth = 0
+    for token in _TOKEN.finditer(text, at, until):
         match token.group():
             case b"{" | b"[":
                 depth += 1
@@ -141,10 +174,10 @@ def whole_entries(text: bytes) -> int | Entry:
     return Entry.CUT
 
 
-def _resume(text: bytes) -> int:
-    """Where the first record behind a damaged entry begins, 0 where none is seen."""
-    for separator in _ANY_SEPARATOR.finditer(text):
+def _resume(text: bytes, at: int) -> int:
+    """Where the first record behind a damaged entry begins, the text's end where none is seen."""
+    for separator in _ANY_SEPARATOR.finditer(text, at):
         record = _RECORD.match(text, separator.end())
         if record is not None and b'"ph"' in record.group():
             return separator.end()
-    return 0
+    return len(text)

@@ -18,16 +18,24 @@ _STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
 
 
 def object_pattern(string: bytes, depth: int = 4) -> bytes:
-    """A pattern for an object that holds objects down to this depth: an event, its args, and what they hold."""
+    """A pattern for an object that holds objects down to this depth: an event, its args, and what they hold.
+
+    A backslash outside of strings ends it: were it passed over, every escaped quote of a string without an end would
+    be a beginning to search from, again and again up to the end of the text.
+    """
     inner = rb"|" + object_pattern(string, depth - 1) if depth else b""
-    return rb"\{(?:[^{}\"]++|" + string + inner + rb")*+\}"
+    return rb"\{(?:[^{}\"\\]++|" + string + inner + rb")*+\}"
 
 
 _RECORD: Final = re.compile(object_pattern(_STRING), re.DOTALL)
-_NOT_JSON: Final = re.compile(_STRING + rb"|-?\b(?:NaN|nan|Infinity|inf)\b", re.DOTALL)
-_BAD_IN_STRING: Final = re.compile(rb'[\x00-\x1f]|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]|\\')
+_NOT_JSON: Final = re.compile(_STRING + rb"?|-?\b(?:NaN|nan|Infinity|inf)\b", re.DOTALL)
+_SURROGATE: Final = rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+_BAD_IN_STRING: Final = re.compile(
+    rb"[\x00-\x1f]++|" + _SURROGATE + rb"|(?:(?!" + _SURROGATE + rb')\\u[0-9a-fA-F]{4}|\\["\\/bfnrt])++|\\'
+)
 _NAN_VALUE: Final = re.compile(rb'((?<!\\)":\s*)-?(?:NaN|nan|Infinity|inf)(?=\s*[,}\]])')
-_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]++")
+_ESCAPES: Final = {code: f"\\u{code:04x}" for code in range(32)}
 _BETWEEN_RECORDS: Final = re.compile(rb"\}\s*,\s*\{")
 _TAIL_BYTES: Final = 1 << 20
 _CUT_ATTEMPTS: Final = 3
@@ -53,7 +61,7 @@ def mendings(data: bytes) -> Iterator[bytes]:
 def repair_usual(data: bytes) -> bytes:
     """The usual faults mended at the speed of a search: bytes that are not UTF-8, control characters, NaN values."""
     text = data.decode("utf-8", errors="replace").encode()
-    return _NAN_VALUE.sub(rb"\1null", _CONTROL.sub(_repair_character, text))
+    return _CONTROL.sub(_repair_character, _NAN_VALUE.sub(rb"\1null", text))
 
 
 def repair(data: bytes) -> bytes:
@@ -106,8 +114,10 @@ def _repair_character(match: re.Match[bytes]) -> bytes:
     found = match.group()
     if found == b"\\":
         return b"\\\\"
-    if len(found) == 1:
-        return b"\\u%04x" % found[0]
+    if found[0] in _ESCAPES:
+        if found.count(found[:1]) == len(found):  # where a disk lost a block there are MBs of zeros
+            return _ESCAPES[found[0]].encode() * len(found)
+        return found.decode("ascii").translate(_ESCAPES).encode()
     if found[:2] == b"\\u" and found[2:3] in b"dD" and found[3:4] in b"89abcdefABCDEF":
         return b"\\ufffd"  # half of a surrogate pair; the other half, if there is one, goes the same way
     return found

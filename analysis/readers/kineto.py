@@ -19,8 +19,8 @@ from ..errors import UnreadableInput
 from ..freed_memory import return_freed_memory
 from ..trace import Ints, Notice, Source, Trace
 from .assemble import FileFacts
-from .event_chunks import EventText
-from .kineto_document import Document, Head, Opened, decode_head, open_document
+from .event_chunks import LONGEST_TEXT, EventText
+from .kineto_document import Document, Head, Opened, decode_head, open_document, value_of
 from .kineto_records import decode_piece, records_of, text_of, whole_of
 from .kineto_tables import TIMES, Columns
 from .second_process import SecondProcess, decoded
@@ -32,7 +32,7 @@ _LIST: Final = re.compile(rb'"traceEvents"\s*+:\s*+\[')
 _OPENING: Final = b'{"traceEvents":['
 _FIRST_OF_TWO: Final = b'{"the first list":['
 _MOST_LISTS: Final = 8  # places in the head that look like the list's beginning
-_LONGEST_HEAD: Final = 64 << 20
+_LONGEST_OPENING: Final = 1 << 16  # from the list's name to its bracket
 _SECOND_PROCESS_BYTES: Final = 128 << 20
 """Text from which a second process saves more time than its start takes."""
 
@@ -53,7 +53,7 @@ def read_kineto(
             f"{source.path}: JSON, but none of its {columns.entries} entries is a trace event; give the file that "
             "torch.profiler's export_chrome_trace wrote"
         )
-    base_ns = whole_of(head.base_ns)
+    base_ns = whole_of(value_of(head.base_ns))
     if base_ns is None or base_ns not in TIMES:
         base_ns = 0
     columns.settle_times(base_ns)
@@ -67,8 +67,8 @@ def read_kineto(
     facts = FileFacts(
         source=source,
         events=columns.entries,
-        device_names=_device_names(head.devices, columns.device_rows()),
-        rank=_rank(head.distributed),
+        device_names=_device_names(value_of(head.devices), columns.device_rows()),
+        rank=_rank(value_of(head.distributed)),
         notices=tuple(notices),
         complete=reading.has_all and not lost and not columns.untimed,
     )
@@ -89,7 +89,7 @@ class _Reading:
 
     def read(self, blocks: Iterator[bytes], expected_bytes: int, piece_bytes: int) -> None:
         """Read it to its end."""
-        begin = _begin(blocks)
+        begin = _begin(blocks, self.source)
         if begin.head is None:
             self._add(open_document(begin.text, self.source))
             return
@@ -114,9 +114,10 @@ class _Reading:
             for piece in decoded(text.quick_pieces(), other):
                 if failed or piece.records is None:
                     failed.append(piece.text)
+                    text.stop()
                 else:
                     self.columns.add(piece.records)
-        if not failed:
+        if not failed and text.is_cuttable:
             return
         text.put_back(failed)
         for exact in text.exact_pieces():
@@ -139,7 +140,7 @@ class _Reading:
         self.is_json = self.is_json and opened.is_json
         self.has_all = self.has_all and opened.has_all
         for name in Head.__struct_fields__:
-            if getattr(document, name) is not None:
+            if value_of(getattr(document, name)) is not None:
                 setattr(self.head, name, getattr(document, name))
 
 
@@ -151,22 +152,27 @@ class _Beginning(NamedTuple):
     closing: bytes = b""  # what has to follow the file to make it an object
 
 
-def _begin(blocks: Iterator[bytes]) -> _Beginning:
-    text = b""
+def _begin(blocks: Iterator[bytes], source: Source) -> _Beginning:
+    text, searched, left = b"", 0, _MOST_LISTS
     for block in blocks:
         text += block
         begin = text.lstrip()
         if begin.startswith(b"["):  # Chrome's other form: the records alone
             return _Beginning(Head(), begin[1:], b"}")
-        if not begin.startswith(b"{"):
+        if begin and not begin.startswith(b"{"):
             return _Beginning(None, text)
-        for found in islice(_LIST.finditer(text), _MOST_LISTS):
+        for found in islice(_LIST.finditer(text, searched), left):
+            searched, left = found.end(), left - 1
             before = text[: found.start()].rstrip()
             if before.endswith((b",", b"{")) and (head := decode_head(before.removesuffix(b",") + b"}")) is not None:
                 return _Beginning(head, text[found.end() :])
-        if len(text) > _LONGEST_HEAD:
-            break
-    return _Beginning(None, b"".join((text, *blocks)))
+        searched = max(searched, len(text) - _LONGEST_OPENING)
+        if len(text) > LONGEST_TEXT:
+            raise UnreadableInput(
+                f"{source.path}: no list traceEvents in its first {LONGEST_TEXT >> 20} MiB, so not a trace; give the "
+                "file that torch.profiler's export_chrome_trace wrote"
+            )
+    return _Beginning(None, text)
 
 
 def _second_list(rest: bytes) -> Document | None:
@@ -215,7 +221,7 @@ def _rank(distributed: Any) -> int | None:
 
 def _log(document: Head) -> list[str]:
     """What the profiler itself had to say."""
-    logs = (document.remarks, document.warnings, document.errors)
+    logs = (value_of(log) for log in (document.remarks, document.warnings, document.errors))
     return [line for log in logs if isinstance(log, list) for line in log if isinstance(line, str)]
 
 

@@ -12,16 +12,20 @@ from ..trace import Source
 from .json_text import cut_off, mendings, recover, repair
 from .kineto_records import Entry, Event
 
+_NO_VALUE: Final = msgspec.Raw(b"null")
+_LONGEST_VALUE: Final = 1 << 20
+"""Of what is of use beside the records; deviceProperties of eight GPUs take 3 kB."""
+
 
 class Head(msgspec.Struct):
-    """What the file says beside its records."""
+    """What the file says beside its records: JSON, to be had by ``value_of``."""
 
-    base_ns: Any = msgspec.field(name="baseTimeNanoseconds", default=None)
-    devices: Any = msgspec.field(name="deviceProperties", default=None)
-    distributed: Any = msgspec.field(name="distributedInfo", default=None)
-    remarks: Any = msgspec.field(name="INFO", default=None)
-    warnings: Any = msgspec.field(name="WARNING", default=None)
-    errors: Any = msgspec.field(name="ERROR", default=None)
+    base_ns: msgspec.Raw = msgspec.field(name="baseTimeNanoseconds", default=_NO_VALUE)
+    devices: msgspec.Raw = msgspec.field(name="deviceProperties", default=_NO_VALUE)
+    distributed: msgspec.Raw = msgspec.field(name="distributedInfo", default=_NO_VALUE)
+    remarks: msgspec.Raw = msgspec.field(name="INFO", default=_NO_VALUE)
+    warnings: msgspec.Raw = msgspec.field(name="WARNING", default=_NO_VALUE)
+    errors: msgspec.Raw = msgspec.field(name="ERROR", default=_NO_VALUE)
 
 
 class Document(Head):
@@ -77,6 +81,14 @@ def decode_head(text: bytes) -> Head | None:
     for mended in mendings(text):
         with contextlib.suppress(msgspec.DecodeError, RecursionError):
             return _HEAD.decode(mended)
+    return None
+
+
+def value_of(text: msgspec.Raw) -> Any:
+    """A value beside the records, mended; null where it can't be read, or is longer than any of a profiler's."""
+    for mended in mendings(bytes(text)) if len(bytes(text)) <= _LONGEST_VALUE else ():
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(mended)
     return None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..trace import NONE, Bools, HostKind, HostOps, Ints, Trace, narrow
-from .assemble import FileFacts, assemble
+from .assemble import FileFacts, assemble, require_few
 from .correlate import Calls, home_processes
 from .kineto_records import CALL, HOST, OP_ARGS, STEP, Number, Records
 
@@ -90,6 +90,7 @@ class Columns:
         ops = self._gpu_columns(code, op_rows, start_ns, end_ns, correlation[is_op])
         calls = self._calls(call_rows, start_ns, end_ns, correlation[~is_op])
         del start_ns, end_ns, correlation, self._pieces["correlation"]
+        require_few(facts.source.path, ops, calls)
         ops["process"] = home_processes(ops, calls)
         return assemble(
             facts,

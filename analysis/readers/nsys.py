@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import UnreadableInput
 from ..trace import NONE, Ints, Notice, Source, Trace
-from .assemble import FileFacts, assemble
+from .assemble import FileFacts, assemble, require_few
 from .correlate import home_processes
 from .nsys_columns import (
     ACTIVITY,
@@ -68,6 +68,7 @@ def _read(database: Database, source: Source) -> Trace:
     ops, lost_ops = gpu_columns(database, op_rows, names, process_of, base_ns)
     calls, lost_calls = api_calls(call_rows, names, process_of, base_ns)
     host = nvtx_ranges(ranges, names, process_of, base_ns)
+    require_few(source.path, ops, calls)
     if (ops["process"] == NONE).any():
         ops["process"] = np.where(ops["process"] == NONE, home_processes(ops, calls), ops["process"])
     ops["device"], device_names = _devices(database, ops["process"], ops["device"])

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from ..trace import Notice, Source, Trace
+from .event_chunks import LONGEST_TEXT
 
 FORMAT: Final = "perfetto-json"
 _OPENING: Final = b'{"traceEvents":['
@@ -52,6 +53,9 @@ def _flat(blocks: Iterable[bytes]) -> Iterator[bytes]:
         *lines, rest = (rest + block).split(b"\n")
         if lines:
             yield b"\n".join(map(_flat_line, lines)) + b"\n"
+        if len(rest) > LONGEST_TEXT:  # no line of Perfetto's
+            yield rest
+            rest = b""
     yield _flat_line(rest)
 
 

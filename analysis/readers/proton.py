@@ -26,7 +26,10 @@ _GRAPH_LANES: Final = 100_000  # lanes below are of host threads, from here on o
 _GPU_LANES: Final = 200_000  # and from here on of streams
 _HOST_PROCESS: Final = 1
 _SMALLEST_HEAD: Final = 256
-_BETWEEN_DOCUMENTS: Final = re.compile(rb"\n\s*+(?=\{\s*+\"displayTimeUnit\")")
+_LONGEST: Final = 1 << 30  # bytes that are taken at once
+_LEAST_BYTES: Final = 16  # of an object with content; a record has some 150, and two objects
+_SMALL: Final = 1 << 20
+_BETWEEN_DOCUMENTS: Final = re.compile(rb"(?<!\s)\s++(?=\{\s*+\"displayTimeUnit\")")
 
 
 class _Record(msgspec.Struct):
@@ -55,7 +58,7 @@ def read_proton(blocks: Iterable[bytes], source: Source) -> Trace:
     """Read a chrome trace of Proton, of a cut one what is whole. UnreadableInput: no kernel, or it measures inside."""
     from .kineto import cut_notice, read_kineto
 
-    documents = [_decode(text) for text in _BETWEEN_DOCUMENTS.split(b"".join(blocks))]
+    documents = [_decode(text) for text in _BETWEEN_DOCUMENTS.split(_whole(blocks, source))]
     records = [record for document in documents for record in document.records]
     is_json, has_all = (all(each) for each in zip(*((d.is_json, d.has_all) for d in documents), strict=True))
     if not any(record.cat == "kernel" for record in records):
@@ -72,6 +75,20 @@ def read_proton(blocks: Iterable[bytes], source: Source) -> Trace:
     return replace(
         trace, complete=trace.complete and has_all, notices=(cut_notice(len(records), has_all), *trace.notices)
     )
+
+
+def _whole(blocks: Iterable[bytes], source: Source) -> bytes:
+    """The text in one. UnreadableInput for one that would fill the memory."""
+    parts, size, braces = list[bytes](), 0, 0
+    for block in blocks:
+        parts.append(block)
+        size, braces = size + len(block), braces + block.count(b"{")
+        if size > _LONGEST or braces * _LEAST_BYTES > max(size, _SMALL):
+            raise UnreadableInput(
+                f"{source.path}: a Proton trace over {_LONGEST >> 20:,} MiB long, or of records without content: "
+                "record fewer steps"
+            )
+    return b"".join(parts)
 
 
 class _Decoded(NamedTuple):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
 
 from ..errors import UnreadableInput
+from ..unpacked_size import most_unpacked
 
 GZIP: Final = b"\x1f\x8b"
 BLOCK_BYTES: Final = 7 << 17
@@ -31,12 +32,14 @@ class Unpacked:
         self._progress = progress
 
     def __iter__(self) -> Iterator[bytes]:
-        """Blocks of at most about a MiB, none of them empty. UnreadableInput when no trace is as long."""
+        """Blocks of at most about a MiB, none of them empty. UnreadableInput when no trace of its size is as long."""
         size = 0
         for block in _to_utf8(self._inflated()):
             size += len(block)
-            if size > self._most_bytes:
-                raise UnreadableInput(f"{self._path}: unpacks to over {self._most_bytes >> 30} GiB; no trace does")
+            if size > min(self._most_bytes, most_unpacked(self.bytes_read)):
+                raise UnreadableInput(
+                    f"{self._path}: unpacks to over {size - 1 >> 20:,} MiB; no trace of its size does"
+                )
             yield block
 
     def _read(self, size: int) -> bytes:

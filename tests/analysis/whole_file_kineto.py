@@ -81,12 +81,12 @@ _Entry = _Event | list[Any] | str | int | float | bool | None
 
 
 class _Head(msgspec.Struct):
-    base_ns: Any = msgspec.field(name="baseTimeNanoseconds", default=None)
-    devices: Any = msgspec.field(name="deviceProperties", default=None)
-    distributed: Any = msgspec.field(name="distributedInfo", default=None)
-    remarks: Any = msgspec.field(name="INFO", default=None)
-    warnings: Any = msgspec.field(name="WARNING", default=None)
-    errors: Any = msgspec.field(name="ERROR", default=None)
+    base_ns: msgspec.Raw = msgspec.field(name="baseTimeNanoseconds", default=msgspec.Raw(b"null"))
+    devices: msgspec.Raw = msgspec.field(name="deviceProperties", default=msgspec.Raw(b"null"))
+    distributed: msgspec.Raw = msgspec.field(name="distributedInfo", default=msgspec.Raw(b"null"))
+    remarks: msgspec.Raw = msgspec.field(name="INFO", default=msgspec.Raw(b"null"))
+    warnings: msgspec.Raw = msgspec.field(name="WARNING", default=msgspec.Raw(b"null"))
+    errors: msgspec.Raw = msgspec.field(name="ERROR", default=msgspec.Raw(b"null"))
 
 
 class _Document(_Head):
@@ -111,7 +111,7 @@ def read_kineto(data: bytes, source: Source) -> Trace:
             f"{source.path}: JSON, but none of its {len(entries)} entries is a trace event; give the file that "
             "torch.profiler's export_chrome_trace wrote"
         )
-    base_ns = _whole(document.base_ns) or 0
+    base_ns = _whole(_value(document.base_ns)) or 0
     columns = _Columns(base_ns=base_ns if base_ns in _TIMES else 0)
     for event in events:
         columns.add(event)
@@ -181,6 +181,14 @@ def _decode_records(texts: list[bytes]) -> list[_Entry]:
         with contextlib.suppress(msgspec.DecodeError, RecursionError):
             records.append(_ENTRY.decode(text))
     return records
+
+
+def _value(text: msgspec.Raw) -> Any:
+    """A value beside the records; null where no repair makes JSON of it."""
+    for mended in mendings(bytes(text)):
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(mended)
+    return None
 
 
 def _no_trace(source: Source, error: Exception) -> UnreadableInput:
@@ -323,8 +331,8 @@ class _Columns:
             ),
             host_ops=host_ops,
             events=events,
-            device_names=_device_names(document.devices, np.unique(ops["device"])),
-            rank=_rank(document.distributed),
+            device_names=_device_names(_value(document.devices), np.unique(ops["device"])),
+            rank=_rank(_value(document.distributed)),
             whole_us=whole_us,
             notices=notices,
             complete=complete,
@@ -426,7 +434,7 @@ def _rank(distributed: Any) -> int | None:
 
 def _log(document: _Document) -> list[str]:
     """What the profiler itself had to say."""
-    logs = (document.remarks, document.warnings, document.errors)
+    logs = (_value(log) for log in (document.remarks, document.warnings, document.errors))
     return [line for log in logs if isinstance(log, list) for line in log if isinstance(line, str)]
 
 
