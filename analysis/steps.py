@@ -96,7 +96,7 @@ def steady_windows(trace: Trace, steps: Steps, device: int) -> list[tuple[int, i
 
     A step without a successor on the device has no window; none has one: no steady scope.
     """
-    first = _first_op_ns(trace, steps, device)
+    first = first_op_ns(trace, steps, device)
     windows: list[tuple[int, int]] = []
     for step in np.flatnonzero(_has_period(first, steps)).tolist():
         start, end = int(first[step]), int(first[step + 1])
@@ -108,7 +108,7 @@ def steady_windows(trace: Trace, steps: Steps, device: int) -> list[tuple[int, i
 
 def periods_ns(trace: Trace, steps: Steps, device: int) -> NDArray[np.float64]:
     """First GPU op of each kept step to the first one of the step right after it, kept or not, where there are both."""
-    first = _first_op_ns(trace, steps, device)
+    first = first_op_ns(trace, steps, device)
     with_period = np.flatnonzero(_has_period(first, steps))
     return (first[with_period + 1] - first[with_period]).astype(np.float64)
 
@@ -130,7 +130,7 @@ def step_busy_ns(trace: Trace, steps: Steps, device: int) -> NDArray[np.float64]
     return busy[steps.kept_rows].astype(np.float64)
 
 
-def _first_op_ns(trace: Trace, steps: Steps, device: int) -> Ints:
+def first_op_ns(trace: Trace, steps: Steps, device: int) -> Ints:
     """Start of each step's first GPU op on the device, NONE where it has none."""
     ops = trace.gpu_ops
     rows = np.flatnonzero((ops.device == device) & (steps.op_step != NONE))[::-1]

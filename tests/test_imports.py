@@ -43,10 +43,13 @@ ROOMS = {
                         "analysis.trace_files", "analysis.captured_traces", "analysis.readers", "analysis.export"},
     "analysis.export": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.document",
                         "analysis.capture", "analysis.report", "analysis.export"},
+    "dashboard": {"analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
+                  "analysis.report", "analysis.export", "dashboard"},
     "tracer": {"", "analysis.errors", "analysis.capture", "analysis.user_cache", "tracer"},
     "fixtures": {"analysis.errors", "analysis.trace", "analysis.readers", "fixtures"},
     "fixtures.models": {"", "fixtures.models"},
-    "cli": {"", "analysis.errors", "analysis.capture", "analysis.report", "analysis.step_regex", "tracer", "cli"},
+    "cli": {"", "analysis.errors", "analysis.capture", "analysis.report", "analysis.step_regex", "tracer", "dashboard",
+            "cli"},
 }  # fmt: skip
 
 # Packages from outside: where a module may import them at its top, and where only inside a function.
@@ -57,6 +60,7 @@ AT_TOP = {
     "analysis.step_regex": set[str](),
     "analysis.readers": {"numpy", "msgspec", "isal"},
     "analysis.export": {"numpy", "msgspec", "rich", "perfetto"},
+    "dashboard": {"numpy", "msgspec", "plotly", "dash", "dash_ag_grid", "flask", "flask_compress", "werkzeug"},
     "tracer": {"numpy", "msgspec", "torch", "pynvml"},
     "tracer.options": set[str](),
     "fixtures": {"numpy", "msgspec"},

@@ -1,0 +1,1 @@
+"""The dashboard: timelines side by side, charts, tables and the model to play with, in a browser or in one file."""
