@@ -18,7 +18,7 @@ def analyze_files(
     strict: bool,
     alone: bool,
     cache: bool,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Callable[[str, int | None, int], None] | None = None,
 ) -> tuple[dict[TraceFile, TraceAnalysis], list[UnreadDoc]]:
     """What can be told of the files, and why not of the others: unreadable ones, and those without GPU ops where
     others have some.

@@ -17,18 +17,20 @@ from .excerpt import excerpt
 from .inferred import with_inferred_operators
 from .measured_mode import submit_ns
 from .profile import profile_document
-from .readers import read_trace
+from .readers import Progress, read_trace
 from .trace import Trace, utf8_text
 
 
-def analyze_capture(capture: Capture, step_regex: str | None, strict: bool) -> tuple[list[TraceAnalysis], ProfileDoc]:
+def analyze_capture(
+    capture: Capture, step_regex: str | None, strict: bool, progress: Progress | None = None
+) -> tuple[list[TraceAnalysis], ProfileDoc]:
     """Every trace of a capture that can be read; one that can't becomes a warning of its mode, unless ``strict``."""
     analyses: list[TraceAnalysis] = []
     unreadable: dict[str, list[str]] = {}
     for path, sessions in groupby(_sessions(capture), key=lambda session: session.trace):
         of_one_file = list(sessions)
         try:
-            trace = read_trace(capture.trace_bytes(path), f"{capture.path.name}/{path}")
+            trace = read_trace(capture.trace_bytes(path), f"{capture.path.name}/{path}", progress=progress)
             if strict:
                 require_whole(trace)
             analyses += [_analyze(capture, session, part, step_regex) for session, part in _parts(trace, of_one_file)]

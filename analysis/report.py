@@ -134,7 +134,7 @@ def analyze(
     for each in inputs:
         if isinstance(each, Capture):
             manifest = each.manifest
-            found, profile = analyze_capture(each, step_regex, strict)
+            found, profile = analyze_capture(each, step_regex, strict, progress)
             analyses += found
         elif (file := next(in_order)) in bare:
             analyses.append(bare[file])

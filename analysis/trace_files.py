@@ -54,7 +54,7 @@ class TraceFile:
             trace = (open_cached if cache else open_trace)(self.path, progress=progress)
         else:
             with safe_zip(self.path) as archive:
-                trace = read_trace(read_member(self.path, archive, self.member), self.source)
+                trace = read_trace(read_member(self.path, archive, self.member), self.source, progress=progress)
         return trace if trace.rank is not None else replace(trace, rank=rank_of(self.name))
 
 

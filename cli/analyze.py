@@ -8,7 +8,7 @@ import click
 
 from . import choices
 from .outputs import check_output, deliver
-from .progress import ReadingBar
+from .progress import Bar
 
 
 @click.command("analyze", short_help="Report on captures or on trace files that someone else recorded.")
@@ -35,7 +35,7 @@ def command(
     check_output(file, paths)
     from ..analysis.report import analyze
 
-    with ReadingBar() as progress:
+    with Bar() as progress:
         report = analyze(*paths, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
     report.require_gpu_ops()
     deliver(report, output=output, file=file, verbose=verbose)

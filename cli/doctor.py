@@ -8,7 +8,7 @@ import click
 
 from . import choices
 from .outputs import HEALTH, check_output, deliver
-from .progress import ReadingBar
+from .progress import Bar
 
 
 @click.command("doctor", short_help="Tell what of a trace can be trusted, and how to record a better one.")
@@ -34,6 +34,6 @@ def command(
     check_output(file, paths)
     from ..analysis.report import analyze
 
-    with ReadingBar() as progress:
+    with Bar() as progress:
         report = analyze(*paths, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
     deliver(report, output=output, file=file, verbose=verbose, table=HEALTH)

@@ -8,7 +8,7 @@ import click
 
 from . import choices
 from .outputs import OUTPUTS, by_suffix, check_output, deliver
-from .progress import ReadingBar
+from .progress import Bar
 
 
 @click.command("export", short_help="Write a Perfetto trace, the JSON report or Markdown.")
@@ -36,7 +36,7 @@ def command(path: Path, file: Path, step_regex: str | None, strict: bool, no_cac
     check_output(file, (path,))
     from ..analysis.report import analyze
 
-    with ReadingBar() as progress:
+    with Bar() as progress:
         report = analyze(path, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
     report.require_gpu_ops()
     deliver(report, output=output, file=file)

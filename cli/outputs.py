@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..analysis.errors import MissingRequirement
+from .progress import Bar
 from .writing import WIDTH, check_writable, print_report, say, terminal_width, wants_color, write_file
 
 if TYPE_CHECKING:
@@ -85,11 +86,18 @@ def deliver(
         _tell_warnings(report)
     content = renderer(name, table)(report, **style)
     if file is not None:
-        write_file(file, content)
+        with Bar("writing") as progress:
+            write_file(file, content if isinstance(content, str | bytes) else _told(content, file, progress))
         say(f"written to {file}")
     else:
         assert isinstance(content, str)  # bytes have a suffix and no --format
         print_report(content, utf8=not table[name].styled)
+
+
+def _told(content: Iterable[bytes], file: Path, progress: Bar) -> Iterator[bytes]:
+    for piece in content:
+        progress(str(file), None, len(piece))
+        yield piece
 
 
 def _tell_warnings(report: Report) -> None:

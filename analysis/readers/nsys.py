@@ -8,7 +8,7 @@ so each may be absent. Times are ns since the session began.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +34,7 @@ from .nsys_columns import (
     nvtx_ranges,
     with_calls,
 )
-from .nsys_names import Names
+from .nsys_names import STRINGS, Names
 from .sqlite_file import Database, open_bytes, open_file
 
 FORMAT: Final = "nsys-sqlite"
@@ -43,10 +43,10 @@ _INCOMPLETE: Final = re.compile(r"not all cuda events", re.IGNORECASE)
 _LATEST_START: Final = 1 << 61  # ns since 1970; 73 years on
 
 
-def read_nsys(path: Path, source: Source) -> Trace:
+def read_nsys(path: Path, source: Source, progress: Callable[[str, int, int], None] | None = None) -> Trace:
     """Read an export of Nsight Systems. UnreadableInput says what the file is instead, or what it lacks."""
     with open_file(path, source.path) as database:
-        return _read(database, source)
+        return _read(database, source, progress)
 
 
 def read_nsys_bytes(data: bytes, source: Source) -> Trace:
@@ -55,8 +55,10 @@ def read_nsys_bytes(data: bytes, source: Source) -> Trace:
         return _read(database, source)
 
 
-def _read(database: Database, source: Source) -> Trace:
+def _read(database: Database, source: Source, progress: Callable[[str, int, int], None] | None = None) -> Trace:
     _require_activities(database)
+    if progress is not None:
+        database = database.told((*OPS, *CALLS, GRAPHS, RANGES, STRINGS), progress)
     op_rows = [database.read(table, OP_COLUMNS) for table in OPS]
     call_rows = [database.read(table, CALL_COLUMNS) for table in CALLS]
     graphs = database.read(GRAPHS, GRAPH_COLUMNS)
@@ -102,7 +104,7 @@ def _require_activities(database: Database) -> None:
                 raise UnreadableInput(f"{path}: its table {table} has no column {column}: not as nsys exports it")
     if any(table in tables for table in activities):
         return
-    if "StringIds" in tables or "META_DATA_EXPORT" in tables:
+    if STRINGS in tables or "META_DATA_EXPORT" in tables:
         raise UnreadableInput(
             f"{path}: an Nsight Systems export without CUDA activities: recorded without --trace=cuda, or no process "
             f"used the GPU meanwhile; record with {_RECORD} (docs/formats.md)"

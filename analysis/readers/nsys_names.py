@@ -11,6 +11,7 @@ import numpy as np
 from ..trace import NONE, Bools, Ints
 from .sqlite_file import Database, Rows
 
+STRINGS: Final = "StringIds"
 _API_VERSION: Final = re.compile(r"_v\d{4,5}$")
 """cudaLaunchKernel_v7000: the CUDA version that brought the call, which nsys's own reports leave out as well."""
 
@@ -25,7 +26,7 @@ class Names:
     """The interned names of the trace in the making."""
 
     def __init__(self, database: Database) -> None:
-        strings = database.read("StringIds", ("id",), text="value")
+        strings = database.read(STRINGS, ("id",), text="value")
         known = (*strings.texts, None)  # the last for NONE
         ids, texts = strings.columns["id"].tolist(), strings.text.tolist()
         self._strings = {id: known[text] for id, text in zip(ids, texts, strict=True)}

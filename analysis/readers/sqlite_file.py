@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -69,6 +69,29 @@ class Database:
     path: str  # in messages
     bytes: int
     tables: dict[str, tuple[str, ...]]
+    tell: Callable[[int], None] = lambda rows: None  # rows that were read
+
+    def told(self, tables: Sequence[str], progress: Callable[[str, int, int], None]) -> Database:
+        """The same, with ``progress`` told of the rows read out of these tables, as about that share of the file."""
+        rows = max(1, sum(self._last_row(table) for table in tables if table in self.tables))
+        read = 0
+
+        def tell(more: int) -> None:
+            nonlocal read
+            before, read = read, read + more
+            share = [self.bytes * min(count, rows) // rows for count in (before, read)]
+            progress(self.path, self.bytes, share[1] - share[0])
+
+        return replace(self, tell=tell)
+
+    def _last_row(self, table: str) -> int:
+        """About how many rows a table has: the number of the last one, at most as many as fit into the file."""
+        try:
+            found = self.connection.execute(f'SELECT rowid FROM "{table}" NOT INDEXED ORDER BY rowid DESC LIMIT 1')
+            last = found.fetchone()
+        except sqlite3.Error:  # a table without row numbers; or damage, which reading it tells
+            return 0
+        return min(max(0, last[0]), self.bytes // _LEAST_ROW_BYTES) if last and isinstance(last[0], int) else 0
 
     def read(self, table: str, integers: Sequence[str], text: str | None = None) -> Rows:
         """All rows of a table; columns that it lacks hold ABSENT. No rows where the file has no such table."""
@@ -87,6 +110,7 @@ class Database:
                 self._check_held(held, table)
                 codes = [NONE if word is None else known.setdefault(word, len(known)) for word in words]
                 chunks.append([np.array(column, np.int64) for column in (*numbers, codes)])
+                self.tell(len(words))
         *read, text_at = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
         absent = dict.fromkeys(integers, np.full(len(text_at), ABSENT))
         return Rows(absent | dict(zip(there, read, strict=True)), text_at, tuple(known))

@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import threading
+import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import isfinite
 from pathlib import Path
@@ -20,6 +22,7 @@ from launchscope.analysis.document import ReportDocument
 from launchscope.analysis.errors import UnreadableInput
 from launchscope.analysis.export import perfetto
 from launchscope.analysis.report import Report, analyze, load
+from launchscope.fixtures import nsys_builder as nsys
 from launchscope.fixtures.builder import trace
 from launchscope.fixtures.cases import NAMED_CASES
 
@@ -169,7 +172,7 @@ def test_any_name_of_a_file_can_be_told(name: str, tmp_path: Path) -> None:
     report = load(NAMED_CASES["graph replay"]().write(tmp_path / name))
     check_json(report)
     assert report.document.traces[0].name == name.replace("\udcff\udcfe", "\\xff\\xfe")
-    for written in (report.to_json(), perfetto.render(report), report._repr_html_().encode()):
+    for written in (report.to_json(), b"".join(perfetto.render(report)), report._repr_html_().encode()):
         assert written
     folder = write_capture(tmp_path / name.removesuffix(".json"), two_modes())
     (folder / "traces/graph-2-cuda.json.gz").unlink()
@@ -258,3 +261,38 @@ def test_every_name_of_the_json_report_is_documented() -> None:
     names = field_names(ReportDocument, set())
     assert {"step_ns", "by_cause", "pass", "flops_per_s", "low_ns"} <= names
     assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", page)] == []
+
+
+@pytest.mark.parametrize("dress", ["plain", "gzip", "zip", "sqlite", "sqlite in a zip", "capture", "pipe"])
+def test_reading_is_told_as_it_goes(dress: str, tmp_path: Path) -> None:
+    """Of every file that is read, all its bytes; a pipe has no size."""
+    plain = trace().step(0).launch(1, 2).kernel(4, 5)
+    database = nsys.export().launch(10, 5).kernel(20, 10)
+    path = tmp_path / "trace"
+    match dress:
+        case "zip" | "sqlite in a zip":
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("a.json", plain.json() if dress == "zip" else database.bytes())
+        case "sqlite":
+            database.write(path)
+        case "capture":
+            path = write_capture(path, two_modes())
+        case "pipe":
+            os.mkfifo(path)
+            threading.Thread(target=path.write_bytes, args=(plain.json(),)).start()
+        case _:
+            path = plain.write(tmp_path / ("trace.json" if dress == "plain" else "trace.json.gz"))
+    sizes: dict[str, int | None] = {}
+    done: Counter[str] = Counter()
+
+    def progress(file: str, size: int | None, count: int) -> None:
+        sizes[file] = size
+        done[file] += count
+
+    traces = analyze(path, cache=False, progress=progress).document.traces
+    assert len(done) == len({each.source.path for each in traces})
+    assert set(done) == {each.source.path for each in traces}
+    if dress == "pipe":
+        assert (sizes[str(path)], traces[0].source.bytes) == (None, len(plain.json()))
+    else:
+        assert sizes == done == {each.source.path: each.source.bytes for each in traces}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 from launchscope.analysis.errors import LaunchscopeError
 from launchscope.cli import writing
-from launchscope.cli.progress import ProgressLine, ReadingBar
+from launchscope.cli.progress import Bar, ProgressLine
 from launchscope.cli.writing import check_writable, one_line, terminal_width, wants_color, write_file
+from launchscope.fixtures.builder import trace
 
 
 def test_a_file_is_written(tmp_path: Path) -> None:
@@ -200,10 +202,14 @@ def seen_in_a_terminal(code: str, columns: int, environment: dict[str, str]) -> 
 
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    subprocess.run([sys.executable, "-c", code], stdout=theirs, stderr=theirs, env=environment, check=True)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
-    with os.fdopen(ours, "rb") as shown:
-        return shown.read1(4096).decode()
+    seen = b""
+    with os.fdopen(ours, "rb") as shown, contextlib.suppress(OSError):  # which is how a terminal ends
+        while more := shown.read1(4096):
+            seen += more
+    assert process.wait(30) == 0
+    return seen.decode()
 
 
 def test_progress_is_a_line_each_in_a_log(capfd: pytest.CaptureFixture[str]) -> None:
@@ -225,22 +231,62 @@ with ProgressLine() as progress:
     assert shown == f"\r\x1b[2Keager{'!' * 24}\r\x1b[2Kgraph · 0 s\r\x1b[2K"
 
 
-def test_no_bar_in_a_log(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("doing", ["reading", "writing"])
+def test_no_bar_in_a_log(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, doing: str) -> None:
     monkeypatch.setattr("launchscope.cli.progress._QUIET_S", 0.0)
-    with ReadingBar() as progress:
+    with Bar(doing) as progress:
         progress("trace.json", 100, 50)
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(("quiet_s", "is_shown"), [(-1, True), (60, False)])
-def test_a_bar_while_a_file_takes_long_to_read(quiet_s: float, is_shown: bool) -> None:
-    code = f"""
+BAR = """
+import time
 from launchscope.cli import progress
-progress._QUIET_S, progress._REFRESH_S = {quiet_s}, -1
-with progress.ReadingBar() as bar:
-    bar("/traces/[bold]a\x1b.json", 2_000_000, 500_000)
+progress._QUIET_S, progress._REFRESH_S = {quiet_s}, 0.01
+with progress.Bar("{doing}") as bar:
+    for path, size, count in {told}:
+        bar(path, size, count)
+        time.sleep(0.2)
 print("end")
 """
-    shown = seen_in_a_terminal(code, columns=80, environment=dict(os.environ))
-    assert ("reading [bold]a\\x1b.json" in shown and "0.5/2.0 MB" in shown) == is_shown
-    assert is_shown or shown == "end\r\n"
+
+
+@pytest.mark.parametrize(
+    ("doing", "told", "shown"),
+    [
+        ("reading", [("/x/[bold]a\\x1b.json", 2_000_000, 500_000)], ["reading [bold]a\\x1b.json", "0.5/2.0 MB · 0 s"]),
+        ("reading", [("a.json", 2_000_000, 500_000)] * 4, ["reading a.json", "analyzing a.json", "2.0/2.0 MB"]),
+        ("reading", [("a", 9, 9), ("b", 3_000_000, 1_000_000)], ["analyzing a", "reading b", "1.0/3.0 MB"]),
+        ("writing", [("out.pftrace", None, 500_000)], ["writing out.pftrace", "0.5 MB · 0 s"]),
+        ("writing", [(f"{'n' * 99}.pftrace", None, 1)], [f"writing {'n' * 31}…"]),
+    ],
+)  # fmt: skip
+def test_a_bar_shows_how_far_reading_or_writing_is(
+    doing: str, told: list[tuple[str, int | None, int]], shown: list[str]
+) -> None:
+    code = BAR.format(quiet_s=0, doing=doing, told=told)
+    seen = seen_in_a_terminal(code, columns=80, environment=os.environ | {"TERM": "xterm", "NO_COLOR": "1"})
+    assert [text for text in shown if text not in seen] == []
+    assert seen.endswith("\x1b[2Kend\r\n")
+
+
+@pytest.mark.parametrize(("quiet_s", "term"), [(60, "xterm"), (0, "dumb")])
+def test_no_bar_for_what_is_quick_or_where_none_can_be_drawn(quiet_s: int, term: str) -> None:
+    code = BAR.format(quiet_s=quiet_s, doing="reading", told=[("a.json", 2, 1)])
+    assert seen_in_a_terminal(code, columns=80, environment=os.environ | {"TERM": term}) == "end\r\n"
+
+
+def test_a_bar_is_drawn_while_a_trace_is_written_and_the_report_is_on_stdout_alone(tmp_path: Path) -> None:
+    file = trace().step(0).launch(1, 1).kernel(3, 1).write(tmp_path / "trace.json")
+    code = f"""
+import time
+from launchscope.cli import outputs, progress, run
+progress._QUIET_S = 0
+told = outputs._told
+outputs._told = lambda *how: (time.sleep(0.1) or piece for piece in told(*how))
+run(["export", {str(file)!r}, "-o", {str(tmp_path / "out.pftrace")!r}])
+"""
+    environment = os.environ | {"TERM": "xterm", "NO_COLOR": "1"}
+    seen = seen_in_a_terminal(code, columns=80, environment=environment)
+    assert "writing out.pftrace" in seen
+    assert seen.endswith(f"\x1b[2Klaunchscope: written to {tmp_path / 'out.pftrace'}\r\n")
