@@ -29,7 +29,10 @@ class Overlaps(NamedTuple):
 
 
 def same_stream_overlaps(trace: Trace) -> Overlaps:
-    """Which ops overlap on their stream; the nodes of one graph replay may run side by side, and are never far."""
+    """Which ops overlap on their stream.
+
+    Never far are those that may run side by side: nodes of one graph replay, and what two processes call one stream.
+    """
     ops = trace.gpu_ops
     order = np.lexsort((ops.start_ns, ops.stream, ops.device))
     device, stream, start, end = (c[order] for c in (ops.device, ops.stream, ops.start_ns, ops.end_ns))
@@ -38,10 +41,10 @@ def same_stream_overlaps(trace: Trace) -> Overlaps:
     for own in np.split(np.arange(len(ops)), np.flatnonzero(~alike) + 1):
         early[order[own[1:]]] = start[own[1:]] < np.maximum.accumulate(end[own])[:-1]
     before, after = order[:-1], order[1:]
-    one_replay = (ops.correlation[before] == ops.correlation[after]) & (ops.correlation[before] != NONE)
-    one_replay &= ops.process[before] == ops.process[after]
+    in_turn = (ops.correlation[before] != ops.correlation[after]) | (ops.correlation[before] == NONE)
+    in_turn &= ops.process[before] == ops.process[after]
     outlasts = ops.end_ns[before] > ops.end_ns[after] + _clock_ns(trace)
-    far[before] = alike & outlasts & ~one_replay & (ops.end_ns[before] - ops.start_ns[after] > FAR_NS)
+    far[before] = alike & outlasts & in_turn & (ops.end_ns[before] - ops.start_ns[after] > FAR_NS)
     return Overlaps(early, far)
 
 

@@ -247,6 +247,8 @@ CASES = [
          "has long ended", overtaken((10, 500), (30, 10.5), stream=8)),
     Case("impossible_durations", overtaken((10, 500), (30, 10.5)), 1,
          "has long ended", trace().graph_launch(0, 1).kernel(10, 500).kernel(30, 10.5)),
+    Case("impossible_durations", overtaken((10, 500), (30, 10.5)), 1,
+         "has long ended", trace().launch(0, 1).kernel(10, 500).launch(2, 1, process=101).kernel(30, 10.5)),
     Case("duplicates", twice(), 1,
          "1 of 2 (50 %) GPU ops are in the file more than once (the first on device 0, stream 7, the first GPU op of",
          twice(stream=8)),
