@@ -90,6 +90,7 @@ class Prediction:
     """What the model says for one setting of the knobs."""
 
     gpu_work_ns: float
+    launches: float
     floor_ns: float | None
     eager_ns: float  # with fewer kernels: the fused step
     serial_ns: float
@@ -104,21 +105,43 @@ def predict(step: StepModel, knobs: Knobs | None = None) -> Prediction:
     """
     knobs = knobs or Knobs()
     kernel_ratio = 1.0 if knobs.kernels is None or not step.gpu_ops else knobs.kernels / step.gpu_ops
-    before = _floor_of(step, Knobs())
-    after = _floor_of(step, knobs)
-    if before is None or after is None:
-        work = step.gpu_work_ns
-    else:
-        work = after + max(step.gpu_work_ns - before, 0.0) * kernel_ratio
+    fixed, over = _work_parts(step, knobs)
+    work = fixed + over * kernel_ratio
     launches = step.launches * kernel_ratio
     tau = step.tau_ns if knobs.tau_ns is None else knobs.tau_ns
     return Prediction(
         gpu_work_ns=work,
-        floor_ns=after,
+        launches=launches,
+        floor_ns=_floor_of(step, knobs),
         eager_ns=bound_ns(work, launches, tau),
         serial_ns=serial_ns(work, launches, tau),
         graph_ns=predict_graph_ns(work, step.gpu_ops * kernel_ratio, step.calibration),
     )
+
+
+def turning_tau_ns(step: StepModel, knobs: Knobs | None = None) -> float | None:
+    """The τ at which N·τ = W: below it the GPU is the limit, above it launching is; None without launches."""
+    told = predict(step, knobs)
+    return told.gpu_work_ns / told.launches if told.launches else None
+
+
+def turning_kernels(step: StepModel, knobs: Knobs | None = None) -> float | None:
+    """The number of GPU ops at which N·τ = W: with fewer the GPU is the limit, with more launching is.
+
+    None where no number of them makes launching the limit: a launch takes less time than its kernel has over the floor.
+    """
+    knobs = knobs or Knobs()
+    fixed, over = _work_parts(step, knobs)
+    per_step = step.launches * (step.tau_ns if knobs.tau_ns is None else knobs.tau_ns) - over
+    return step.gpu_ops * fixed / per_step if per_step > 0 else None
+
+
+def _work_parts(step: StepModel, knobs: Knobs) -> tuple[float, float]:
+    """The work that stays however many kernels there are, and the work that grows with them, at their number now."""
+    before, after = _floor_of(step, Knobs()), _floor_of(step, knobs)
+    if before is None or after is None:
+        return step.gpu_work_ns, 0.0
+    return after, max(step.gpu_work_ns - before, 0.0)
 
 
 def _floor_of(step: StepModel, knobs: Knobs) -> float | None:

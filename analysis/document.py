@@ -262,6 +262,14 @@ class CalibrationDoc(msgspec.Struct, frozen=True, kw_only=True):
     flops_per_s: dict[str, float]
 
 
+class FloorDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step reads and computes at the least."""
+
+    bytes: int | None
+    flops: int | None
+    dtype: str | None  # of most FLOPs
+
+
 class StepTimeDoc(msgspec.Struct, frozen=True, kw_only=True):
     median: float
     ci_low: float | None  # null with one process
@@ -330,6 +338,7 @@ def baseline(modes: Mapping[str, ModeDoc]) -> str | None:
 
 class ProfileDoc(msgspec.Struct, frozen=True, kw_only=True):
     calibration: CalibrationDoc | None
+    floor: FloorDoc | None = None
     modes: dict[str, ModeDoc]
     seconds: dict[str, float]
     verdict: VerdictDoc | None  # of the baseline mode

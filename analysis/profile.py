@@ -21,6 +21,7 @@ from .document import (
     TAX_FIELDS,
     BoundDoc,
     CalibrationDoc,
+    FloorDoc,
     ModeDoc,
     ProcessDoc,
     ProfileDoc,
@@ -48,6 +49,7 @@ def profile_document(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> P
     calibration = manifest.calibration
     return ProfileDoc(
         calibration=None if calibration is None else CalibrationDoc(**msgspec.structs.asdict(calibration)),
+        floor=None if manifest.floor is None else FloorDoc(**msgspec.structs.asdict(manifest.floor)),
         modes=documents,
         seconds=dict(manifest.seconds),
         verdict=None if base is None else documents[base].verdict,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,8 @@ from launchscope.analysis.bound import (
     predict,
     predict_graph_ns,
     serial_ns,
+    turning_kernels,
+    turning_tau_ns,
 )
 from launchscope.analysis.capture import Calibration, Floor
 
@@ -99,6 +103,30 @@ def test_without_a_floor_work_stays() -> None:
     step = StepModel(gpu_work_ns=100, gpu_ops=10, launches=10, tau_ns=30, calibration=Calibration())
     told = predict(step, Knobs(kernels=5, bandwidth_bytes_per_s=1e12))
     assert (told.gpu_work_ns, told.floor_ns, told.eager_ns, told.graph_ns) == (100, None, 150, None)
+
+
+def test_launching_stops_being_the_limit_where_it_takes_as_long_as_the_work() -> None:
+    assert turning_tau_ns(STEP) == pytest.approx(100_000 / 101)
+    assert turning_tau_ns(STEP, Knobs(kernels=50.5)) == pytest.approx(80_000 / 50.5)
+    # k kernels work 60 µs and 40/101 µs each over the floor, and launch in 2 µs each
+    assert turning_kernels(STEP) == pytest.approx(101 * 60 / (202 - 40))
+    assert turning_kernels(STEP, Knobs(tau_ns=4_000)) == pytest.approx(101 * 60 / (404 - 40))
+
+
+@pytest.mark.parametrize("knobs", [Knobs(), Knobs(bandwidth_bytes_per_s=5e11), Knobs(tau_ns=7_000, batch_size=4)])
+def test_at_the_turning_points_both_take_the_same_time(knobs: Knobs) -> None:
+    kernels, tau = turning_kernels(STEP, knobs), turning_tau_ns(STEP, knobs)
+    assert kernels is not None
+    assert tau is not None
+    for turned in (replace(knobs, kernels=kernels), replace(knobs, tau_ns=tau)):
+        told = predict(STEP, turned)
+        host_ns = told.launches * (STEP.tau_ns if turned.tau_ns is None else turned.tau_ns)
+        assert told.gpu_work_ns == pytest.approx(host_ns)
+
+
+def test_launches_cheaper_than_what_a_kernel_has_over_the_floor_never_are_the_limit() -> None:
+    assert turning_kernels(STEP, Knobs(tau_ns=300)) is None
+    assert turning_tau_ns(replace(STEP, launches=0)) is None
 
 
 @given(st.floats(0, 1e9), st.integers(0, 10_000), st.floats(0, 1e6))

@@ -19,7 +19,7 @@ from launchscope.analysis.capture import (
     ModeRecord,
     ProcessRecord,
 )
-from launchscope.analysis.document import ModeDoc, ProfileDoc
+from launchscope.analysis.document import FloorDoc, ModeDoc, ProfileDoc
 from launchscope.analysis.observer import observer_effect, taxes_without_observer
 from launchscope.analysis.profile import TAX_FIELDS, profile_document
 from launchscope.fixtures.builder import TraceBuilder, trace
@@ -189,6 +189,12 @@ def test_a_launch_part_shorter_than_the_unprofiled_cost_stays() -> None:
     dear = Calibration(graph_launch_ns=1e6, graph_launch_per_node_ns=0)
     assert taxes_without_observer(analysis.trace, steady, dear) == steady.taxes_ns()
     assert taxes_without_observer(analysis.trace, steady, None) is None
+
+
+def test_what_the_floor_was_counted_from_is_told() -> None:
+    told = profile_of(two_modes()).floor
+    assert told == FloorDoc(bytes=20_000_000, flops=None, dtype=None)
+    assert profile_of(two_modes(floor=None)).floor is None
 
 
 def test_without_calibration_a_graphs_taxes_are_withheld() -> None:
