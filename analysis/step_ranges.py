@@ -13,7 +13,7 @@ from .columns import numbered
 from .graphs import GraphReplays
 from .repetition import LEAST_REPEATS, Repetition, find_repetition
 from .step_annotations import LEAST_HELD, Annotated, by_engine, by_few, by_name, held_launches, outermost
-from .step_regex import step_pattern
+from .step_regex import matching
 from .trace import NONE, Bools, HostKind, Ints, Notice, Trace
 
 SAME_LAUNCHES: Final = 0.1
@@ -76,10 +76,11 @@ def _by_regex(trace: Trace, step_regex: str | None, notices: list[Notice]) -> St
     """Ranges whose name matches: annotations if any does, else operators, else Python frames."""
     if step_regex is None:
         return None
-    pattern = step_pattern(step_regex)
-    matching = np.array([i for i, name in enumerate(trace.names) if pattern.search(name)], dtype=np.int64)
     for kind in (HostKind.ANNOTATION, HostKind.OPERATOR, HostKind.PYTHON):
-        rows = np.flatnonzero((trace.host_ops.kind == kind) & np.isin(trace.host_ops.name, matching))
+        rows = np.flatnonzero(trace.host_ops.kind == kind)
+        names = np.unique(trace.host_ops.name[rows])
+        matched = names[matching(step_regex, [trace.name(name) for name in names.tolist()])]
+        rows = rows[np.isin(trace.host_ops.name[rows], matched)]
         if len(rows):
             return _ranges_of(trace, "annotation", _whole(trace, rows))
     message = (
