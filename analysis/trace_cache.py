@@ -40,9 +40,10 @@ _OURS: Final = re.compile(r"[0-9a-f]{32}\.trace(\.\w+\.partial)?")
 _LOGS: Final = ("-wal", "-journal")  # what SQLite has to read beside a file
 
 _ROOM: Final = Path(__file__).parent
+_READ_WITH: Final = ("__init__", "errors", "trace", "nesting", "freed_memory", "unpacked_size", "trace_entry")
 READER_SOURCES: Final = (
     *sorted((_ROOM / "readers").glob("*.py")),
-    *(_ROOM / f"{name}.py" for name in ("__init__", "errors", "trace", "nesting", "freed_memory", "trace_entry")),
+    *(_ROOM / f"{name}.py" for name in _READ_WITH),
     _ROOM.parent / "__init__.py",  # it holds the version
 )
 """All that decides what a file is read as."""
