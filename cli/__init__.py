@@ -23,6 +23,7 @@ COMMANDS: Final = (
     "analyze",
     "doctor",
     "export",
+    "dashboard",
     "calibrate",
     "demo",
 )  # each is ``command`` of the module so named

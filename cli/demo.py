@@ -9,6 +9,7 @@ import click
 
 from ..analysis.errors import LaunchscopeError
 from . import choices
+from .dashboard import show
 from .outputs import check_output, deliver
 from .writing import print_report, say
 
@@ -21,8 +22,11 @@ DEFAULT: Final = "llama_1b"
 @click.option("--list", "list_names", is_flag=True, help="Name the captures that can be shown.")
 @choices.output_format(default="by FILE's suffix, else terminal")
 @choices.output_file
+@click.option("--dashboard", "in_browser", is_flag=True, help="Open it in a browser: launchscope dashboard.")
 @choices.verbose
-def command(name: str, list_names: bool, output: str | None, file: Path | None, verbose: bool) -> None:
+def command(
+    name: str, list_names: bool, output: str | None, file: Path | None, in_browser: bool, verbose: bool
+) -> None:
     """Show the report of capture NAME (default: llama_1b), which `launchscope profile` recorded on an NVIDIA H200."""
     names = demo_names()
     if list_names:
@@ -34,6 +38,9 @@ def command(name: str, list_names: bool, output: str | None, file: Path | None, 
     from ..analysis.report import load
 
     capture = CAPTURES / f"{name.removesuffix('.zip')}.zip"
+    if in_browser:
+        show(load(capture), (capture,), host="127.0.0.1", port=None, browser=True)
+        return
     deliver(load(capture), output=output, file=file, verbose=verbose)
     say(f"this was {capture}; measure your own model with: launchscope profile model.py")
 

@@ -1,0 +1,84 @@
+"""``launchscope dashboard``: the report in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from ..analysis.errors import LaunchscopeError, MissingRequirement
+from . import choices
+from .progress import ReadingBar
+from .writing import say
+
+if TYPE_CHECKING:
+    from ..analysis.report import Report
+
+CAPTURES: Final = Path("launchscope-out")  # where profile keeps them
+FIRST_PORT: Final = 8050
+
+
+@click.command("dashboard", short_help="Explore captures and traces in a browser: timelines side by side.")
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=choices.PATH)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Serve on this port; 0: any.  [default: 8050, or the next free]"
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Serve on this address; others than loopback need the token that is printed.",
+)
+@click.option("--no-browser", is_flag=True, help="Don't open a browser.")
+@choices.step_regex
+@choices.strict
+@choices.no_cache
+def command(
+    paths: tuple[Path, ...],
+    port: int | None,
+    host: str,
+    no_browser: bool,
+    step_regex: str | None,
+    strict: bool,
+    no_cache: bool,
+) -> None:
+    """Open each PATH (a capture of `launchscope profile`, or traces as `launchscope analyze` takes them) in a page of
+    its own server; without PATH the newest capture in launchscope-out/. Ctrl-C ends it.
+    """
+    from ..analysis.report import analyze
+
+    chosen = paths or (newest_capture(),)
+    with ReadingBar() as progress:
+        report = analyze(*chosen, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
+    report.require_gpu_ops()
+    show(report, chosen, host=host, port=port, browser=not no_browser)
+
+
+def newest_capture() -> Path:
+    """The capture that was kept last."""
+    found = sorted(CAPTURES.glob("*"), key=lambda path: path.stat().st_mtime) if CAPTURES.is_dir() else []
+    if not found:
+        raise LaunchscopeError(
+            f"nothing to show: no PATH given and no capture in {CAPTURES}/; try launchscope demo --dashboard"
+        )
+    return found[-1]
+
+
+def show(report: Report, paths: Sequence[Path], *, host: str, port: int | None, browser: bool) -> None:
+    """Serve the page until Ctrl-C."""
+    try:
+        from ..dashboard.serve import serve
+    except ModuleNotFoundError as error:
+        raise MissingRequirement(
+            f"the dashboard needs the package {error.name}: pip install 'launchscope[dashboard]'"
+        ) from error
+    serve(
+        report,
+        paths,
+        host=host,
+        ports=range(FIRST_PORT, FIRST_PORT + 50) if port is None else (port,),
+        browser=browser,
+        say=say,
+    )

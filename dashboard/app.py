@@ -1,0 +1,66 @@
+"""The app: page, callbacks, downloads and guard put together. Made once; requests only read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import dash
+import flask
+
+from ..analysis.export import json as json_output
+from ..analysis.export import perfetto
+from . import callbacks, layout, tables
+from .opened import Opened
+from .server import Access, guard
+from .view import View, from_query
+from .watched import Watched
+
+ASSETS: Final = Path(__file__).parent / "assets"
+
+
+def build_app(opened: Opened, access: Access, watched: Watched) -> dash.Dash:
+    """The page of one report, for those whom ``access`` admits."""
+    app = dash.Dash(
+        "launchscope",
+        assets_folder=str(ASSETS),
+        title=f"{opened.title} · launchscope",
+        update_title="",
+        serve_locally=True,
+        eager_loading=False,
+        suppress_callback_exceptions=False,
+    )
+    app.layout = layout.page(opened)
+    callbacks.register(app, opened, watched)
+    _downloads(app.server, opened)
+    guard(app.server, access, app.csp_hashes())
+    return app
+
+
+def _downloads(server: flask.Flask, opened: Opened) -> None:
+    def html_report() -> str:
+        from .html import render
+
+        return render(opened.report)
+
+    files: dict[str, tuple[Callable[[], str | bytes], str]] = {
+        "report.json": (lambda: json_output.render(opened.report), "application/json"),
+        "trace.pftrace": (lambda: b"".join(perfetto.render(opened.report)), "application/octet-stream"),
+        "report.html": (html_report, "text/html"),
+    }
+
+    @server.get("/download/<name>")
+    def download(name: str) -> flask.Response:
+        if name in files:
+            render, kind = files[name]
+            content = render()
+        elif name.removesuffix(".csv") in tables.TABLES and name.endswith(".csv"):
+            view: View = from_query(flask.request.query_string.decode("ascii", "replace"))
+            content = tables.csv(tables.table(name.removesuffix(".csv"), opened, callbacks.shown_bands(opened, view)))
+            kind = "text/csv"
+        else:
+            flask.abort(404)
+        response = flask.Response(content, mimetype=kind)
+        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+        return response

@@ -1,0 +1,302 @@
+"""The page from top to bottom: the answer, the evidence, the model to play with, the tables. Components only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import dash_ag_grid as dag
+from dash import dcc, html
+
+from . import cards, what_if
+from .opened import Opened
+from .tables import TABLES
+
+KEYS: Final = (
+    ("w, s", "zoom in, out"),
+    ("a, d", "pan left, right"),
+    ("f", "fit the step"),
+    ("[, ]", "step before, after"),
+    ("/", "search"),
+    ("Esc", "close, clear the selection"),
+    ("?", "this help"),
+)
+DOWNLOADS: Final = (
+    ("trace.pftrace", "Perfetto trace"),
+    ("report.json", "JSON"),
+    ("report.html", "one-file HTML"),
+)
+GRAPH_CONFIG: Final[dict[str, Any]] = {"displaylogo": False, "responsive": True, "showTips": False}
+TIMELINE_CONFIG: Final[dict[str, Any]] = GRAPH_CONFIG | {
+    "scrollZoom": True,
+    "doubleClick": False,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "resetScale2d"],
+}
+
+
+def page(opened: Opened) -> html.Div:
+    """Everything, for any view: callbacks fill in what depends on it."""
+    return html.Div(
+        [
+            dcc.Location(id="url", refresh=False),
+            *(
+                dcc.Store(id=name)
+                for name in ("scheme", "width", "keys", "timeline-view", "model-view", "compare-view")
+            ),
+            _header(opened),
+            html.Main(
+                [
+                    html.Div(id="changed", role="alert"),
+                    _next_steps(opened),
+                    _cards(opened),
+                    _timelines(opened),
+                    _charts(),
+                    _model(opened),
+                    _compare(opened),
+                    _tables(),
+                    _downloads(),
+                ]
+            ),
+            _help(),
+        ],
+        id="page",
+    )
+
+
+def _header(opened: Opened) -> html.Header:
+    return html.Header(
+        [
+            html.Div(
+                [
+                    html.H1(opened.title),
+                    html.P(cards.machine(opened), className="muted"),
+                    html.Div(
+                        [
+                            html.Button("theme", id="theme", title="Light or dark"),
+                            html.Button("?", id="help-button", **{"aria-label": "Keys and help"}),
+                        ],
+                        className="buttons",
+                    ),
+                ],
+                className="title",
+            ),
+            html.P(cards.sentence(opened), className="sentence", role="status"),
+            *(html.P(note, className="note") for note in cards.notes(opened)),
+        ]
+    )
+
+
+def _next_steps(opened: Opened) -> html.Section:
+    rows = [
+        html.Li(
+            [
+                html.Span(step.what, className="what"),
+                html.Span(f" → {step.leaves}" if step.leaves else "", className="leaves"),
+                html.Span(step.basis, className=f"basis {step.basis}"),
+                html.Span(step.detail, className="muted"),
+            ]
+        )
+        for step in cards.next_steps(opened)
+    ]
+    return html.Section([html.H2("What to do next"), html.Ol(rows)] if rows else [], className="next")
+
+
+def _cards(opened: Opened) -> html.Section:
+    return html.Section([_card(card) for card in cards.cards(opened)], className="cards", **{"aria-label": "Modes"})
+
+
+def _card(card: cards.Card) -> html.Article:
+    body: list[Any] = [html.H2(card.title)]
+    if card.failure is not None:
+        body.append(html.P(card.failure, className="failure"))
+    else:
+        body.append(html.P(card.verdict, className="muted"))
+        pairs = [(html.Dt(fact.label, title=fact.hint), html.Dd(fact.value, title=fact.hint)) for fact in card.facts]
+        body.append(html.Dl([part for pair in pairs for part in pair]))
+    body += [html.P(f"⚠ {warning}", className="warning") for warning in card.warnings]
+    return html.Article(body, className="card baseline" if card.is_baseline else "card")
+
+
+def _timelines(opened: Opened) -> html.Section:
+    return html.Section(
+        [
+            html.H2("Timelines"),
+            html.Div(
+                [
+                    html.Div(
+                        [
+                            html.Button("◀", id="previous", **{"aria-label": "Step before"}),
+                            html.Span(id="step-label", role="status"),
+                            html.Button("▶", id="next", **{"aria-label": "Step after"}),
+                        ],
+                        className="steps",
+                    ),
+                    _choice("align", [("time", "same scale"), ("step", "step to step")], "time", "Align"),
+                    dcc.Checklist(
+                        id="overlays",
+                        options=[{"value": "queue", "label": "queue depth"}, {"value": "idle", "label": "GPU idle"}],
+                        value=[],
+                        inline=True,
+                    ),
+                    html.Button("fit", id="fit", title="The whole step (f)"),
+                    html.Div(
+                        [
+                            html.Label("Search", htmlFor="search"),
+                            dcc.Input(
+                                id="search", type="search", placeholder="kernel or operator", debounce=0.3, value=""
+                            ),
+                            html.Span(id="search-count", role="status", className="muted"),
+                        ],
+                        className="search",
+                    ),
+                ],
+                className="controls",
+            ),
+            _labelled(
+                "Traces shown",
+                "bands",
+                dcc.Dropdown(
+                    id="bands", options=_band_options(opened), value=list(opened.first), multi=True, clearable=False
+                ),
+            ),
+            html.Div(id="legend", className="legend"),
+            html.Div(
+                dcc.Graph(id="timeline", config=TIMELINE_CONFIG, responsive=True),
+                id="timeline-frame",
+                tabIndex="0",
+                role="group",
+                **{"aria-label": "Timelines; zoom with w and s, pan with a and d, fit with f"},
+            ),
+            html.Aside(id="details", className="details", **{"aria-live": "polite"}),
+        ],
+        className="timelines",
+    )
+
+
+def _charts() -> html.Section:
+    names = (("idle", "Idle time by cause"), ("durations", "Kernel durations against τ"), ("bound", "The bound"))
+    figures = [
+        html.Figure(
+            [html.Figcaption(title), dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True)], id=f"{name}-figure"
+        )
+        for name, title in names
+    ]
+    return html.Section([html.H2("Where the time goes"), html.Div(figures, className="charts")])
+
+
+def _model(opened: Opened) -> html.Section:
+    start = what_if.starting_point(opened)
+    intro = "From what was measured, by the closed form max(W, N·τ): predictions, drawn dashed. "
+    if start.step is None:
+        return html.Section([html.H2("The model, to play with"), html.P(f"Not for this report: {start.reason}")])
+    sliders = [
+        _labelled(
+            spec.label,
+            f"knob-{name}",
+            dcc.Slider(
+                id=f"knob-{name}",
+                min=spec.low,
+                max=spec.high,
+                step=spec.step,
+                marks=spec.marks,
+                value=spec.value,
+                updatemode="mouseup",
+            ),
+        )
+        for name, spec in what_if.slider_marks(start).items()
+    ]
+    return html.Section(
+        [
+            html.H2("The model, to play with"),
+            html.P(intro, className="muted"),
+            html.Div([*sliders, html.Button("reset to what was measured", id="reset")], className="knobs"),
+            html.Div(id="readout"),
+            html.Div(
+                [dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True) for name in ("what-if", "sketch")],
+                className="charts two",
+            ),
+        ],
+        className="model",
+    )
+
+
+def _compare(opened: Opened) -> html.Section:
+    if len(opened.bands) < 2:
+        return html.Section([])
+    options = _band_options(opened)
+    pickers = [
+        _labelled(label, name, dcc.Dropdown(id=name, options=options, value=None, placeholder="a mode or trace"))
+        for label, name in (("Compare", "compare-a"), ("with", "compare-b"))
+    ]
+    return html.Section([html.H2("Compare"), html.Div(pickers, className="controls"), html.Div(id="comparison")])
+
+
+def _tables() -> html.Section:
+    return html.Section(
+        [
+            html.H2("Tables"),
+            html.Div(
+                [
+                    _choice("table", [(name, name) for name in TABLES], next(iter(TABLES)), "Table"),
+                    html.A("CSV", id="csv", href="", download="", className="button"),
+                ],
+                className="controls",
+            ),
+            html.P(id="table-note", className="muted"),
+            dag.AgGrid(
+                id="grid",
+                columnDefs=[],
+                rowData=[],
+                defaultColDef={"sortable": True, "filter": True, "resizable": True},
+                columnSize="responsiveSizeToFit",
+                dashGridOptions={"animateRows": False, "theme": "legacy"},
+                className="ag-theme-balham",
+            ),
+        ],
+        className="tables",
+    )
+
+
+def _downloads() -> html.Section:
+    links = [html.A(label, href=f"download/{name}", download=name, className="button") for name, label in DOWNLOADS]
+    hand_over = html.Button(
+        "open in the Perfetto UI ↗",
+        id="perfetto",
+        title="Opens ui.perfetto.dev, an outside page, and hands the trace to it inside your browser.",
+    )
+    return html.Section(
+        [
+            html.H2("Take it with you"),
+            html.Div([*links, hand_over], className="controls"),
+            html.P("The last one opens ui.perfetto.dev, an outside page; nothing else here does.", className="muted"),
+        ]
+    )
+
+
+def _help() -> html.Dialog:
+    rows = [part for keys, what in KEYS for part in (html.Dt(keys), html.Dd(what))]
+    return html.Dialog(
+        [html.H2("Keys"), html.Dl(rows), html.Button("close", id="help-close")], id="help", **{"aria-label": "Help"}
+    )
+
+
+def _choice(name: str, options: Sequence[tuple[str, str]], value: str, label: str) -> html.Div:
+    radios = dcc.RadioItems(
+        id=name, options=[{"value": key, "label": text} for key, text in options], value=value, inline=True
+    )
+    return html.Div(
+        [html.Span(label, id=f"{name}-label"), radios], role="group", **{"aria-labelledby": f"{name}-label"}
+    )
+
+
+def _labelled(label: str, name: str, control: Any) -> html.Div:
+    return html.Div([html.Label(label, htmlFor=name), control], className="labelled")
+
+
+def _band_options(opened: Opened) -> list[dict[str, str]]:
+    return [{"value": band.key, "label": band.label} for band in opened.bands]
+
+
+def paragraphs(texts: Sequence[str]) -> Iterator[html.P]:
+    """A paragraph each."""
+    yield from (html.P(text) for text in texts)

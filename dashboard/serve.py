@@ -1,0 +1,60 @@
+"""Serving the page of one report until the user ends it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import webbrowser
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from werkzeug.serving import BaseWSGIServer, make_server
+
+from ..analysis.errors import LaunchscopeError
+from ..analysis.report import Report
+from .app import build_app
+from .opened import open_bands
+from .server import Access
+from .watched import Watched
+
+
+def serve(
+    report: Report, paths: Iterable[Path], *, host: str, ports: Iterable[int], browser: bool, say: Callable[[str], None]
+) -> None:
+    """Serve on the first of the ports that is free, until Ctrl-C. LaunchscopeError where none is."""
+    watched = Watched.of(paths)
+    listening = _listen(host, ports)
+    access = Access.of(host, listening.getsockname()[1])
+    app = build_app(open_bands(report), access, watched)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line per request
+    server: BaseWSGIServer = make_server(host, access.port, app.server, threaded=True, fd=listening.fileno())
+    say(f"open {access.url} (Ctrl-C ends it)")
+    if access.token is not None:
+        say("others on the network can open it with this address and its token")
+    if browser:
+        webbrowser.open(access.url)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        say("ended")
+    finally:
+        server.server_close()
+
+
+def _listen(host: str, ports: Iterable[int]) -> socket.socket:
+    problem: OSError | None = None
+    for port in ports:
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            listening = socket.socket(family, socket.SOCK_STREAM)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+            listening.listen(128)
+        except (OSError, UnicodeError) as error:
+            problem = error if isinstance(error, OSError) else OSError(f"{host!r} is no address")
+        else:
+            return listening
+    assert problem is not None
+    raise LaunchscopeError(
+        f"can't serve on {host}: {problem.strerror or problem}; choose another with --host or --port"
+    ) from problem

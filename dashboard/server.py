@@ -1,0 +1,113 @@
+"""Who may talk to the page: this machine's own browser, or whoever holds the token. And what the page may load: itself.
+
+A loopback address is open to everyone who is logged in on the machine (docs/dashboard.md says how to close it).
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode, urlsplit
+
+import flask
+from flask_compress import Compress
+
+if TYPE_CHECKING:
+    from werkzeug.wrappers import Response
+
+COOKIE: Final = "launchscope-token"
+_LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where the page is served; ``token`` is null on a loopback address."""
+
+    host: str
+    port: int
+    token: str | None
+
+    @classmethod
+    def of(cls, host: str, port: int) -> Access:
+        """A token for every address that others can reach."""
+        return cls(host, port, None if is_loopback(host) else secrets.token_urlsafe(32))
+
+    @property
+    def url(self) -> str:
+        """What to open, the token included."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        query = "" if self.token is None else f"?token={self.token}"
+        return f"http://{host}:{self.port}/{query}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address can be reached from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def guard(server: flask.Flask, access: Access, script_hashes: Sequence[str]) -> None:
+    """Refuse requests from elsewhere, compress what is sent, and forbid the page to load anything from outside."""
+    Compress(server)
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src 'self' {' '.join(script_hashes)}",
+            "style-src 'self' 'unsafe-inline'",  # plotly and dash style their elements
+            "img-src 'self' data: blob:",
+            "font-src 'self' data:",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ]
+    )
+
+    @server.before_request
+    def admit() -> Response | None:
+        if access.token is None and not _is_own_host(flask.request.host, access):
+            flask.abort(403, "this page answers to its own address only: open the one that launchscope printed")
+        origin = flask.request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc != flask.request.host:
+            flask.abort(403, "a page of another site asked for this")
+        return None if access.token is None else _check_token(access.token)
+
+    @server.after_request
+    def restrict(response: flask.Response) -> flask.Response:
+        response.headers["Content-Security-Policy"] = policy
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers["Cross-Origin-Opener-Policy"] = "same-origin-allow-popups"
+        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        return response
+
+
+def _is_own_host(host: str, access: Access) -> bool:
+    names = (*_LOOPBACK_NAMES, access.host)
+    return host in {f"{name}:{access.port}" for name in names} or (access.port == 80 and host in names)
+
+
+def _check_token(token: str) -> Response | None:
+    """A token in the URL moves into a cookie that scripts can't read; without either the request is refused."""
+    given = flask.request.args.get("token")
+    if given is not None and _is_equal(given, token):
+        others = [(name, value) for name, value in flask.request.args.items(multi=True) if name != "token"]
+        target = flask.request.path + (f"?{urlencode(others)}" if others else "")
+        response = flask.redirect("/" + target.lstrip("/\\"))
+        response.set_cookie(COOKIE, token, httponly=True, samesite="Strict", path="/")
+        return response
+    if not _is_equal(flask.request.cookies.get(COOKIE, ""), token):
+        flask.abort(403, "open the address with the token that launchscope printed")
+    return None
+
+
+def _is_equal(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode(), token.encode())

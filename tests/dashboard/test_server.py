@@ -1,0 +1,87 @@
+"""Who is let in, and what the page may load."""
+
+from __future__ import annotations
+
+import flask
+import pytest
+from launchscope.dashboard.server import COOKIE, Access, guard, is_loopback
+
+
+def client(access: Access) -> flask.testing.FlaskClient:
+    server = flask.Flask("test")
+    server.get("/")(lambda: "page")
+    guard(server, access, ["'sha256-abc'"])
+    return server.test_client()
+
+
+LOCAL = Access("127.0.0.1", 8050, None)
+SHARED = Access("10.0.0.5", 8050, "secret-token")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8050", "localhost:8050", "[::1]:8050"])
+def test_a_loopback_page_answers_to_its_own_address(host: str) -> None:
+    assert client(LOCAL).get("/", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8050", "127.0.0.1:80", "127.0.0.1.evil.example:8050"])
+def test_and_to_no_other_name(host: str) -> None:
+    """A name that an attacker points to 127.0.0.1 would make the browser send his page's requests here."""
+    assert client(LOCAL).get("/", headers={"Host": host}).status_code == 403
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "http://localhost:8050"])
+def test_a_page_of_another_origin_is_refused(origin: str) -> None:
+    headers = {"Host": "127.0.0.1:8050", "Origin": origin}
+    assert client(LOCAL).get("/", headers=headers).status_code == 403
+    headers["Origin"] = "http://127.0.0.1:8050"
+    assert client(LOCAL).get("/", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost", True),
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("0.0.0.0", False),
+        ("10.0.0.5", False),
+    ],
+)
+def test_addresses_that_others_can_reach_get_a_token(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
+    token = Access.of(host, 8050).token
+    assert token is None if expected else token is not None and len(token) >= 40
+
+
+def test_the_token_moves_from_the_url_into_a_cookie() -> None:
+    page = client(SHARED)
+    assert page.get("/").status_code == 403
+    assert page.get("/?token=wrong").status_code == 403
+    answer = page.get("/?token=secret-token&step=2")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/?step=2")
+    cookie = answer.headers["Set-Cookie"]
+    assert f"{COOKIE}=secret-token" in cookie
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert page.get("/?step=2").status_code == 200
+
+
+def test_a_redirect_stays_here() -> None:
+    assert client(SHARED).get("//evil.example/?token=secret-token").headers["Location"].startswith("/")
+    assert not client(SHARED).get("//evil.example/?token=secret-token").headers["Location"].startswith("//")
+
+
+def test_the_page_may_load_from_here_alone() -> None:
+    headers = client(LOCAL).get("/", headers={"Host": "127.0.0.1:8050"}).headers
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self' 'sha256-abc';" in policy
+    assert "unsafe-eval" not in policy
+    assert "http" not in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_an_address_in_ipv6_is_written_in_brackets() -> None:
+    assert Access("::1", 8050, None).url == "http://[::1]:8050/"
+    assert SHARED.url == "http://10.0.0.5:8050/?token=secret-token"
