@@ -1,22 +1,32 @@
 """The command line: ``launchscope COMMAND …``, one command per file, loaded when it is named.
 
-Exit codes: 0 fine · 2 something to fix, an internal error too · 130 Ctrl-C.
+Exit codes: 0 fine · 2 something to fix, an internal error too · 130 Ctrl-C · 143 and 129 SIGTERM and SIGHUP.
 stdout carries the report and nothing else; everything said beside it goes to stderr.
 """
 
 from __future__ import annotations
 
 import errno
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import FrameType
 from typing import Final, NoReturn
 
 import click
 
 from .. import __version__
 from ..analysis.errors import LaunchscopeError
-from .writing import NobodyReads, flush_stdout, say, settle_stdout, stdout_is_read, stdout_never_fails_to_encode
+from .writing import (
+    NobodyReads,
+    discard_stdout,
+    flush_stdout,
+    say,
+    settle_stdout,
+    stdout_is_read,
+    stdout_never_fails_to_encode,
+)
 
 COMMANDS: Final = (
     "profile",
@@ -30,6 +40,7 @@ COMMANDS: Final = (
 
 SOMETHING_TO_FIX: Final = 2
 INTERRUPTED: Final = 130
+_SIGNALLED: Final = 128  # plus the signal's number
 
 
 class _LazyGroup(click.Group):
@@ -68,8 +79,22 @@ def launchscope() -> None:
 
 
 def main() -> NoReturn:
-    """The entry point of the console script and of ``python -m launchscope``."""
-    sys.exit(run(sys.argv[1:]))
+    """The entry point of the console script and of ``python -m launchscope``. SIGTERM and SIGHUP are as Ctrl-C."""
+    received: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+        signal.signal(number, signal.SIG_DFL)  # a second one does not wait
+        received.append(number)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores one
+            signal.signal(number, interrupt)
+    code = run(sys.argv[1:])
+    if code == INTERRUPTED:
+        discard_stdout()
+        code = _SIGNALLED + (received[0] if received else signal.SIGINT)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import io
 import os
 import stat
@@ -14,6 +15,7 @@ from typing import Final
 from ..analysis.errors import LaunchscopeError
 
 WIDTH: Final = 100  # columns, where there is no terminal to ask
+MANIFEST: Final = "manifest.json"  # of a capture, as analysis.capture writes it; that loads msgspec
 NARROWEST: Final = 40
 WIDEST: Final = 1000  # COLUMNS may hold anything
 
@@ -88,10 +90,17 @@ def settle_stdout() -> None:
     try:
         flush_stdout()
     except (NobodyReads, LaunchscopeError):
-        with contextlib.suppress(OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())
-            os.close(nowhere)
+        discard_stdout()
+
+
+def discard_stdout() -> None:
+    """What stdout has not taken yet goes nowhere, as does what follows: to send it could wait for a reader for ever."""
+    if sys.stdout is None:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def stdout_is_read() -> bool:
@@ -108,14 +117,32 @@ def stdout_is_read() -> bool:
 def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Refuse, before any work is done, a place for ``-o`` that can't be written or that is, or is in, an input."""
     with _failing_as(f"{path}: can't be written"):
-        is_folder, has_folder = path.is_dir(), path.parent.is_dir()
-        is_input = path.exists() and any(_is_of_input(path, given) for given in inputs)
+        is_folder, has_folder, exists = path.is_dir(), path.parent.is_dir(), path.exists()
+        is_special = exists and not path.is_file()
+        is_allowed = is_special or os.access(Path(os.path.realpath(path)).parent, os.W_OK | os.X_OK)
+        is_protected = exists and not os.access(path, os.W_OK)
     if is_folder:
         raise LaunchscopeError(f"{path}: is a folder; name a file for -o")
     if not has_folder:
         raise LaunchscopeError(f"{path}: the folder {path.parent} doesn't exist; make it first")
-    if is_input:
-        raise LaunchscopeError(f"{path}: is an input; -o would overwrite it: name another file")
+    for given in _named(inputs) if exists else ():
+        if _is_of_input(path, given):
+            raise LaunchscopeError(f"{path}: is an input; -o would overwrite it: name another file")
+        if _is_inside(path, given):
+            raise LaunchscopeError(f"{path}: in {given}, which is an input; -o would overwrite it: name another file")
+    if is_protected:
+        raise LaunchscopeError(f"{path}: is write-protected; name another file for -o")
+    if not is_allowed:
+        raise LaunchscopeError(f"{path}: can't be written: no right to write in the folder {path.parent}")
+
+
+def _named(inputs: Iterable[Path]) -> Iterator[Path]:
+    """The inputs, patterns as what they match."""
+    for given in inputs:
+        if glob.has_magic(str(given)) and not os.path.lexists(given):
+            yield from map(Path, glob.iglob(str(given), recursive=True))  # noqa: PTH207  # Path's takes no / first
+        else:
+            yield given
 
 
 def _is_of_input(path: Path, given: Path) -> bool:
@@ -123,9 +150,19 @@ def _is_of_input(path: Path, given: Path) -> bool:
     try:
         if not given.is_dir():
             return path.samefile(given)
-        parts = (given / "manifest.json", *(given / "traces").rglob("*"))
+        parts = (given / MANIFEST, *(given / "traces").rglob("*")) if (given / MANIFEST).exists() else ()
         return any(part.is_file() and path.samefile(part) for part in parts)
     except OSError:  # the reader of the input tells it better
+        return False
+
+
+def _is_inside(path: Path, given: Path) -> bool:
+    """Whether the file lies in an input folder, where any may be a trace. Beside a capture's own parts a report may."""
+    try:
+        if not given.is_dir() or (given / MANIFEST).exists():
+            return False
+        return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(given))
+    except OSError:
         return False
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
+import signal
 import stat
 import subprocess
 import sys
@@ -87,6 +89,88 @@ def test_a_part_of_an_input_capture_is_not_overwritten_but_a_report_may_lie_besi
             check_writable(part, [tmp_path / "capture"])
     (tmp_path / "capture" / "report.md").write_text("old")
     check_writable(tmp_path / "capture" / "report.md", [tmp_path / "capture", tmp_path / ("n" * 300)])
+
+
+def test_what_lies_in_an_input_folder_is_not_overwritten_whether_it_is_a_trace_or_not(tmp_path: Path) -> None:
+    notes = tmp_path / "run" / "rank_0" / "notes.md"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("mine")
+    (tmp_path / "elsewhere.md").symlink_to(notes)
+    (tmp_path / "link").symlink_to("run")
+    for given in (tmp_path / "run", tmp_path / "link", tmp_path / "r*", tmp_path / "**", notes.parent / "*.md"):
+        for path in (notes, tmp_path / "elsewhere.md", tmp_path / "link" / "rank_0" / ".." / "rank_0" / "notes.md"):
+            with pytest.raises(LaunchscopeError, match="is an input; -o would overwrite it"):
+                check_writable(path, [given])
+    check_writable(notes.with_name("new.md"), [tmp_path / "run"])
+    check_writable(notes, [tmp_path / "absent", tmp_path / "a*", notes.parent / "*.json"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_what_is_write_protected_is_refused_at_once(tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    report.write_text("old")
+    report.chmod(0o444)
+    with pytest.raises(LaunchscopeError, match="is write-protected"):
+        check_writable(report)
+    tmp_path.chmod(0o500)
+    with pytest.raises(LaunchscopeError, match="no right to write in the folder"):
+        check_writable(tmp_path / "new.md")
+
+
+EXPORT = """
+import resource, sys, time
+from launchscope.cli import main, outputs
+{before}
+sys.argv[1:] = ["export", "trace.json", "-o", "out.pftrace"]
+main()
+"""
+
+
+def exporting(folder: Path, before: str) -> subprocess.Popen[str]:
+    """An export over a file that is there."""
+    building = trace()
+    for at in range(0, 3000, 10):
+        building.launch(at, 2).kernel(at + 4, 3)
+    building.write(folder / "trace.json")
+    (folder / "out.pftrace").write_text("old")
+    return subprocess.Popen(
+        [sys.executable, "-c", EXPORT.format(before=before)], cwd=folder, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
+    process = exporting(tmp_path, "resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert err.splitlines()[-1] == "launchscope: out.pftrace: can't be written: File too large"
+    assert (tmp_path / "out.pftrace").read_text() == "old"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["out.pftrace", "trace.json"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_device_that_takes_nothing_is_told() -> None:
+    with pytest.raises(LaunchscopeError, match="/dev/full: can't be written: No space left on device"):
+        write_file(Path("/dev/full"), (b"x" * 99 for _ in range(9)))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda n: n.name)
+def test_a_signal_while_a_file_is_written_leaves_what_was_there(tmp_path: Path, number: signal.Signals) -> None:
+    wait = """
+told = outputs._told
+outputs._told = lambda *how: (print("writing", file=sys.stderr, flush=True) or time.sleep(30) for _ in told(*how))
+"""
+    process = exporting(tmp_path, wait)
+    assert process.stderr is not None
+    while process.stderr.readline() != "writing\n":
+        pass
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert (tmp_path / "out.pftrace").read_text() == "old"
+    left = [file.name for file in tmp_path.iterdir() if file.name not in ("out.pftrace", "trace.json")]
+    if number == signal.SIGKILL:
+        assert [re.sub("[0-9a-f]+-[0-9a-f]{8}", "N", name) for name in left] == [".launchscope-N.partial"]
+    else:
+        assert (left, err, process.returncode) == ([], "launchscope: interrupted\n", 128 + number)
 
 
 def test_a_relative_name_in_a_folder_that_was_deleted_is_told(tmp_path: Path) -> None:
