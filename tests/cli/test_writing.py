@@ -326,11 +326,17 @@ def test_no_bar_in_a_log(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
 BAR = """
 import time
 from launchscope.cli import progress
+from rich.progress import Progress
+
+drawn, update = [], Progress.update
+Progress.update = lambda *how, **what: drawn.append(update(*how, **what))
 progress._QUIET_S, progress._REFRESH_S = {quiet_s}, 0.01
 with progress.Bar("{doing}") as bar:
     for path, size, count in {told}:
         bar(path, size, count)
-        time.sleep(0.2)
+        before, until = len(drawn), time.monotonic() + {patience_s}
+        while len(drawn) < before + 2 and time.monotonic() < until:
+            time.sleep(0.01)
 print("end")
 """
 
@@ -348,7 +354,7 @@ print("end")
 def test_a_bar_shows_how_far_reading_or_writing_is(
     doing: str, told: list[tuple[str, int | None, int]], shown: list[str]
 ) -> None:
-    code = BAR.format(quiet_s=0, doing=doing, told=told)
+    code = BAR.format(quiet_s=0, doing=doing, told=told, patience_s=30)
     seen = seen_in_a_terminal(code, columns=80, environment=os.environ | {"TERM": "xterm", "NO_COLOR": "1"})
     assert [text for text in shown if text not in seen] == []
     assert seen.endswith("\x1b[2Kend\r\n")
@@ -356,7 +362,7 @@ def test_a_bar_shows_how_far_reading_or_writing_is(
 
 @pytest.mark.parametrize(("quiet_s", "term"), [(60, "xterm"), (0, "dumb")])
 def test_no_bar_for_what_is_quick_or_where_none_can_be_drawn(quiet_s: int, term: str) -> None:
-    code = BAR.format(quiet_s=quiet_s, doing="reading", told=[("a.json", 2, 1)])
+    code = BAR.format(quiet_s=quiet_s, doing="reading", told=[("a.json", 2, 1)], patience_s=0.2)
     assert seen_in_a_terminal(code, columns=80, environment=os.environ | {"TERM": term}) == "end\r\n"
 
 
@@ -364,6 +370,7 @@ def test_a_bar_is_drawn_while_a_trace_is_written_and_the_report_is_on_stdout_alo
     file = trace().step(0).launch(1, 1).kernel(3, 1).write(tmp_path / "trace.json")
     code = f"""
 import time
+import rich.progress
 from launchscope.cli import outputs, progress, run
 progress._QUIET_S = 0
 told = outputs._told
