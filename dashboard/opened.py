@@ -141,6 +141,9 @@ class _Keys:
 
     def add(self, name: str) -> str:
         plain = _NOT_IN_KEYS.sub("-", name).strip("-") or "trace"
-        key = next(k for k in (plain, *(f"{plain}-{n}" for n in range(2, 10_000_000))) if k not in self._known)
+        key, number = plain, 1
+        while key in self._known:
+            number += 1
+            key = f"{plain}-{number}"
         self._known.add(key)
         return key
