@@ -1,0 +1,150 @@
+"""Where everything on the timeline stands: bands and lanes from top to bottom, times from left to right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from ..analysis.trace import Ints
+from .heat_strip import Lane, within_bounds
+from .lanes import BandLanes, prepare
+from .opened import Band
+from .view import View
+
+LEFT_PX: Final = 118  # labels of lanes
+RIGHT_PX: Final = 14
+TOP_PX: Final = 50  # the axis
+BOTTOM_PX: Final = 8
+
+TITLE_PX: Final = 26
+NOTE_PX: Final = 18
+QUEUE_PX: Final = 26
+IDLE_PX: Final = 10
+BETWEEN_LANES_PX: Final = 4
+BETWEEN_BANDS_PX: Final = 10
+
+MARGIN: Final = 0.02
+"""Share of a step that is shown before and after it."""
+
+DRAWN_BESIDE: Final = 0.25
+"""Share of the view that is drawn on either side of it, so that a pan has something to show at once."""
+
+_LEAST_NS: Final = 50  # that a view spans
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Times of one band ↔ places on the x axis."""
+
+    zero_ns: int
+    unit_ns: float  # 1,000 on an axis of µs; the step's length on one of shares
+    decimals: int
+
+    def x(self, time_ns: Ints) -> list[float]:
+        """Places of these times."""
+        return self.length(time_ns - self.zero_ns)
+
+    def length(self, dur_ns: Ints) -> list[float]:
+        """What durations measure on the axis."""
+        lengths: list[float] = np.round(dur_ns / self.unit_ns, self.decimals).tolist()
+        return lengths
+
+    def time_ns(self, x: float) -> int:
+        """The time at this place."""
+        return within_bounds(self.zero_ns + x * self.unit_ns)
+
+
+@dataclass(frozen=True)
+class PlacedLane:
+    """A lane and its top edge, in pixels from the figure's top."""
+
+    lane: Lane
+    top: int
+
+    @property
+    def middle(self) -> float:
+        return self.top + self.lane.height / 2
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedBand:
+    """A band's place."""
+
+    lanes: BandLanes
+    scale: Scale
+    title: int  # top edges
+    notes: tuple[int, ...]
+    lane_places: tuple[PlacedLane, ...]
+    queue: int | None
+    idle: int | None
+    bottom: int
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """All bands' places, and what of the axis is in view."""
+
+    bands: tuple[PlacedBand, ...]
+    view: tuple[float, float]
+    align: str
+    plot_px: int  # width of what lies between the margins
+    height: int  # of the lanes; the figure's is TOP_PX and BOTTOM_PX more
+
+    @property
+    def drawn(self) -> tuple[float, float]:
+        """The part of the axis that is drawn."""
+        low, high = self.view
+        beside = (high - low) * DRAWN_BESIDE
+        return low - beside, high + beside
+
+
+def stage(bands: Sequence[Band], view: View, width_px: int) -> Stage:
+    """Lay out the bands."""
+    placed = []
+    top = 0
+    for lanes in map(prepare, bands):
+        placed.append(_placed(lanes, view, top))
+        top = placed[-1].bottom + BETWEEN_BANDS_PX
+    plot_px = max(100, width_px - LEFT_PX - RIGHT_PX)
+    return Stage(tuple(placed), _in_view(placed, view), view.align, plot_px, max(top, TITLE_PX + NOTE_PX))
+
+
+def _placed(lanes: BandLanes, view: View, top: int) -> PlacedBand:
+    since, until = lanes.window(view.step)
+    scale = Scale(since, 1e3, 3) if view.align == "time" else Scale(since, max(1, until - since), 9)
+    place = top + TITLE_PX
+    notes = []
+    for _ in lanes.notes:
+        notes.append(place)
+        place += NOTE_PX
+    rows = []
+    has_gpu = lanes.band.device is not None
+    queue = idle = None
+    for lane in lanes.lanes:
+        if lane in lanes.streams[:1] and has_gpu and "queue" in view.overlays:
+            queue, place = place, place + QUEUE_PX + BETWEEN_LANES_PX
+        rows.append(PlacedLane(lane, place))
+        place += lane.height + BETWEEN_LANES_PX
+    if has_gpu and "idle" in view.overlays:
+        idle, place = place, place + IDLE_PX + BETWEEN_LANES_PX
+    return PlacedBand(lanes, scale, top, tuple(notes), tuple(rows), queue, idle, place)
+
+
+def _in_view(bands: Sequence[PlacedBand], view: View) -> tuple[float, float]:
+    """The view's range where it shows something; else the longest step."""
+    lengths = [band.scale.length(np.diff(band.lanes.window(view.step)))[0] for band in bands]
+    longest = max(lengths, default=0.0) or 1.0
+    whole = (-MARGIN * longest, (1 + MARGIN) * longest)
+    if view.x is None:
+        return whole
+    edges = [band.scale.x(np.array(band.lanes.extent_ns)) for band in bands if band.lanes.extent_ns is not None]
+    low = max(view.x[0], min((each[0] for each in edges), default=0.0) - longest)
+    high = min(view.x[1], max((each[1] for each in edges), default=0.0) + longest)
+    units = [band.scale.unit_ns for band in bands]
+    least = _LEAST_NS / max(units, default=1e3)
+    if high <= low:
+        return whole
+    return (low, high) if high - low >= least else ((low + high - least) / 2, (low + high + least) / 2)
