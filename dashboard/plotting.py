@@ -1,0 +1,153 @@
+"""What every chart shares: the layout of a theme, time axes in words, and foreign text made harmless.
+
+A figure is plotly's JSON as plain dicts. Plotly reads a little markup in every text, so foreign text is escaped.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from ..analysis.units import duration, one_line, printable
+from .theme import Theme
+
+Figure = dict[str, Any]
+
+FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
+TEXT_PX: Final = 13
+NS_PER_US: Final = 1e3
+HATCHES: Final = ("/", "\\", "x", "-", "|", "+", ".")
+
+_MOST_NAME: Final = 28  # characters of a foreign name inside a chart
+_MOST_WORDS: Final = 90  # of a foreign sentence
+
+
+def escaped(text: str) -> str:
+    """Foreign text as plotly shows it letter by letter."""
+    return html.escape(printable(text), quote=False)
+
+
+def clipped(text: str, most: int = _MOST_NAME) -> str:
+    """A foreign name that fits a chart, escaped; a long one loses its middle."""
+    half = most // 2
+    return escaped(text if len(text) <= most else f"{text[: half - 1]}…{text[-half:]}")
+
+
+def reason(text: str) -> str:
+    """A sentence that says why something is absent, escaped; a long one loses its end."""
+    line = one_line(text)
+    return escaped(line if len(line) <= _MOST_WORDS else f"{line[: _MOST_WORDS - 1]}…")
+
+
+def layout(theme: Theme, title: str, subtitle: str = "", **more: Any) -> dict[str, Any]:
+    """The layout of a figure in this theme: a title that says what it is, a legend below."""
+    below = f"<br><span style='font-size:{TEXT_PX}px;color:{theme.muted}'>{subtitle}</span>" if subtitle else ""
+    heading = {
+        "text": title + below,
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": 1,
+        "yref": "container",
+        "yanchor": "top",
+        "pad": {"t": 8},
+        "font": {"size": TEXT_PX + 2, "color": theme.ink},
+    }
+    legend = {"orientation": "h", "x": 0, "xref": "paper", "y": 0, "yref": "container", "yanchor": "bottom"}
+    return {
+        "title": heading,
+        "font": {"family": FONT, "size": TEXT_PX, "color": theme.ink},
+        "paper_bgcolor": theme.paper,
+        "plot_bgcolor": theme.panel,
+        "margin": {"l": 16, "r": 16, "t": 54 if subtitle else 36, "b": 72},
+        "hoverlabel": {
+            "bgcolor": theme.paper,
+            "bordercolor": theme.muted,
+            "align": "left",
+            "font": {"family": FONT, "size": TEXT_PX, "color": theme.ink},
+        },
+        "legend": {**legend, "font": {"size": TEXT_PX}, "traceorder": "normal", "itemsizing": "constant"},
+        "dragmode": "zoom",
+        **more,
+    }
+
+
+def axis(theme: Theme, title: str = "", **more: Any) -> dict[str, Any]:
+    """One axis; its ticks keep their room."""
+    return {
+        "title": {"text": title, "standoff": 6, "font": {"size": TEXT_PX}},
+        "gridcolor": theme.grid,
+        "linecolor": theme.muted,
+        "zeroline": False,
+        "tickfont": {"size": TEXT_PX - 1},
+        "automargin": True,
+        **more,
+    }
+
+
+def rows_axis(theme: Theme, rows: int) -> dict[str, Any]:
+    """A y axis of rows, the first on top: row i reaches from −i − 0.5 to −i + 0.5."""
+    return axis(theme, visible=False, range=[-max(rows, 1) + 0.45, 0.55], fixedrange=True)
+
+
+def row_text(theme: Theme, row: int, text: str) -> dict[str, Any]:
+    """The words of a row, above what is drawn in it."""
+    return {
+        "text": text,
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": -row + 0.5,
+        "yanchor": "top",
+        "showarrow": False,
+        "align": "left",
+        "font": {"size": TEXT_PX, "color": theme.ink},
+    }
+
+
+def note(theme: Theme, text: str) -> dict[str, Any]:
+    """Words in the middle of a chart that has nothing to draw."""
+    where = {"x": 0.5, "xref": "paper", "y": 0.5, "yref": "paper", "showarrow": False}
+    return {**where, "text": text, "font": {"size": TEXT_PX + 1, "color": theme.muted}}
+
+
+def bold(text: str) -> str:
+    """Escaped text of more weight."""
+    return f"<b>{text}</b>"
+
+
+def log_ticks(low_ns: float, high_ns: float, most: int = 10) -> list[float]:
+    """Round times between two, ascending: 1, 2 and 5 of each decade, or the decades alone where those are many."""
+    first, last = math.floor(math.log10(low_ns)), math.ceil(math.log10(high_ns))
+    for steps in ((1, 2, 5), (1,)):
+        found = [
+            step * 10.0**power
+            for power in range(first, last + 1)
+            for step in steps
+            if low_ns * 0.999 <= step * 10.0**power <= high_ns * 1.001
+        ]
+        if len(found) <= most:
+            return found
+    return found[:: math.ceil(len(found) / most)]
+
+
+def tick_words(times_ns: Iterable[float]) -> list[str]:
+    """Times as tick labels, without the zeros that a figure of three digits has: ``2 µs``."""
+    return [_plain(duration(ns)) for ns in times_ns]
+
+
+def _plain(text: str) -> str:
+    figure, _, unit = text.partition(" ")
+    return f"{figure.rstrip('0').rstrip('.') if '.' in figure else figure} {unit}".strip()
+
+
+def hollow(theme: Theme, symbol: str, size: int = 11) -> dict[str, Any]:
+    """A marker of something predicted: never filled."""
+    return {"symbol": f"{symbol}-open", "size": size, "color": theme.predicted, "line": {"width": 2}}
+
+
+def finite(values: Sequence[float | None]) -> list[float]:
+    """The values that are there and can be drawn."""
+    return [value for value in values if value is not None and math.isfinite(value)]
