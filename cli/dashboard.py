@@ -10,7 +10,7 @@ import click
 
 from ..analysis.errors import LaunchscopeError, MissingRequirement
 from . import choices
-from .progress import ReadingBar
+from .progress import Bar
 from .writing import say
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def command(
     from ..analysis.report import analyze
 
     chosen = paths or (newest_capture(),)
-    with ReadingBar() as progress:
+    with Bar() as progress:
         report = analyze(*chosen, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
     report.require_gpu_ops()
     show(report, chosen, host=host, port=port, browser=not no_browser)
