@@ -52,7 +52,7 @@ def layout(theme: Theme, title: str, subtitle: str = "", **more: Any) -> dict[st
         "y": 1,
         "yref": "container",
         "yanchor": "top",
-        "pad": {"t": 8},
+        "pad": {"t": 24 if subtitle else 8},  # plotly lifts a second line above the top
         "font": {"size": TEXT_PX + 2, "color": theme.ink},
     }
     legend = {"orientation": "h", "x": 0, "xref": "paper", "y": 0, "yref": "container", "yanchor": "bottom"}

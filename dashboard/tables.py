@@ -1,0 +1,403 @@
+"""The tables below the timelines: kernels, gaps, launches, graph replays, warnings, as AG grid's columns and rows.
+
+A row is a flat dict that JSON holds: numbers stay numbers (times in µs), ``band`` and ``op`` name the GPU op that shows
+the row in the timeline (``op`` null without one), ``id`` is ``band|op|place`` and unique within the table.
+"""
+
+from __future__ import annotations
+
+import csv as csv_files
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ..analysis.columns import follow, named, numbered
+from ..analysis.document import CAUSES, KernelDoc
+from ..analysis.export.kernel_names import short_names
+from ..analysis.export.mode_table import WORTH_A_REASON
+from ..analysis.gaps import Gaps
+from ..analysis.trace import NONE, Ints, OpKind
+from ..analysis.units import number, one_line, printable
+from .opened import Band, Opened
+from .plotting import NS_PER_US
+
+MOST_ROWS: Final = 50_000
+"""Of one table: a browser's grid sorts and filters so many at once, and a zipped megabyte carries them."""
+
+NO_OPERATOR: Final = "–"
+INFERRED: Final = " (inferred)"
+
+Cell = str | int | float | bool | None
+Row = dict[str, Cell]
+
+
+@dataclass(frozen=True)
+class TableData:
+    """AG grid's ``columnDefs`` and ``rowData``, and what must be known to read them."""
+
+    columns: list[dict[str, Any]]
+    rows: list[Row]
+    note: str | None = None
+
+
+def table(name: str, opened: Opened, bands: Sequence[Band]) -> TableData:
+    """One of TABLES, of these bands. KeyError for another name."""
+    return TABLES[name](opened, bands)
+
+
+def csv(data: TableData) -> str:
+    """The table as a .csv file. Text that a spreadsheet would run as a formula is quoted by an apostrophe."""
+    out = io.StringIO()
+    writer = csv_files.writer(out, lineterminator="\r\n")
+    fields = [column["field"] for column in data.columns]
+    writer.writerow([_as_text(column["headerName"]) for column in data.columns])
+    for row in data.rows:
+        writer.writerow([_as_text(value) if isinstance(value, str) else value for value in map(row.get, fields)])
+    return out.getvalue()
+
+
+def _as_text(text: str) -> str:
+    """OWASP's remedy against formulas in exported cells (https://owasp.org/www-community/attacks/CSV_Injection)."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def _text(field: str, title: str, **more: Any) -> dict[str, Any]:
+    return {"field": field, "headerName": title, "filter": "agTextColumnFilter", **more}
+
+
+def _figure(field: str, title: str, decimals: int = 0, **more: Any) -> dict[str, Any]:
+    """A column of numbers; ``context.decimals`` is for those who draw it without AG grid."""
+    return {
+        "field": field,
+        "headerName": title,
+        "type": "rightAligned",
+        "filter": "agNumberColumnFilter",
+        "valueFormatter": {"function": f"params.value == null ? '–' : d3.format(',.{decimals}f')(params.value)"},
+        "context": {"decimals": decimals},
+        **more,
+    }
+
+
+_BAND: Final = _text("band", "recording", maxWidth=150)
+
+
+def _us(ns: float | None) -> float | None:
+    """Nanoseconds as µs, to the nanosecond."""
+    return None if ns is None else round(ns / NS_PER_US, 3)
+
+
+def _all_us(ns: Ints) -> list[float]:
+    us: list[float] = np.round(ns.astype(np.int64) / NS_PER_US, 3).tolist()
+    return us
+
+
+def _nullable(column: Ints) -> list[int | None]:
+    return [None if value == NONE else value for value in column.tolist()]
+
+
+def _with_ids(rows: Sequence[Row]) -> list[Row]:
+    return [{**row, "id": f"{row['band']}|{'' if row['op'] is None else row['op']}|{n}"} for n, row in enumerate(rows)]
+
+
+def _notes(parts: Sequence[str]) -> str | None:
+    """Sentences without repeats; null for none."""
+    return " · ".join(dict.fromkeys(filter(None, parts))) or None
+
+
+def _longest(rows: list[Row], field: str, what: str) -> tuple[list[Row], str]:
+    """At most MOST_ROWS, the longest first, and a note where that leaves some out."""
+    ranked = sorted(rows, key=lambda row: -float(row[field] or 0))
+    if len(ranked) <= MOST_ROWS:
+        return ranked, ""
+    return ranked[:MOST_ROWS], f"the longest {number(MOST_ROWS)} of {number(len(ranked))} {what}"
+
+
+def _kernels(opened: Opened, bands: Sequence[Band]) -> TableData:
+    names = short_names(doc.name for band in bands for doc in band.analysis.document.kernels)
+    rows: list[Row] = []
+    notes = []
+    for band in bands:
+        docs, first = band.analysis.document.kernels, _first_ops(band)
+        notes.append("" if docs else f"{band.label}: {_why(band, 'headline_device', 'no GPU op')}")
+        rows += [
+            {
+                "band": band.key,
+                "op": first.get((doc.name, doc.category)),
+                "kernel": names[doc.name] or "(no name)",
+                "name": printable(doc.name),
+                "category": doc.category,
+                "count": doc.count,
+                "per_step": doc.count_per_step,
+                "us_per_step": _us(doc.ns_per_step),
+                "total_us": _us(doc.total_ns),
+                "median_us": _us(doc.median_ns),
+                "p90_us": _us(doc.p90_ns),
+                "share": round(doc.share_of_busy * 100, 3),
+                "operator": _operator(doc),
+            }
+            for doc in docs
+        ]
+        if any(doc.operator and doc.operator_inferred for doc in docs):
+            notes.append("operators marked as inferred are those of the aligned eager recording")
+    columns = [
+        _BAND,
+        _text("kernel", "kernel", tooltipField="name", minWidth=260, flex=2),
+        _text("category", "kind", maxWidth=110),
+        _figure("count", "count"),
+        _figure("per_step", "count per step", 1),
+        _figure("us_per_step", "µs per step", 2),
+        _figure("total_us", "total µs", 2),
+        _figure("median_us", "median µs", 2),
+        _figure("p90_us", "p90 µs", 2),
+        _figure("share", "% of busy", 2),
+        _text("operator", "operator", minWidth=140, flex=1),
+    ]
+    return TableData(columns, _with_ids(rows), _notes(notes))
+
+
+def _first_ops(band: Band) -> dict[tuple[str, str], int]:
+    """(name, category) → row of the first such op of the headline device, in a kept step where there is one."""
+    ops, steps = band.analysis.trace.gpu_ops, band.analysis.steps
+    rows = np.flatnonzero(ops.device == (NONE if band.device is None else band.device))
+    is_kept = np.isin(steps.op_step[rows], steps.kept_rows)
+    rows = np.concatenate([rows[is_kept], rows[~is_kept]])
+    if not len(rows):
+        return {}
+    _, first = np.unique(numbered(ops.name[rows], ops.kind[rows]), return_index=True)
+    found = rows[first]
+    names = named(band.analysis.trace.names, ops.name[found])
+    kinds = [OpKind(kind).word for kind in ops.kind[found].tolist()]
+    return {(name or "", kind): row for name, kind, row in zip(names, kinds, found.tolist(), strict=True)}
+
+
+def _operator(doc: KernelDoc) -> str:
+    if doc.operator is None:
+        return NO_OPERATOR
+    return printable(doc.operator) + (INFERRED if doc.operator_inferred else "")
+
+
+def _gaps(opened: Opened, bands: Sequence[Band]) -> TableData:
+    found = {band.key: band.analysis.gaps[band.device] for band in bands if band.device is not None}
+    lengths = [gaps.dur_ns for gaps in found.values()]
+    total = sum(map(len, lengths))
+    notes = [f"{band.label}: {_why(band, 'headline_device', 'no GPU op')}" for band in bands if band.device is None]
+    at_least = 0
+    if total > MOST_ROWS:
+        at_least = int(np.partition(np.concatenate(lengths), total - MOST_ROWS)[total - MOST_ROWS])
+        notes.append(f"the longest {number(MOST_ROWS)} of {number(total)} gaps: from {_us(at_least)} µs on")
+    rows = [row for band in bands if band.key in found for row in _gap_rows(band, found[band.key], at_least)]
+    rows = sorted(rows, key=lambda row: -float(row["us"] or 0))[:MOST_ROWS]
+    causes = [cause for cause in CAUSES if any(row.get(cause) for row in rows)]
+    columns = [
+        _BAND,
+        _figure("step", "step", maxWidth=90),
+        _figure("start_us", "start µs", 2),
+        _figure("us", "µs", 3, sort="desc"),
+        _text("cause", "largest cause", maxWidth=140),
+        *[_figure(cause, f"{cause} µs", 3) for cause in causes],
+        _text("before", "op before", tooltipField="before", minWidth=160, flex=1),
+        _text("after", "op after", tooltipField="after", minWidth=160, flex=1),
+        _text("place", "where", minWidth=130),
+    ]
+    notes.append("start: since the recording's first GPU op; a step's number is its place in the recording")
+    return TableData(columns, _with_ids(rows), _notes(notes))
+
+
+def _gap_rows(band: Band, gaps: Gaps, at_least_ns: int) -> Iterator[Row]:
+    """The gaps of the headline device, whole file, that are at least so long."""
+    trace, steps = band.analysis.trace, band.analysis.steps
+    rows = np.flatnonzero(gaps.dur_ns >= at_least_ns)
+    ops, previous = gaps.next_op[rows], gaps.prev_op[rows]
+    names = _names(band, np.concatenate([ops, previous]))
+    parts = np.stack([gaps.parts_ns[cause][rows] for cause in CAUSES])
+    largest = parts.argmax(axis=0).tolist()
+    by_cause = [_all_us(part) for part in parts]
+    origin = int(trace.gpu_ops.start_ns.min()) if len(trace.gpu_ops) else 0
+    columns = zip(
+        ops.tolist(),
+        _nullable(steps.op_step[ops]),
+        _all_us(gaps.start_ns[rows] - origin),
+        _all_us(gaps.dur_ns[rows]),
+        largest,
+        trace.gpu_ops.name[previous].tolist(),
+        trace.gpu_ops.name[ops].tolist(),
+        gaps.boundary[rows].tolist(),
+        (gaps.stall_ns[rows] > 0).tolist(),
+        gaps.waiting_call[rows].tolist(),
+        strict=True,
+    )
+    for place, (op, step, start, us, cause, before, after, boundary, stall, call) in enumerate(columns):
+        where = ["between steps"] * boundary + ["stall"] * stall + ["another thread waited"] * (call != NONE)
+        row: Row = {"band": band.key, "op": op, "step": step, "start_us": start, "us": us, "cause": CAUSES[cause]}
+        row |= {name: part[place] for name, part in zip(CAUSES, by_cause, strict=True) if part[place]}
+        yield row | {"before": names[before], "after": names[after], "place": ", ".join(where)}
+
+
+def _names(band: Band, ops: Ints) -> dict[int, str]:
+    """Short names of these GPU ops by index into Trace.names."""
+    trace = band.analysis.trace
+    used = np.unique(trace.gpu_ops.name[ops]).tolist()
+    short = short_names(trace.names[index] for index in used)
+    return {index: short[trace.names[index]] or "(no name)" for index in used}
+
+
+def _launches(opened: Opened, bands: Sequence[Band]) -> TableData:
+    rows: list[Row] = []
+    notes = []
+    for band in bands:
+        rows += _launch_rows(band)
+        document = band.analysis.document
+        if not len(band.analysis.trace.launches):
+            notes.append(f"{band.label}: {_why(band, 'launches.overhead_ns.median', 'no launches in the file')}")
+        elif all(doc.operator is None for doc in document.launches.by_operator):
+            notes.append(f"{band.label}: no operators recorded ({_pass(band)})")
+    columns = [
+        _BAND,
+        _text("api", "launch API", minWidth=170, flex=1),
+        _text("operator", "operator", minWidth=170, flex=1),
+        _figure("launches", "launches", sort="desc"),
+        _figure("per_step", "per step", 1),
+        _figure("kernels", "kernels"),
+        _figure("overhead_us", "median µs in the call", 2),
+        _figure("overhead_total_us", "total µs in the call", 1),
+        _figure("latency_us", "median µs, call start → GPU start", 2),
+        _figure("queue_us", "median µs, call end → GPU start", 2),
+    ]
+    return TableData(columns, _with_ids(rows), _notes(notes))
+
+
+def _pass(band: Band) -> str:
+    trace_pass = band.analysis.trace_pass
+    return "the file has none" if trace_pass is None else f"the {trace_pass} pass records none"
+
+
+def _launch_rows(band: Band) -> Iterator[Row]:
+    """A row per API and innermost operator, the most launches first."""
+    trace, steps, times = band.analysis.trace, band.analysis.steps, band.analysis.launch_times
+    launches, ops = trace.launches, trace.gpu_ops
+    operator = follow(trace.host_ops.name, launches.operator_row)
+    group = numbered(launches.api, operator)
+    order = np.argsort(group, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if len(order) else []
+    linked = ops.is_kernel & (ops.launch_row != NONE)
+    kernels = np.bincount(ops.launch_row[linked], minlength=len(launches))
+    is_kept = np.isin(steps.launch_step, steps.kept_rows)
+    for rows in sorted(members, key=len, reverse=True):
+        kept = rows[is_kept[rows]]
+        (api,), (name,) = named(trace.names, launches.api[rows[:1]]), named(trace.names, operator[rows[:1]])
+        yield {
+            "band": band.key,
+            "op": int(times.first_op[(kept if len(kept) else rows)[0]]),
+            "api": printable(api or "(no name)"),
+            "operator": NO_OPERATOR if name is None else printable(name),
+            "launches": len(rows),
+            "per_step": round(len(kept) / len(steps.kept_rows), 3) if len(steps.kept_rows) else None,
+            "kernels": int(kernels[rows].sum()),
+            "overhead_us": _us(float(np.median(times.overhead_ns[rows]))),
+            "overhead_total_us": _us(float(times.overhead_ns[rows].sum(dtype=np.int64))),
+            "latency_us": _us(float(np.median(times.latency_ns[rows]))),
+            "queue_us": _us(float(np.median(times.queue_ns[rows]))),
+        }
+
+
+def _replays(opened: Opened, bands: Sequence[Band]) -> TableData:
+    rows = [row for band in bands for row in _replay_rows(band)]
+    rows, left_out = _longest(rows, "us", "replays")
+    notes = [left_out]
+    notes += [f"{band.label}: no graph replays" for band in bands if not len(band.analysis.graphs)]
+    if any(band.analysis.trace_pass is not None and len(band.analysis.graphs) for band in bands):
+        notes.append("the time in the launch call is mostly the profiler's own cost, which T does not hold")
+    columns = [
+        _BAND,
+        _text("graph", "graph"),
+        _figure("step", "step", maxWidth=90),
+        _figure("start_us", "start µs", 2),
+        _figure("us", "µs, first to last op", 2),
+        _figure("ops", "GPU ops"),
+        _figure("overhead_us", "µs in the launch call", 2),
+        _text("recorded", "recorded"),
+    ]
+    return TableData(columns, _with_ids(rows), _notes(notes))
+
+
+def _replay_rows(band: Band) -> Iterator[Row]:
+    """A row per replay, in order of time."""
+    trace, graphs = band.analysis.trace, band.analysis.graphs
+    if not len(graphs):
+        return
+    heads = np.flatnonzero(graphs.ordinal == 0)
+    first = np.full(len(graphs), NONE, dtype=np.int64)
+    first[graphs.op_replay[heads]] = heads
+    overhead = follow(trace.launches.dur_ns, graphs.launch_row)
+    columns = zip(
+        first.tolist(),
+        graphs.graph.tolist(),
+        _nullable(band.analysis.steps.op_step[first]),
+        _all_us(graphs.start_ns - int(trace.gpu_ops.start_ns.min())),
+        _all_us(graphs.end_ns - graphs.start_ns),
+        graphs.op_count.tolist(),
+        _all_us(overhead),
+        (graphs.launch_row != NONE).tolist(),
+        graphs.under_recorded.tolist(),
+        strict=True,
+    )
+    for op, graph, step, start, us, ops, call_us, has_launch, is_lacking in columns:
+        yield {
+            "band": band.key,
+            "op": op,
+            "graph": printable(graphs.graph_names[graph]),
+            "step": step,
+            "start_us": start,
+            "us": us,
+            "ops": ops,
+            "overhead_us": call_us if has_launch else None,
+            "recorded": "lacks ops" if is_lacking else "whole" if has_launch else "its launch is not in the file",
+        }
+
+
+def _warnings(opened: Opened, bands: Sequence[Band]) -> TableData:
+    rows: list[Row] = []
+    told = set()
+    for band in bands:
+        mode = band.mode if band.analysis.mode not in told else None  # once, not with each recording
+        told.add(band.analysis.mode)
+        found = [*(() if mode is None else mode.warnings), *band.analysis.document.warnings]
+        rows += [_message(band, "warning", each.code, each.message, each.count) for each in found]
+        reasons = dict(band.analysis.document.withheld)
+        if mode is not None:
+            reasons |= {name: mode.withheld[name] for name in WORTH_A_REASON if name in mode.withheld}
+        rows += [_message(band, "withheld", path, why, None) for path, why in reasons.items()]
+    for each in opened.report.document.unread:
+        rows.append({"band": None, "op": None, "kind": "unread", "code": printable(each.path), "count": None})
+        rows[-1]["message"] = one_line(each.reason)
+    columns = [
+        _BAND,
+        _text("kind", "kind", maxWidth=110),
+        _text("code", "warning, or figure withheld", minWidth=190),
+        _figure("count", "count", maxWidth=110),
+        _text("message", "what it means", flex=3, minWidth=320, wrapText=True, autoHeight=True),
+    ]
+    return TableData(columns, _with_ids(rows), None if rows else "no warnings")
+
+
+def _message(band: Band, kind: str, code: str, message: str, count: int | None) -> Row:
+    row: Row = {"band": band.key, "op": None, "kind": kind, "code": code, "count": count}
+    return row | {"message": one_line(message)}
+
+
+def _why(band: Band, path: str, otherwise: str) -> str:
+    """The document's reason for a figure that is withheld."""
+    return band.analysis.document.withheld.get(path, otherwise)
+
+
+TABLES: Final[Mapping[str, Callable[[Opened, Sequence[Band]], TableData]]] = {
+    "kernels": _kernels,
+    "gaps": _gaps,
+    "launches": _launches,
+    "replays": _replays,
+    "warnings": _warnings,
+}
+"""Name → what makes it, in the order of the page."""
