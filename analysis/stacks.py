@@ -87,3 +87,12 @@ def _ancestors(start_ns: Ints, end_ns: Ints, frames: Ints) -> tuple[Ints, Ints]:
         around[frames] = last_reaching(end_ns, frames, start_ns[frames])
         frames = around[frames]
     return around, np.flatnonzero(is_known[:-1])
+
+
+def stack_around(trace: Trace, process: int, thread: int, at_ns: int) -> Stack:
+    """The stack of one host call on this thread, by the rules of ``CallStacks``."""
+    host = trace.host_ops
+    is_frame = (host.kind == HostKind.OPERATOR) | (host.kind == HostKind.PYTHON)
+    is_around = (host.start_ns <= at_ns) & (host.end_ns > at_ns) & (host.process == process) & (host.thread == thread)
+    frames = np.flatnonzero(is_frame & is_around)
+    return tuple(host.name[frames[outermost_first(host.start_ns[frames], host.end_ns[frames])]].tolist())

@@ -1,0 +1,304 @@
+"""The GPU ops of two traces: which came, went, merged, moved, and which got slower or faster."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from .alignment import Alignment, align
+from .alike_steps import AlikeSteps
+from .analyses import TraceAnalysis
+from .compare_document import CameDoc, MergedDoc, MovedDoc, OpsDoc, PairedDoc
+from .launches import launching_operators
+from .observer import KERNEL_STRETCH_NS
+from .stacks import stack_around
+from .trace import NONE, Bools, Ints, OpKind
+
+WHOLE_US_NS: Final = 1_000
+"""What a duration may be off by where a file has whole microseconds: ±1 µs an edge, and the edges' errors differ."""
+
+
+@dataclass(frozen=True)
+class ComparedOps:
+    """The parts of a comparison that are about GPU ops; docs of ``compare_document``."""
+
+    ops_before: int = 0
+    ops_after: int = 0
+    pairs: int = 0
+    came: list[CameDoc] = field(default_factory=list)
+    went: list[CameDoc] = field(default_factory=list)
+    moved: list[MovedDoc] = field(default_factory=list)
+    merged: list[MergedDoc] = field(default_factory=list)
+    slower: list[PairedDoc] = field(default_factory=list)
+    faster: list[PairedDoc] = field(default_factory=list)
+    exchanged: list[PairedDoc] = field(default_factory=list)
+
+
+def align_either_way(a: TraceAnalysis, b: TraceAnalysis) -> Alignment:
+    """The alignment of a's step (its reference) with b's; that of b with a is the same turned round.
+
+    Of several longest common orders ``align`` takes one that depends on which side is the reference. Its map of
+    operators is left out.
+    """
+    steps = [AlikeSteps.of(side.trace, side.steps).ops for side in (a, b)]
+    keys = [
+        (len(rows), [side.trace.name(name) for name in side.trace.gpu_ops.name[rows].tolist()])
+        for side, rows in zip((a, b), steps, strict=True)
+    ]
+    if keys[0] <= keys[1]:
+        return replace(align(a.trace, a.steps, b.trace, b.steps), operators={})
+    found = align(b.trace, b.steps, a.trace, a.steps)
+    return Alignment(
+        reference_ops=found.other_ops,
+        other_ops=found.reference_ops,
+        reference_position=found.other_position,
+        other_position=found.reference_position,
+        by_name=found.by_name,
+        operators={},
+    )
+
+
+def compare_ops(a: TraceAnalysis, b: TraceAnalysis, scope: str, withheld: dict[str, str]) -> ComparedOps:
+    """By alignment of a typical step of each; without steps only by names that one of the two lacks."""
+    if scope == "whole":
+        return _by_name_alone(a, b)
+    found = align_either_way(a, b)
+    before, after = _Side.of(a), _Side.of(b)
+    merged, gone, new = [], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for went, came in found.replacements():
+        left, right = before.alike.places(went), after.alike.places(came)
+        if len(went) and len(came):
+            merged.append((left, right))
+        else:
+            gone.append(left)
+            new.append(right)
+    went, came, moved = _without_moved(before, np.concatenate(gone), after, np.concatenate(new))
+    paired = _paired(before, after, found)
+    for which, side in (("before", before), ("after", after)):
+        if len(side.alike.rows) < 2:
+            reason = f"only one step of its kind {which} ({side.analysis.name}): its own spread is not known"
+            withheld |= dict.fromkeys(("slower", "faster"), reason)
+    told = [pair for pair in paired if pair[1]]
+    result = ComparedOps(
+        ops_before=len(before.alike.ops),
+        ops_after=len(after.alike.ops),
+        pairs=len(found),
+        came=_came(after, came),
+        went=_came(before, went),
+        moved=moved,
+        merged=_merged(before, after, merged),
+        slower=[doc for doc, _ in told if doc.change_ns > 0],
+        faster=[doc for doc, _ in told if doc.change_ns < 0],
+        exchanged=[doc for doc, _ in paired if doc.matched_by == "operator"],
+    )
+    _assert_adds_up(result)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """One trace's steps, op by op of its typical step."""
+
+    analysis: TraceAnalysis
+    alike: AlikeSteps
+    dur_ns: Ints  # [s, n]
+    names: Sequence[str]  # [n]
+    operators: Sequence[tuple[str | None, bool]]  # [n] operator, and whether it is inferred
+    in_graph: Bools  # [n]
+
+    @classmethod
+    def of(cls, analysis: TraceAnalysis) -> _Side:
+        trace, alike = analysis.trace, AlikeSteps.of(analysis.trace, analysis.steps)
+        names = [trace.name(name) for name in trace.gpu_ops.name[alike.ops].tolist()]
+        of_name = {doc.name: doc.operator for doc in analysis.document.kernels}
+        recorded = launching_operators(trace)[alike.ops].tolist()
+        return cls(
+            analysis=analysis,
+            alike=alike,
+            dur_ns=trace.gpu_ops.dur_ns[alike.rows],
+            names=names,
+            operators=[
+                (of_name.get(name), of_name.get(name) is not None) if its == NONE else (trace.name(its), False)
+                for name, its in zip(names, recorded, strict=True)
+            ],
+            in_graph=analysis.graphs.op_replay[alike.ops] != NONE,
+        )
+
+    def op(self, place: int) -> OpsDoc:
+        """This op, counted once."""
+        operator, inferred = self.operators[place]
+        kind = OpKind(int(self.analysis.trace.gpu_ops.kind[self.alike.ops[place]]))
+        return OpsDoc(
+            name=self.names[place], category=kind.word, operator=operator, operator_inferred=inferred, count=1
+        )
+
+    def ns(self, places: Ints) -> float:
+        """What these ops take together in a step: the median over the alike steps."""
+        return float(np.median(self.dur_ns[:, places].sum(axis=1)))
+
+    def stack(self, place: int) -> list[str]:
+        """The stack around this op's launch, outermost first; empty where none is recorded."""
+        trace = self.analysis.trace
+        launch = int(trace.gpu_ops.launch_row[self.alike.ops[place]])
+        if launch == NONE:
+            return []
+        calls = trace.launches
+        at = (int(calls.process[launch]), int(calls.thread[launch]), int(calls.start_ns[launch]))
+        return [trace.name(frame) for frame in stack_around(trace, *at)]
+
+
+def _assert_adds_up(ops: ComparedOps) -> None:
+    moved = sum(doc.count for doc in ops.moved)
+    merged = [sum(doc.count * n for doc, n in zip(ops.merged, each, strict=True)) for each in _merged_sizes(ops)]
+    for total, rest, its_merged in ((ops.ops_before, ops.went, merged[0]), (ops.ops_after, ops.came, merged[1])):
+        assert ops.pairs + moved + sum(doc.count for doc in rest) + its_merged == total, "a step's ops add up"
+
+
+def _merged_sizes(ops: ComparedOps) -> tuple[list[int], list[int]]:
+    return [doc.ops_before for doc in ops.merged], [doc.ops_after for doc in ops.merged]
+
+
+def _without_moved(before: _Side, gone: Ints, after: _Side, new: Ints) -> tuple[Ints, Ints, list[MovedDoc]]:
+    """Places of the ops that went and came, without those that only run at another place of the step."""
+    was, now = (Counter(side.names[at] for at in places.tolist()) for side, places in ((before, gone), (after, new)))
+    moved = was & now
+
+    def rest(side: _Side, places: Ints) -> Ints:
+        left = Counter(moved)
+        kept = []
+        for place in places.tolist():
+            if left[side.names[place]]:
+                left[side.names[place]] -= 1
+            else:
+                kept.append(place)
+        return np.array(kept, dtype=np.int64)
+
+    docs = [MovedDoc(name=name, count=count) for name, count in sorted(moved.items())]
+    return rest(before, gone), rest(after, new), docs
+
+
+def _came(side: _Side, places: Ints) -> list[CameDoc]:
+    """Ops of one side alone by name and operator, the longest first."""
+    groups: dict[OpsDoc, list[int]] = defaultdict(list)
+    for place in places.tolist():
+        groups[side.op(place)].append(place)
+    docs = [
+        CameDoc(
+            name=op.name,
+            category=op.category,
+            operator=op.operator,
+            operator_inferred=op.operator_inferred,
+            stack=side.stack(its_places[0]),
+            count=len(its_places),
+            ns=side.ns(np.array(its_places)),
+        )
+        for op, its_places in groups.items()
+    ]
+    return sorted(docs, key=lambda doc: (-doc.ns, doc.name, doc.operator or ""))
+
+
+def _merged(before: _Side, after: _Side, runs: Iterable[tuple[Ints, Ints]]) -> list[MergedDoc]:
+    """Runs that are alike on both sides are told once, those that changed the most first."""
+    groups: dict[tuple[tuple[OpsDoc, ...], tuple[OpsDoc, ...]], list[tuple[Ints, Ints]]] = defaultdict(list)
+    for left, right in runs:
+        groups[_counted(before, left), _counted(after, right)].append((left, right))
+    docs = [
+        MergedDoc(
+            before=list(was),
+            after=list(now),
+            ops_before=len(its_runs[0][0]),
+            ops_after=len(its_runs[0][1]),
+            count=len(its_runs),
+            ns_before=before.ns(np.concatenate([left for left, _ in its_runs])),
+            ns_after=after.ns(np.concatenate([right for _, right in its_runs])),
+        )
+        for (was, now), its_runs in groups.items()
+    ]
+    return sorted(docs, key=lambda doc: (-abs(doc.ns_after - doc.ns_before), -doc.count))
+
+
+def _counted(side: _Side, places: Ints) -> tuple[OpsDoc, ...]:
+    """The ops of a run, equal ones together, in order of their first."""
+    counts = Counter(side.op(place) for place in places.tolist())
+    return tuple(
+        OpsDoc(
+            name=op.name,
+            category=op.category,
+            operator=op.operator,
+            operator_inferred=op.operator_inferred,
+            count=count,
+        )
+        for op, count in counts.items()
+    )
+
+
+def _paired(before: _Side, after: _Side, found: Alignment) -> list[tuple[PairedDoc, bool]]:
+    """Aligned ops by their names, the largest change first; True where it is more than the traces' own spread."""
+    groups: dict[tuple[str, str, bool, bool], list[tuple[int, int]]] = defaultdict(list)
+    matched = zip(found.reference_position.tolist(), found.other_position.tolist(), found.by_name.tolist(), strict=True)
+    for left, right, by_name in matched:
+        recorded_alike = bool(before.in_graph[left] == after.in_graph[right])
+        groups[before.names[left], after.names[right], by_name, recorded_alike].append((left, right))
+    docs = []
+    for (was, now, by_name, recorded_alike), places in groups.items():
+        lefts, rights = (np.array(column) for column in zip(*places, strict=True))
+        change_ns = after.ns(rights) - before.ns(lefts)
+        spread_ns = _spread(before, lefts, after, rights)
+        least_ns = len(places) * (0.0 if recorded_alike else KERNEL_STRETCH_NS)
+        if before.analysis.trace.whole_us or after.analysis.trace.whole_us:
+            least_ns += len(places) * WHOLE_US_NS
+        operator, inferred = _likelier(before.operators[lefts[0]], after.operators[rights[0]])
+        doc = PairedDoc(
+            name_before=was,
+            name_after=now,
+            operator=operator,
+            operator_inferred=inferred,
+            count=len(places),
+            median_before_ns=float(np.median(before.dur_ns[:, lefts])),
+            median_after_ns=float(np.median(after.dur_ns[:, rights])),
+            change_ns=change_ns,
+            spread_ns=spread_ns,
+            matched_by="name" if by_name else "operator",
+        )
+        docs.append((doc, spread_ns is not None and abs(change_ns) > max(spread_ns, least_ns)))
+    return sorted(docs, key=lambda told: (-abs(told[0].change_ns), told[0].name_before))
+
+
+def _likelier(*found: tuple[str | None, bool]) -> tuple[str | None, bool]:
+    """An operator that was recorded before one that was inferred, and that before none."""
+    return min(found, key=lambda its: (its[0] is None, its[1], its[0] or ""))
+
+
+def _spread(before: _Side, lefts: Ints, after: _Side, rights: Ints) -> float | None:
+    """The larger of how far apart the two traces' own steps are in what these ops take together; null with one step."""
+    if min(len(before.dur_ns), len(after.dur_ns)) < 2:
+        return None
+    totals = (before.dur_ns[:, lefts].sum(axis=1), after.dur_ns[:, rights].sum(axis=1))
+    return float(max(np.ptp(total) for total in totals))
+
+
+def _by_name_alone(a: TraceAnalysis, b: TraceAnalysis) -> ComparedOps:
+    """Whole files: names of GPU ops that only one of the two has."""
+    return ComparedOps(came=_only_in(b, a), went=_only_in(a, b))
+
+
+def _only_in(side: TraceAnalysis, other: TraceAnalysis) -> list[CameDoc]:
+    known = {doc.name for doc in other.document.kernels}
+    return [
+        CameDoc(
+            name=doc.name,
+            category=doc.category,
+            operator=doc.operator,
+            operator_inferred=doc.operator_inferred,
+            stack=[],
+            count=doc.count,
+            ns=float(doc.total_ns),
+            inferred=False,
+        )
+        for doc in side.document.kernels
+        if doc.name not in known
+    ]
