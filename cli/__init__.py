@@ -40,6 +40,7 @@ COMMANDS: Final = (
 
 SOMETHING_TO_FIX: Final = 2
 INTERRUPTED: Final = 130
+_SOON_S: Final = 0.01
 _SIGNALLED: Final = 128  # plus the signal's number
 
 
@@ -90,11 +91,21 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores one
             signal.signal(number, interrupt)
+    sys.unraisablehook = _interrupt_again
     code = run(sys.argv[1:])
     if code == INTERRUPTED:
         discard_stdout()
         code = _SIGNALLED + (received[0] if received else signal.SIGINT)
     sys.exit(code)
+
+
+def _interrupt_again(lost: sys.UnraisableHookArgs) -> None:
+    """Ctrl-C that came while an object was cleared away, where Python prints a traceback and goes on: soon again."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, _SOON_S)
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -155,6 +155,28 @@ sys.exit(run(["analyze", "x"]))
     assert (process.returncode, err) == (130, "launchscope: interrupted\n")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_ctrl_c_while_an_object_is_cleared_away_is_not_lost(number: signal.Signals) -> None:
+    code = f"""
+import signal, sys, time
+from launchscope.cli import analyze, main
+
+class Interrupted:
+    def __del__(self):
+        signal.raise_signal({number})
+
+def check(*_):
+    Interrupted()
+    time.sleep(30)
+
+analyze.check_output = check
+sys.argv[1:] = ["analyze", "x"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=20)
+    assert (done.returncode, done.stderr) == (128 + number, "launchscope: interrupted\n")
+
+
 @pytest.mark.parametrize("arguments", HELP, ids=" ".join)
 def test_a_reader_that_leaves_is_no_error(arguments: list[str]) -> None:
     process = subprocess.Popen(
