@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -62,7 +63,10 @@ class Rects:
     @cached_property
     def covered(self) -> Covered:
         """Their union."""
-        return Covered(Intervals.union(self.start_ns, self.end_ns))
+        is_union = self._are_apart
+        return Covered(
+            Intervals(self.start_ns, self.end_ns) if is_union else Intervals.union(self.start_ns, self.end_ns)
+        )
 
     def _span(self, since_ns: int, until_ns: int) -> tuple[int, int]:
         first = int(np.searchsorted(self._reach_ns, since_ns, side="left"))
@@ -70,11 +74,15 @@ class Rects:
 
     @cached_property
     def _reach_ns(self) -> Ints:
-        return np.maximum.accumulate(self.end_ns)
+        return self.end_ns if self._are_apart else np.maximum.accumulate(self.end_ns)
 
     @cached_property
     def _ends_ns(self) -> Ints:
-        return np.sort(self.end_ns)
+        return self.end_ns if self._are_apart else np.sort(self.end_ns)
+
+    @cached_property
+    def _are_apart(self) -> bool:
+        return bool((self.start_ns[1:] >= self.end_ns[:-1]).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,16 +92,23 @@ class Lane:
     label: str
     height: int  # pixels
     layers: tuple[Rects, ...]  # none of them empty
+    are_apart: bool  # no rectangle overlaps one of another layer
 
     def most_within(self, since_ns: int, until_ns: int) -> int:
         """How many rectangles there are in the window at the most."""
         return sum(layer.most_within(since_ns, until_ns) for layer in self.layers)
 
+    def covered_ns(self, edges_ns: Ints) -> Ints:
+        """[columns] ns that any rectangle covers between each edge and the next."""
+        if self._union is not None:
+            return self._union.per_column(edges_ns)
+        return _sum([layer.covered.per_column(edges_ns) for layer in self.layers])
+
     @cached_property
-    def covered(self) -> Covered:
-        """The union of all layers."""
-        if len(self.layers) == 1:
-            return self.layers[0].covered
+    def _union(self) -> Covered | None:
+        """Of all layers; null where they are known to be apart."""
+        if self.are_apart:
+            return None
         starts, ends = ([getattr(layer, name) for layer in self.layers] for name in ("start_ns", "end_ns"))
         return Covered(Intervals.union(np.concatenate(starts), np.concatenate(ends)))
 
@@ -103,16 +118,21 @@ class Strip(NamedTuple):
 
     share: NDArray[np.float64]  # of each column's time that any rectangle covers
     layer: Ints  # place in ``Lane.layers`` of the one that covers most of the column
-    count: Ints  # rectangles that have a part in it
+    rects: Ints  # that have a part in it
 
 
 def heat_strip(lane: Lane, edges_ns: Ints) -> Strip:
     """The lane between these edges, ascending."""
     length_ns = np.maximum(np.diff(edges_ns), 1)
-    share = lane.covered.per_column(edges_ns) / length_ns
+    share = lane.covered_ns(edges_ns) / length_ns
     covered = np.stack([layer.covered.per_column(edges_ns) for layer in lane.layers])
-    count = np.sum([layer.per_column(edges_ns) for layer in lane.layers], axis=0)
+    count = _sum([layer.per_column(edges_ns) for layer in lane.layers])
     return Strip(share, covered.argmax(axis=0), count)
+
+
+def _sum(columns: Sequence[Ints]) -> Ints:
+    total: Ints = np.sum(columns, axis=0)
+    return total
 
 
 def within_bounds(time_ns: float) -> int:

@@ -1,14 +1,22 @@
-"""What a rectangle of the timeline says when pointed at: lines of text in the little HTML that plotly knows."""
+"""What a rectangle of the timeline says when pointed at: lines of text in the little HTML that plotly knows.
+
+Thousands are written for every zoom, so rows are looked up in columns, all at once.
+"""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
+import numpy as np
+
+from ..analysis.columns import follow
 from ..analysis.document import CAUSES
-from ..analysis.trace import NONE, Ints, OpKind
-from ..analysis.units import byte_size, duration, printable
+from ..analysis.trace import NONE, Ints, OpKind, Table
+from ..analysis.units import byte_size, printable
+from ..analysis.units import duration as written_duration
 from .lanes import BandLanes
 
 MOST_NAME: Final = 90  # characters of a name
@@ -25,134 +33,177 @@ CAUSE_WORDS: Final[Mapping[str, str]] = {
 }
 assert set(CAUSE_WORDS) == set(CAUSES)
 
+_duration: Final = lru_cache(1 << 15)(written_duration)
 
+
+@lru_cache(1 << 13)
 def escaped(text: str, most: int = MOST_NAME) -> str:
     """Foreign text as plotly shows it, on one line and not longer than this: plotly takes ``<…>`` for markup."""
-    plain = printable(text)
+    plain = printable(text[: most + 1])
     return html.escape(plain if len(plain) <= most else f"{plain[: most - 1]}…", quote=False)
 
 
 def hover_texts(lanes: BandLanes, kind: str, rows: Ints, style: str) -> list[str]:
-    """A text for each of the rows of the table that ``kind`` names."""
-    return ["<br>".join(_WRITERS[kind](lanes, row, style)) for row in rows.tolist()]
+    """A text for each of these rows of the table that ``kind`` names."""
+    return list(_WRITERS[kind](lanes, rows, style)) if len(rows) else []
 
 
-def _gpu_op(lanes: BandLanes, row: int, _: str) -> Iterator[str]:
+def _gpu_ops(lanes: BandLanes, rows: Ints, _: str) -> Iterator[str]:
+    trace, ops = lanes.band.analysis.trace, lanes.band.analysis.trace.gpu_ops
+    columns = zip(
+        ops.name[rows].tolist(),
+        ops.kind[rows].tolist(),
+        _durations(ops, rows),
+        ops.stream[rows].tolist(),
+        ops.bytes[rows].tolist(),
+        _launches_of(lanes, rows),
+        _operators(lanes, follow(trace.launches.operator_row, ops.launch_row[rows])),
+        _gaps_before(lanes, rows),
+        strict=True,
+    )
+    for name, kind, lasts, stream, size, launch, operator, gap in columns:
+        text = f"<b>{_short(lanes, name)}</b><br>{_KINDS[kind]} {lasts} on stream {stream}"
+        if size != NONE:
+            text += f", {byte_size(size)}"
+        if not operator and (inferred := lanes.inferred_operators.get(trace.names[name])):
+            operator = f"<br>operator {escaped(inferred)} (inferred from the eager run)"
+        yield f"{text}<br>{launch}{operator}{gap}"
+
+
+def _launches_of(lanes: BandLanes, rows: Ints) -> Iterator[str]:
+    """Of each GPU op what its launch cost; latency and queue time are those of the launch's earliest op."""
     analysis = lanes.band.analysis
-    trace, ops = analysis.trace, analysis.trace.gpu_ops
-    name = trace.name(int(ops.name[row]))
-    kind = OpKind(int(ops.kind[row]))
-    yield f"<b>{escaped(lanes.short_names[name])}</b>"
-    size = "" if ops.bytes[row] == NONE else f", {byte_size(int(ops.bytes[row]))}"
-    yield f"{kind.word} {_lasts(ops.start_ns, ops.end_ns, row)} on stream {ops.stream[row]}{size}"
-    launch = int(ops.launch_row[row])
-    if launch == NONE:
-        yield "its launch is not in the file"
-    else:
-        yield from _launch_of(lanes, row, launch)
-    yield from _operator_of(lanes, name, launch)
-    gap = int(lanes.gap_before[row])
-    if gap != NONE:
-        yield f"gap before it: {', '.join(_gap_parts(lanes, gap))}"
+    times, graphs = analysis.launch_times, analysis.graphs
+    launch = analysis.trace.gpu_ops.launch_row[rows]
+    replay = graphs.op_replay[rows]
+    columns = zip(
+        follow(analysis.trace.launches.api, launch).tolist(),
+        follow(times.overhead_ns, launch).tolist(),
+        follow(times.latency_ns, launch).tolist(),
+        follow(times.queue_ns, launch).tolist(),
+        (follow(times.first_op, launch) == rows).tolist(),
+        follow(graphs.graph, replay).tolist(),
+        graphs.ordinal[rows].tolist(),
+        follow(graphs.op_count, replay).tolist(),
+        strict=True,
+    )
+    for api, overhead, latency, queue, is_first, graph, ordinal, count in columns:
+        text = "its launch is not in the file"
+        if api != NONE:
+            text = f"{_name(lanes, api)}: overhead {_duration(overhead)}"
+            text += f", latency {_duration(latency)}, queue time {_duration(queue)}" if is_first else ""
+        if graph != NONE:
+            text += f"<br>op {ordinal + 1:,} of {count:,} of a replay of {escaped(graphs.graph_names[graph])}"
+        yield text
 
 
-def _launch_of(lanes: BandLanes, row: int, launch: int) -> Iterator[str]:
-    """Latency and queue time are the launch's earliest op's."""
-    analysis = lanes.band.analysis
-    times, launches, graphs = analysis.launch_times, analysis.trace.launches, analysis.graphs
-    api = escaped(analysis.trace.name(int(launches.api[launch])))
-    yield f"{api}: launch overhead {duration(int(times.overhead_ns[launch]))}"
-    if graphs.op_replay[row] != NONE:
-        count = int(graphs.op_count[graphs.op_replay[row]])
-        yield f"op {int(graphs.ordinal[row]) + 1:,} of {count:,} of a replay of {_graph_name(lanes, row)}"
-    if times.first_op[launch] == row:
-        latency, queue = duration(int(times.latency_ns[launch])), duration(int(times.queue_ns[launch]))
-        yield f"launch latency {latency}, queue time {queue}"
+def _gaps_before(lanes: BandLanes, rows: Ints) -> Iterator[str]:
+    gap = lanes.gap_before[rows]
+    told = iter(_gap_parts(lanes, gap[gap != NONE]))
+    for row in gap.tolist():
+        yield "" if row == NONE else f"<br>gap before it: {next(told)}"
 
 
-def _graph_name(lanes: BandLanes, row: int) -> str:
-    graphs = lanes.band.analysis.graphs
-    return escaped(graphs.graph_names[int(graphs.graph[graphs.op_replay[row]])])
+def _launches(lanes: BandLanes, rows: Ints, _: str) -> Iterator[str]:
+    trace, times = lanes.band.analysis.trace, lanes.band.analysis.launch_times
+    columns = zip(
+        trace.launches.api[rows].tolist(),
+        trace.launches.is_graph[rows].tolist(),
+        times.overhead_ns[rows].tolist(),
+        times.latency_ns[rows].tolist(),
+        times.queue_ns[rows].tolist(),
+        trace.gpu_ops.name[times.first_op[rows]].tolist(),
+        _operators(lanes, trace.launches.operator_row[rows]),
+        strict=True,
+    )
+    for api, is_graph, overhead, latency, queue, first, operator in columns:
+        yield (
+            f"<b>{_name(lanes, api)}</b><br>launch overhead {_duration(overhead)}, latency {_duration(latency)}, "
+            f"queue time {_duration(queue)}<br>{'replays a graph from' if is_graph else 'runs'} "
+            f"{_short(lanes, first)}{operator}"
+        )
 
 
-def _operator_of(lanes: BandLanes, name: str, launch: int) -> Iterator[str]:
-    trace = lanes.band.analysis.trace
-    operator = NONE if launch == NONE else int(trace.launches.operator_row[launch])
-    if operator != NONE:
-        yield f"operator {escaped(trace.name(int(trace.host_ops.name[operator])))}"
-    elif name in lanes.inferred_operators:
-        yield f"operator {escaped(lanes.inferred_operators[name])} (inferred from the eager run)"
+def _blocking_calls(lanes: BandLanes, rows: Ints, _: str) -> Iterator[str]:
+    calls = lanes.band.analysis.trace.blocking_calls
+    operators = _operators(lanes, calls.operator_row[rows])
+    for api, lasts, operator in zip(calls.api[rows].tolist(), _durations(calls, rows), operators, strict=True):
+        yield f"<b>{_name(lanes, api)}</b><br>blocking call {lasts}{operator}"
 
 
-def _launch(lanes: BandLanes, row: int, _: str) -> Iterator[str]:
-    analysis = lanes.band.analysis
-    trace, launches, times = analysis.trace, analysis.trace.launches, analysis.launch_times
-    yield f"<b>{escaped(trace.name(int(launches.api[row])))}</b>"
-    word = "graph launch" if launches.is_graph[row] else "launch"
-    yield f"{word}, overhead {duration(int(times.overhead_ns[row]))}"
-    yield f"launch latency {duration(int(times.latency_ns[row]))}, queue time {duration(int(times.queue_ns[row]))}"
-    first = trace.name(int(trace.gpu_ops.name[times.first_op[row]]))
-    yield f"{'first runs' if launches.is_graph[row] else 'runs'} {escaped(lanes.short_names[first])}"
-    operator = int(launches.operator_row[row])
-    if operator != NONE:
-        yield f"operator {escaped(trace.name(int(trace.host_ops.name[operator])))}"
+def _host_ops(lanes: BandLanes, rows: Ints, style: str) -> Iterator[str]:
+    ops = lanes.band.analysis.trace.host_ops
+    word = "Python frame" if style == "python" else style
+    for name, lasts in zip(ops.name[rows].tolist(), _durations(ops, rows), strict=True):
+        yield f"<b>{_name(lanes, name)}</b><br>{word} {lasts}"
 
 
-def _blocking(lanes: BandLanes, row: int, _: str) -> Iterator[str]:
-    trace, calls = lanes.band.analysis.trace, lanes.band.analysis.trace.blocking_calls
-    yield f"<b>{escaped(trace.name(int(calls.api[row])))}</b>"
-    yield f"blocking call {_lasts(calls.start_ns, calls.end_ns, row)}"
-    operator = int(calls.operator_row[row])
-    if operator != NONE:
-        yield f"operator {escaped(trace.name(int(trace.host_ops.name[operator])))}"
-
-
-def _host_op(lanes: BandLanes, row: int, style: str) -> Iterator[str]:
-    trace, ops = lanes.band.analysis.trace, lanes.band.analysis.trace.host_ops
-    yield f"<b>{escaped(trace.name(int(ops.name[row])))}</b>"
-    yield f"{'Python frame' if style == 'python' else style} {_lasts(ops.start_ns, ops.end_ns, row)}"
-
-
-def _gap(lanes: BandLanes, row: int, cause: str) -> Iterator[str]:
+def _gaps(lanes: BandLanes, rows: Ints, cause: str) -> Iterator[str]:
     analysis = lanes.band.analysis
     assert lanes.band.device is not None, "only a device has gaps"
     gaps, trace = analysis.gaps[lanes.band.device], analysis.trace
-    yield f"<b>idle: {cause}</b> {duration(int(gaps.parts_ns[cause][row]))}, {CAUSE_WORDS[cause]}"
-    yield f"gap {', '.join(_gap_parts(lanes, row))}"
-    if gaps.stall_ns[row]:
-        yield f"a stall: the host did something else for {duration(int(gaps.stall_ns[row]))}"
-    if gaps.after_sync_ns[row]:
-        yield "the queue is filled again after a blocking call"
-    if gaps.observer[row] and cause == "launch":
-        yield "before a graph replay: mostly the profiler's own cost"
-    if gaps.waiting_call[row] != NONE:
-        yield f"another thread sat in {escaped(trace.name(int(trace.blocking_calls.api[gaps.waiting_call[row]])))}"
-    for word, op in (("after", gaps.prev_op[row]), ("before", gaps.next_op[row])):
-        yield f"{word} {escaped(lanes.short_names[trace.name(int(trace.gpu_ops.name[op]))])}"
+    waiting = follow(trace.blocking_calls.api, gaps.waiting_call[rows])
+    columns = zip(
+        gaps.parts_ns[cause][rows].tolist(),
+        _gap_parts(lanes, rows),
+        gaps.stall_ns[rows].tolist(),
+        gaps.after_sync_ns[rows].tolist(),
+        gaps.observer[rows].tolist(),
+        waiting.tolist(),
+        trace.gpu_ops.name[gaps.next_op[rows]].tolist(),
+        strict=True,
+    )
+    for part, whole, stall, after_sync, observer, call, following in columns:
+        text = f"<b>idle {_duration(part)}: {cause}</b>, {CAUSE_WORDS[cause]}<br>gap of {whole}"
+        if stall:
+            text += f"<br>a stall: the host did something else for {_duration(stall)}"
+        if after_sync:
+            text += "<br>the queue is filled again after a blocking call"
+        if observer and cause == "launch":
+            text += "<br>before a graph replay: mostly the profiler's own cost"
+        if call != NONE:
+            text += f"<br>another thread sat in {_name(lanes, call)}"
+        yield f"{text}<br>before {_short(lanes, following)}"
 
 
-def _gap_parts(lanes: BandLanes, gap: int) -> Iterator[str]:
-    """'14.5 µs: host 10.0 µs', 'launch 4.5 µs', 'between steps'."""
-    assert lanes.band.device is not None, "only a device has gaps"
+def _gap_parts(lanes: BandLanes, gaps_rows: Ints) -> Iterator[str]:
+    """'14.5 µs: host 10.0 µs, launch 4.5 µs, between steps'."""
+    if lanes.band.device is None:
+        return
     gaps = lanes.band.analysis.gaps[lanes.band.device]
-    whole = duration(int(gaps.end_ns[gap] - gaps.start_ns[gap]))
-    parts = {cause: int(gaps.parts_ns[cause][gap]) for cause in CAUSES}
-    told = [f"{cause} {duration(ns)}" for cause, ns in parts.items() if ns]
-    if len(told) == 1:
-        told = [next(cause for cause, ns in parts.items() if ns)]
-    yield f"{whole}: {', '.join(told)}"
-    if gaps.boundary[gap]:
-        yield "between steps"
+    parts = {cause: gaps.parts_ns[cause][gaps_rows] for cause in CAUSES}
+    causes = [cause for cause, ns in parts.items() if ns.any()]
+    whole = (gaps.end_ns[gaps_rows] - gaps.start_ns[gaps_rows]).tolist()
+    columns = np.stack([parts[cause] for cause in causes], axis=1).tolist() if causes else []
+    for ns, its_parts, boundary in zip(whole, columns, gaps.boundary[gaps_rows].tolist(), strict=True):
+        there = [(cause, part) for cause, part in zip(causes, its_parts, strict=True) if part]
+        told = [cause if part == ns else f"{cause} {_duration(part)}" for cause, part in there]
+        yield f"{_duration(ns)}: {', '.join(told)}{', between steps' if boundary else ''}"
 
 
-def _lasts(start_ns: Ints, end_ns: Ints, row: int) -> str:
-    return duration(int(end_ns[row] - start_ns[row]))
+def _operators(lanes: BandLanes, rows: Ints) -> Iterator[str]:
+    """A line with the operator in each row of the host's ops; nothing where the row is NONE."""
+    for name in follow(lanes.band.analysis.trace.host_ops.name, rows).tolist():
+        yield "" if name == NONE else f"<br>operator {_name(lanes, name)}"
 
 
-_WRITERS: Final[Mapping[str, Callable[[BandLanes, int, str], Iterator[str]]]] = {
-    "gpu_op": _gpu_op,
-    "launch": _launch,
-    "blocking": _blocking,
-    "host_op": _host_op,
-    "gap": _gap,
+def _durations(table: Table, rows: Ints) -> Iterator[str]:
+    return map(_duration, (table.end_ns[rows] - table.start_ns[rows]).tolist())
+
+
+def _name(lanes: BandLanes, name: int) -> str:
+    return escaped(lanes.band.analysis.trace.names[name])
+
+
+def _short(lanes: BandLanes, name: int) -> str:
+    return escaped(lanes.short_names[lanes.band.analysis.trace.names[name]])
+
+
+_KINDS: Final = tuple(kind.word for kind in OpKind)
+_WRITERS: Final[Mapping[str, Callable[[BandLanes, Ints, str], Iterator[str]]]] = {
+    "gpu_op": _gpu_ops,
+    "launch": _launches,
+    "blocking": _blocking_calls,
+    "host_op": _host_ops,
+    "gap": _gaps,
 }

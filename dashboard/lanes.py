@@ -124,9 +124,7 @@ def _missing(band: Band) -> Iterator[str]:
     if document.headline_device is None:
         yield f"No GPU lane: {document.withheld.get('headline_device', 'no GPU op in the file')}."
     elif not document.coverage.launches:
-        yield (
-            "No host lane and no causes of gaps: no launches in the file. It was filtered, or its writer leaves them out."
-        )
+        yield "No host lane and no causes of gaps: no launches in the file; filtered, or left out by its writer."
     elif not document.coverage.reliable:
         yield f"Not reliable: {'; '.join(band.analysis.unreliable)}."
     if band.device is not None and "steps" in document.withheld:
@@ -151,7 +149,7 @@ def _host_lanes(band: Band) -> tuple[list[Lane], list[str]]:
         launched = calls[~np.isin(trace.launches.start_ns[calls], trace.blocking_calls.start_ns[blocking])]
         layers = [_rects("blocking call", "blocking", trace.blocking_calls, blocking)]
         layers.append(_rects("launch call", "launch", trace.launches, launched))
-        lanes.append(_lane(name, HOST_PX, layers))
+        lanes.append(_lane(name, HOST_PX, layers, are_apart=False))
         lanes += _operator_lanes(band, host_ops.get(key, none))
     left_out = len(keys) - MOST_THREADS
     return lanes, [f"{plural(left_out, 'more host thread')} not drawn."] if left_out > 0 else []
@@ -218,8 +216,9 @@ def _gap_lane(band: Band) -> Lane | None:
     return lane if lane.layers else None
 
 
-def _lane(label: str, height: int, layers: Sequence[Rects]) -> Lane:
-    return Lane(label, height, tuple(layer for layer in layers if len(layer)))
+def _lane(label: str, height: int, layers: Sequence[Rects], *, are_apart: bool = True) -> Lane:
+    there = tuple(layer for layer in layers if len(layer))
+    return Lane(label, height, there, are_apart or len(there) < 2)
 
 
 def _rects(style: str, kind: str, table: object, rows: Ints) -> Rects:

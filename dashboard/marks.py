@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
@@ -10,7 +10,6 @@ from typing import Self
 import numpy as np
 
 from ..analysis.columns import follow
-from ..analysis.launches import launching_operators
 from ..analysis.trace import NONE, Bools, Ints
 from .lanes import BandLanes, prepare
 from .opened import Band
@@ -29,43 +28,68 @@ class Tone(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Marks:
-    """The tones of one band's rectangles."""
+    """What of one band is found, lit and selected. Null: nothing is searched for, nothing is selected."""
 
-    found_ops: Bools | None  # [gpu_ops] null: nothing is searched for
-    found_names: Bools | None  # [names]
-    lit_ops: Bools | None  # [gpu_ops] null: nothing is selected
+    lanes: BandLanes
+    found: Bools | None  # [names] the name holds what is searched for
+    found_by_operator: Bools | None  # [names] of kernels, where only the eager run tells the operator
+    lit: Bools | None  # [names] the selected op's
     selected_op: int  # row of the band's GPU ops, or NONE
     selected_launch: int  # row of its launch, or NONE
-    host_names: Ints  # [host_ops]
 
     @classmethod
     def of(cls, lanes: BandLanes, view: View, selected_name: str | None) -> Self:
         trace = lanes.band.analysis.trace
-        found_ops, found_names = _found(lanes, view.search) if view.search else (None, None)
-        lit_ops = None
+        found = by_operator = lit = None
+        if view.search:
+            sought = view.search.casefold()
+            found = _flags(sought in name for name in lanes.folded_names)
+            inferred = {name for name, operator in lanes.inferred_operators.items() if sought in operator.casefold()}
+            by_operator = _flags(name in inferred for name in trace.names)
         if selected_name is not None:
-            same = np.fromiter((name == selected_name for name in trace.names), np.bool_, len(trace.names))
-            lit_ops = same[trace.gpu_ops.name]
+            lit = _flags(name == selected_name for name in trace.names)
         selected = NONE
         if view.selected is not None and view.selected[0] == lanes.band.key and selected_name is not None:
             selected = view.selected[1]
         launch = NONE if selected == NONE else int(trace.gpu_ops.launch_row[selected])
-        return cls(found_ops, found_names, lit_ops, selected, launch, trace.host_ops.name)
+        return cls(lanes, found, by_operator, lit, selected, launch)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Kinds of rectangles of which some may be found, lit or selected."""
+        found = {"gpu_op", "host_op"} if self.found is not None else set()
+        lit = {"gpu_op"} if self.lit is not None else set()
+        return frozenset(found | lit | ({"launch"} if self.selected_launch != NONE else set()))
 
     def tones(self, kind: str, rows: Ints) -> Ints:
         """[rows] the Tone of each row of the table that ``kind`` names."""
-        tone = np.full(len(rows), Tone.PLAIN if self.found_ops is None else Tone.DIM)
-        if kind == "host_op" and self.found_names is not None:
-            tone[self.found_names[self.host_names[rows]]] = Tone.FOUND
+        trace = self.lanes.band.analysis.trace
+        tone = np.full(len(rows), Tone.PLAIN if self.found is None else Tone.DIM)
+        if kind == "host_op" and self.found is not None:
+            tone[self.found[trace.host_ops.name[rows]]] = Tone.FOUND
         if kind == "gpu_op":
-            if self.found_ops is not None:
-                tone[self.found_ops[rows]] = Tone.FOUND
-            if self.lit_ops is not None:
-                tone[self.lit_ops[rows]] = Tone.LIT
+            tone[self._found_ops(rows)] = Tone.FOUND
+            if self.lit is not None:
+                tone[self.lit[trace.gpu_ops.name[rows]]] = Tone.LIT
             tone[rows == self.selected_op] = Tone.SELECTED
         if kind == "launch" and self.selected_launch != NONE:
             tone[rows == self.selected_launch] = Tone.SELECTED
         return tone
+
+    def _found_ops(self, rows: Ints) -> Bools:
+        """GPU ops whose own or whose operator's name is found."""
+        if self.found is None or self.found_by_operator is None:
+            return np.zeros(len(rows), np.bool_)
+        trace = self.lanes.band.analysis.trace
+        name, launch = trace.gpu_ops.name[rows], trace.gpu_ops.launch_row[rows]
+        operator = follow(trace.host_ops.name, follow(trace.launches.operator_row, launch))
+        told_elsewhere = self.found_by_operator[name] & (operator == NONE)
+        found: Bools = self.found[name] | follow(self.found, operator, absent=False) | told_elsewhere
+        return found
+
+
+def _flags(values: Iterable[bool]) -> Bools:
+    return np.fromiter(values, np.bool_)
 
 
 def selected_name(bands: Sequence[Band], view: View) -> str | None:
@@ -91,15 +115,3 @@ def search_count(bands: Sequence[Band], view: View) -> int:
                 rows = layer.row[layer.within(since, until)]
                 found += int((marks.tones(layer.kind, rows) == Tone.FOUND).sum())
     return found
-
-
-def _found(lanes: BandLanes, search: str) -> tuple[Bools, Bools]:
-    """GPU ops whose own or whose operator's name holds the text, in capitals or not; and the names that do."""
-    trace, sought = lanes.band.analysis.trace, search.casefold()
-    names = np.fromiter((sought in name for name in lanes.folded_names), np.bool_, len(lanes.folded_names))
-    found = names[trace.gpu_ops.name] | follow(names, launching_operators(trace), absent=False)
-    inferred = [name for name, operator in lanes.inferred_operators.items() if sought in operator.casefold()]
-    if inferred:
-        by_operator = np.isin(np.array(trace.names, dtype=object), inferred)
-        found |= by_operator[trace.gpu_ops.name] & (trace.gpu_ops.launch_row != NONE)
-    return found, names

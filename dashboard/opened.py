@@ -16,6 +16,7 @@ from ..analysis.capture import AS_WRITTEN
 from ..analysis.document import ModeDoc, baseline
 from ..analysis.report import Report
 from ..analysis.steps import first_op_ns
+from ..analysis.trace import NONE
 
 FIRST_BANDS: Final = 6
 """Traces without modes that are shown at first; the others can be chosen."""
@@ -50,16 +51,13 @@ class Band:
         if not len(steps.kept_rows):
             return [(int(ops.start_ns[on_device].min()), int(ops.end_ns[on_device].max()))]
         first = first_op_ns(trace, steps, self.device)
-        windows = []
-        for step in steps.kept_rows.tolist():
-            if first[step] < 0:
-                continue
-            later = first[step + 1 :]
-            following = later[later > first[step]]
-            own = on_device & (steps.op_step == step)
-            end = following[0] if len(following) and following[0] == later[0] else ops.end_ns[own].max()
-            windows.append((int(first[step]), int(end)))
-        return windows
+        following = np.append(first[1:], -1)
+        own = np.flatnonzero(on_device & (steps.op_step != NONE))
+        last = np.full(len(first), -1, np.int64)
+        np.maximum.at(last, steps.op_step[own], ops.end_ns[own])
+        end = np.where(following > first, following, last)
+        kept = steps.kept_rows[first[steps.kept_rows] >= 0]
+        return list(zip(first[kept].tolist(), end[kept].tolist(), strict=True))
 
 
 @dataclass(frozen=True, eq=False)

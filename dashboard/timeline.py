@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..analysis.document import CAUSES
-from ..analysis.units import duration, plural, ratio
+from ..analysis.units import duration, ratio
 from .heat_strip import Lane, Rects, heat_strip
 from .hover import CAUSE_WORDS, escaped, hover_texts
 from .marks import Marks, Tone, search_count, selected_name
@@ -142,39 +142,40 @@ class _Bars:
         self._series: dict[tuple[Tone, str], _Series] = {}
 
     def add(self, band: PlacedBand, place: PlacedLane, layer: Rects, marks: Marks) -> None:
-        """The layer's rectangles that are drawn."""
-        places = layer.within(*map(band.scale.time_ns, self._placed.drawn))
+        """The layer's rectangles that are drawn, as far as they are: a name stands in the middle of what is seen."""
+        since, until = map(band.scale.time_ns, self._placed.drawn)
+        places = layer.within(since, until)
         tones = marks.tones(layer.kind, layer.row[places])
         for tone in np.unique(tones).tolist():
             chosen = places[tones == tone]
             series = self._series.setdefault((Tone(tone), layer.style), _Series())
             rows = layer.row[chosen]
-            lengths = band.scale.length(layer.end_ns[chosen] - layer.start_ns[chosen])
-            series.base += band.scale.x(layer.start_ns[chosen])
+            starts, ends = (np.clip(ns[chosen], since, until) for ns in (layer.start_ns, layer.end_ns))
+            lengths = band.scale.length(ends - starts)
+            series.base += band.scale.x(starts)
             series.x += lengths
             series.y += [place.middle] * len(chosen)
             series.width += [place.lane.height] * len(chosen)
             series.customdata += [[band.lanes.band.key, layer.kind, row] for row in rows.tolist()]
             texts = hover_texts(band.lanes, layer.kind, rows, layer.style)
             series.hovertext += texts
-            series.text += [""] * len(texts) if layer.kind == "gap" else map(self._inside, texts, lengths)
+            series.text += [""] * len(texts) if layer.kind == "gap" else self._inside(texts, lengths)
 
-    def _inside(self, hover: str, length: float) -> str:
-        """The name, where the rectangle has room for it."""
+    def _inside(self, texts: list[str], lengths: list[float]) -> list[str]:
+        """The name that a hover text begins with, where the rectangle has room for it."""
         low, high = self._placed.view
-        px = length / (high - low) * self._placed.plot_px
-        if px < _NAME_PX or not hover:
-            return ""
-        name = html.unescape(hover.partition("</b>")[0].removeprefix("<b>"))
-        return escaped(name, int(px / _CHAR_PX))
+        px = self._placed.plot_px / (high - low)
+        return [
+            escaped(html.unescape(_in_bold(text)), int(length * px / _CHAR_PX)) if length * px >= _NAME_PX else ""
+            for text, length in zip(texts, lengths, strict=True)
+        ]
 
     def add_marks(self, band: PlacedBand, place: PlacedLane, marks: Marks) -> None:
         """What is found and lit on a heat strip: a mark for each column that has any."""
-        low, high = self._placed.drawn
-        since, until = band.scale.time_ns(low), band.scale.time_ns(high)
+        since, until = map(band.scale.time_ns, self._placed.drawn)
         edges = _edges(since, until, self._placed)
         for layer in place.lane.layers:
-            if layer.kind not in ("gpu_op", "host_op", "launch"):
+            if layer.kind not in marks.kinds:
                 continue
             places = layer.within(since, until)
             tones = marks.tones(layer.kind, layer.row[places])
@@ -250,6 +251,10 @@ class _Bars:
         return marker
 
 
+def _in_bold(text: str) -> str:
+    return text.partition("</b>")[0].removeprefix("<b>")
+
+
 def _colors(theme: Theme) -> Mapping[str, str]:
     return {
         "kernel": theme.kernel,
@@ -285,7 +290,7 @@ def _strip(band: PlacedBand, place: PlacedLane, placed: Stage, theme: Theme, *, 
                 "dx": each,
                 "y": [place.top, place.top + place.lane.height],
                 "z": [[z if there and z else None for z, there in zip(share.tolist(), shown.tolist(), strict=True)]],
-                "customdata": [strip.count[first:last].tolist()],
+                "customdata": [strip.rects[first:last].tolist()],
                 "zmin": 0,
                 "zmax": 1,
                 "colorscale": [[0, _mixed(theme.paper, color, 0.15)], [1, color]],
@@ -340,7 +345,7 @@ def _overlays(band: PlacedBand, placed: Stage, theme: Theme) -> list[Trace]:
     gaps = band.lanes.gaps
     if band.idle is not None and gaps is not None:
         edges = _edges(since, until, placed)
-        share = gaps.covered.per_column(edges) / np.maximum(np.diff(edges), 1)
+        share = gaps.covered_ns(edges) / np.maximum(np.diff(edges), 1)
         each = (high - low) / (len(edges) - 1)
         traces.append(
             {
@@ -400,7 +405,7 @@ def _launch_line(band: PlacedBand, marks: Marks, theme: Theme) -> list[Trace]:
         {
             "type": "scatter",
             "mode": "lines",
-            "name": "launch",
+            "name": "launch to op",
             "x": band.scale.x(np.array([called_ns, started_ns])),
             "y": ends,
             "line": {"color": theme.accent, "width": 1.5},
@@ -465,8 +470,8 @@ def _words(band: PlacedBand, view: View, theme: Theme) -> list[Trace]:
         since, until = lanes.window(view.step)
         steps = lanes.band.analysis.steps
         kept = len(steps.kept_rows)
-        which = f"step {min(view.step, len(windows) - 1) + 1} of {plural(len(windows), 'step')}" if kept else "whole"
-        idle = 0 if lanes.gaps is None else int(lanes.gaps.covered.per_column(np.array([since, until])).sum())
+        which = f"step {min(view.step, len(windows) - 1) + 1:,} of {len(windows):,}" if kept else "whole"
+        idle = 0 if lanes.gaps is None else int(lanes.gaps.covered_ns(np.array([since, until])).sum())
         title += f"  {which}, {duration(until - since)} as recorded, GPU idle {ratio(idle, until - since)}"
     words = [_text(title, band.title + TITLE_PX / 2, theme.ink)]
     for note, top in zip(lanes.notes, band.notes, strict=True):
