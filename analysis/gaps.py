@@ -129,11 +129,13 @@ class Gaps:
                 "boundary": self.boundary,
                 "after_sync_ns": self.after_sync_ns.astype(np.int64),
                 "stall_ns": self.stall_ns.astype(np.int64),
-                "detail": [self._detail(trace, call) for call in self.waiting_call.tolist()],
+                "detail": [self.waiting_words(trace, gap) for gap in range(len(self))],
             }
         )
 
-    def _detail(self, trace: Trace, call: int) -> str:
+    def waiting_words(self, trace: Trace, gap: int) -> str:
+        """That another thread sat in a blocking call during this gap, in words; empty where none did."""
+        call = int(self.waiting_call[gap])
         if call == NONE:
             return ""
         calls = trace.blocking_calls
