@@ -163,8 +163,9 @@ def _operator_lanes(band: Band, rows: Ints) -> list[Lane]:
         if not len(chosen):
             continue
         levels = _levels(table.start_ns, table.end_ns, chosen)
-        deeper = f", {len(levels) - MOST_LEVELS} deeper" if len(levels) > MOST_LEVELS else ""
-        names = [label + deeper, *[""] * len(levels)]
+        names = [label, *[""] * MOST_LEVELS]
+        if len(levels) > MOST_LEVELS:
+            names[MOST_LEVELS - 1] = f"+ {len(levels) - MOST_LEVELS} deeper"
         return [
             _lane(name, LEVEL_PX, [_rects(style, "host_op", table, level)])
             for name, level in zip(names, levels[:MOST_LEVELS], strict=False)

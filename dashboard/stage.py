@@ -32,6 +32,8 @@ MARGIN: Final = 0.02
 DRAWN_BESIDE: Final = 0.25
 """Share of the view that is drawn on either side of it, so that a pan has something to show at once."""
 
+MOST_COLUMNS: Final = 2_000
+
 _LEAST_NS: Final = 50  # that a view spans
 
 
@@ -148,3 +150,11 @@ def _in_view(bands: Sequence[PlacedBand], view: View) -> tuple[float, float]:
     if high <= low:
         return whole
     return (low, high) if high - low >= least else ((low + high - least) / 2, (low + high + least) / 2)
+
+
+def column_edges(since_ns: int, until_ns: int, placed: Stage) -> Ints:
+    """Edges of the columns, a pixel apart or more."""
+    low, high = placed.drawn
+    columns = min(MOST_COLUMNS, round(placed.plot_px * (high - low) / (placed.view[1] - placed.view[0])))
+    edges: Ints = since_ns + (np.arange(columns + 1) * ((until_ns - since_ns) / columns)).astype(np.int64)
+    return edges

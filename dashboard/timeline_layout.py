@@ -1,0 +1,118 @@
+"""What stands around the timeline's rectangles: axes, labels, titles and notes, and where the step starts and ends."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ..analysis.units import duration, ratio
+from .hover import escaped
+from .rectangles import Trace
+from .stage import (
+    BOTTOM_PX,
+    IDLE_PX,
+    LEFT_PX,
+    NOTE_PX,
+    QUEUE_PX,
+    RIGHT_PX,
+    TITLE_PX,
+    TOP_PX,
+    PlacedBand,
+    Stage,
+)
+from .theme import Theme
+from .view import View
+
+_LABEL_CHARS: Final = 17
+
+
+def timeline_layout(placed: Stage, view: View, theme: Theme, width_px: int) -> Trace:
+    """The figure's layout."""
+    annotations, shapes, ticks = [], [], []
+    for band in placed.bands:
+        annotations += _words(band, view, theme)
+        shapes += _step_edges(band, view, theme) + _veils(band, view, theme, placed)
+        ticks += [(place.middle, place.lane.label) for place in band.lane_places if place.lane.label]
+        ticks += [(band.queue + QUEUE_PX / 2, "queue depth")] if band.queue is not None else []
+        ticks += [(band.idle + IDLE_PX / 2, "GPU idle")] if band.idle is not None else []
+    if not placed.bands:
+        annotations.append(_text("Nothing is shown: choose a trace.", TITLE_PX, theme.muted))
+    is_time = view.align == "time"
+    return {
+        "width": width_px,
+        "height": placed.height + TOP_PX + BOTTOM_PX,
+        "margin": {"l": LEFT_PX, "r": RIGHT_PX, "t": TOP_PX, "b": BOTTOM_PX},
+        "paper_bgcolor": theme.paper,
+        "plot_bgcolor": theme.paper,
+        "font": {"color": theme.ink, "size": 12},
+        "showlegend": False,
+        "hovermode": "closest",
+        "hoverlabel": {"align": "left", "bgcolor": theme.panel, "font": {"color": theme.ink}},
+        "dragmode": "pan",
+        "barmode": "overlay",
+        "uirevision": "|".join([view.align, str(view.step), *(band.lanes.band.key for band in placed.bands)]),
+        "xaxis": {
+            "range": list(placed.view),
+            "side": "top",
+            "title": {"text": "µs since the step's first GPU op" if is_time else "share of the step", "standoff": 4},
+            "tickformat": ",~f" if is_time else ".4~p",
+            "gridcolor": theme.grid,
+            "zeroline": False,
+        },
+        "yaxis": {
+            "range": [placed.height, 0],
+            "fixedrange": True,
+            "tickmode": "array",
+            "tickvals": [middle for middle, _ in ticks],
+            "ticktext": [escaped(label, _LABEL_CHARS) for _, label in ticks],
+            "tickfont": {"color": theme.muted, "size": 11},
+            "showgrid": False,
+            "zeroline": False,
+        },
+        "annotations": annotations,
+        "shapes": shapes,
+    }
+
+
+def _words(band: PlacedBand, view: View, theme: Theme) -> list[Trace]:
+    """The band's title and notes."""
+    lanes = band.lanes
+    windows = lanes.band.step_windows
+    title = f"<b>{escaped(lanes.band.label, 60)}</b>"
+    if windows:
+        since, until = lanes.window(view.step)
+        steps = lanes.band.analysis.steps
+        kept = len(steps.kept_rows)
+        which = f"step {min(view.step, len(windows) - 1) + 1:,} of {len(windows):,}" if kept else "whole"
+        idle = 0 if lanes.gaps is None else int(lanes.gaps.covered_ns(np.array([since, until])).sum())
+        title += f"  {which}, {duration(until - since)} as recorded, GPU idle {ratio(idle, until - since)}"
+    words = [_text(title, band.title + TITLE_PX / 2, theme.ink)]
+    for note, top in zip(lanes.notes, band.notes, strict=True):
+        words.append(_text(escaped(note, 160), top + NOTE_PX / 2, theme.muted))
+    return words
+
+
+def _text(text: str, middle: float, color: str) -> Trace:
+    place = {"xref": "paper", "x": 0, "xanchor": "left", "yref": "y", "y": middle, "yanchor": "middle"}
+    return place | {"text": text, "showarrow": False, "font": {"color": color, "size": 12}, "align": "left"}
+
+
+def _step_edges(band: PlacedBand, view: View, theme: Theme) -> list[Trace]:
+    """Where the step starts and ends."""
+    edges = band.scale.x(np.array(band.lanes.window(view.step)))
+    line = {"color": theme.muted, "width": 1, "dash": "dot"}
+    below = {"type": "line", "layer": "below", "line": line, "y0": band.title + TITLE_PX, "y1": band.bottom}
+    return [below | {"x0": x, "x1": x} for x in edges] if band.lanes.band.step_windows else []
+
+
+def _veils(band: PlacedBand, view: View, theme: Theme, placed: Stage) -> list[Trace]:
+    """Over what the GPU did before and after the step."""
+    gpu = [place.top for place in band.lane_places if place.lane not in band.lanes.host]
+    start, end = band.scale.x(np.array(band.lanes.window(view.step)))
+    low, high = placed.drawn
+    veil = {"type": "rect", "layer": "above", "line": {"width": 0}, "fillcolor": theme.paper, "opacity": 0.6}
+    sides = [(low, min(start, high)), (max(end, low), high)]
+    if not gpu or not band.lanes.band.step_windows:
+        return []
+    return [veil | {"x0": x0, "x1": x1, "y0": gpu[0], "y1": band.bottom} for x0, x1 in sides if x0 < x1]
