@@ -14,7 +14,7 @@ import msgspec
 
 T = TypeVar("T")
 
-_STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
+STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
 
 
 def object_pattern(string: bytes, depth: int = 4) -> bytes:
@@ -27,8 +27,8 @@ def object_pattern(string: bytes, depth: int = 4) -> bytes:
     return rb"\{(?:[^{}\"\\]++|" + string + inner + rb")*+\}"
 
 
-_RECORD: Final = re.compile(object_pattern(_STRING), re.DOTALL)
-_NOT_JSON: Final = re.compile(_STRING + rb"?|-?\b(?:NaN|nan|Infinity|inf)\b", re.DOTALL)
+_RECORD: Final = re.compile(object_pattern(STRING), re.DOTALL)
+_NOT_JSON: Final = re.compile(STRING + rb"?|-?\b(?:NaN|nan|Infinity|inf)\b", re.DOTALL)
 _SURROGATE: Final = rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 _BAD_IN_STRING: Final = re.compile(
     rb"[\x00-\x1f]++|" + _SURROGATE + rb"|(?:(?!" + _SURROGATE + rb')\\u[0-9a-fA-F]{4}|\\["\\/bfnrt])++|\\'

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from ..trace import NONE, Bools, Ints
-from .sqlite_file import Database, Rows
+from .sqlite_file import ABSENT, Database, Rows
 
 STRINGS: Final = "StringIds"
 _API_VERSION: Final = re.compile(r"_v\d{4,5}$")
@@ -29,7 +29,7 @@ class Names:
         strings = database.read(STRINGS, ("id",), text="value")
         known = (*strings.texts, None)  # the last for NONE
         ids, texts = strings.columns["id"].tolist(), strings.text.tolist()
-        self._strings = {id: known[text] for id, text in zip(ids, texts, strict=True)}
+        self._strings = {id: known[text] for id, text in zip(ids, texts, strict=True) if id != ABSENT}
         self._index: dict[str, int] = {}
 
     @property

@@ -6,6 +6,7 @@ on a line of its own, keys in order, its args one level deeper than before, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
@@ -14,11 +15,16 @@ import msgspec
 
 from ..trace import Notice, Source, Trace
 from .event_chunks import LONGEST_TEXT
+from .json_text import STRING, object_pattern
 
 FORMAT: Final = "perfetto-json"
 _OPENING: Final = b'{"traceEvents":['
 _ARGS: Final = b'{"args":'
 _NESTED: Final = b'{"args":{"args":{'
+_OBJECT: Final = object_pattern(STRING)
+_RECORD: Final = re.compile(
+    re.escape(_NESTED[:-1]) + rb"(" + _OBJECT + rb')(?:[^{}"\\]++|' + STRING + rb"|" + _OBJECT + rb")*+\}", re.DOTALL
+)
 _NOTICE: Final = Notice(
     "perfetto_json",
     "Perfetto's JSON export cuts times to whole µs, which makes every GPU op up to 1 µs shorter than it was: analyze "
@@ -60,9 +66,10 @@ def _flat(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _flat_line(line: bytes) -> bytes:
-    if not line.startswith(_NESTED):
-        return line
-    try:
+    flat, count = _RECORD.subn(rb'{"args":\1', line)
+    if count or not line.startswith(_NESTED):
+        return flat
+    try:  # it nests deeper than the pattern
         outer = bytes(_OUTER.decode(line.rstrip(b",]\r")).args)
         inner = bytes(_OUTER.decode(outer).args)
     except (msgspec.DecodeError, RecursionError):  # cut: left to the reader, which says so

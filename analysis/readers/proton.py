@@ -18,7 +18,7 @@ import msgspec
 
 from ..errors import UnreadableInput
 from ..trace import Source, Trace
-from .json_text import recover, repair
+from .json_text import mendings, recover, repair
 
 FORMAT: Final = "proton-json"
 _UNIT: Final = b'"displayTimeUnit":"us"'  # in Chrome's own format ms or ns
@@ -98,9 +98,10 @@ class _Decoded(NamedTuple):
 
 
 def _decode(document: bytes) -> _Decoded:
-    """The records of one document, of a cut or damaged one those that are whole."""
-    with contextlib.suppress(msgspec.DecodeError, RecursionError):
-        return _Decoded(_DOCUMENT.decode(document).events, True, True)
+    """The records of one document, mended; of a cut or damaged one those that are whole."""
+    for mended in mendings(document):
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            return _Decoded(_DOCUMENT.decode(mended).events, True, True)
     found = recover(repair(document))
     records: list[_Record] = []
     for text in found.records if found is not None else ():
@@ -124,6 +125,6 @@ def _kineto(records: list[_Record]) -> Iterator[dict[str, Any]]:
             yield {"ph": "X", **what, **times}
 
 
-def _microseconds(time: msgspec.Raw) -> msgspec.Raw | str:
+def _microseconds(time: msgspec.Raw) -> msgspec.Raw | str | None:
     text = bytes(time)
-    return f"{text.decode()}e-3" if text.isdigit() else time
+    return f"{text.decode()}e-3" if text.isdigit() else time if text else None

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 from launchscope.analysis.errors import UnreadableInput
-from launchscope.analysis.readers.correlate import Calls, home_processes, innermost_operators, link
+from launchscope.analysis.readers.correlate import Calls
 from launchscope.analysis.readers.json_text import cut_off, mendings, recover, repair
 from launchscope.analysis.trace import (
     NONE,
@@ -26,6 +26,8 @@ from launchscope.analysis.trace import (
     Source,
     Trace,
 )
+
+from .slow_links import home_processes, innermost_operators, link
 
 GPU_OPS: Final = {
     "kernel": OpKind.KERNEL,

@@ -1,0 +1,233 @@
+"""What holds for any file, whole or damaged: it is refused with one clear line, or read to figures that close."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+import numpy as np
+from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
+from launchscope.analysis.document import ReportDocument
+from launchscope.analysis.errors import UnreadableInput
+from launchscope.analysis.export import markdown, notebook, perfetto, terminal
+from launchscope.analysis.export import json as json_report
+from launchscope.analysis.readers import open_trace
+from launchscope.analysis.report import Report, load
+from launchscope.analysis.trace import NONE, OpKind, Table, Trace
+
+from .slow_readers import differences, read_slowly
+
+Outcome = Literal["read", "refused"]
+
+LONGEST_REFUSAL: Final = 1000
+WIDTH: Final = 100
+_CODE: Final = re.compile(r"`[^`\n]*`")
+HTML_TAGS: Final = frozenset({"div", "p", "b", "small", "h3", "table", "tr", "th", "td"})
+
+
+class Broken(AssertionError):
+    """A promise that a file broke."""
+
+
+def require(holds: Any, what: str) -> None:
+    if not holds:
+        raise Broken(what)
+
+
+def keeps(data: bytes, path: Path, *, outputs: bool) -> Outcome:
+    """What becomes of a trace file with this content, after everything that can be asked of it was."""
+    path.write_bytes(data)
+    try:
+        trace = open_trace(path)
+    except UnreadableInput as error:
+        require_clear(error, path)
+        require_slow_refusal(data, str(error))
+        return "refused"
+    require_sound(trace)
+    slow = read_slowly(data, trace.source.format)
+    if slow is not None:
+        told = [*differences(trace, slow)]
+        require(not told, f"another trace than the slow reader's: {told[:3]}")
+    analysis = analyze_trace(trace, name="mutant\x1b[1m")
+    require_closed(analysis)
+    if outputs:
+        document = ReportDocument(
+            launchscope="0", target=None, environment=None, traces=[analysis.document], profile=None
+        )
+        require_plain_outputs(Report(document, (analysis,)))
+    return "read"
+
+
+def archive_keeps(data: bytes, path: Path, *, outputs: bool) -> Outcome:
+    """The same of a .zip of traces or a capture."""
+    path.write_bytes(data)
+    try:
+        report = load(path)
+    except UnreadableInput as error:
+        require_clear(error, path)
+        return "refused"
+    require_finite(report.to_json())
+    for analysis in report.analyses:
+        require_sound(analysis.trace)
+        require_closed(analysis)
+    require(all(reason.reason.isprintable() for reason in report.document.unread), "a reason that is not printable")
+    if outputs:
+        require_plain_outputs(report)
+    return "read"
+
+
+def require_clear(error: UnreadableInput, path: Path) -> None:
+    """One line with the file's name."""
+    text = str(error)
+    require(str(path) in text, f"a refusal that does not name the file: {text!r}")
+    require(text.isprintable(), f"a refusal with control characters: {text!r}")
+    require(len(text) - len(str(path)) < LONGEST_REFUSAL, f"a refusal of {len(text)} characters: {text[:200]!r}")
+
+
+def require_slow_refusal(data: bytes, told: str) -> None:
+    """What is refused as JSON, the slow reader refuses, too."""
+    words = ("JSON", "whole record", "none of its")
+    if not any(word in told for word in words) or "Proton" in told:
+        return
+    try:
+        slow = read_slowly(data, "kineto-json")
+    except (UnreadableInput, UnicodeDecodeError):
+        return
+    require(slow is None, f"refused, but the slow reader takes it: {told}")
+
+
+def require_sound(trace: Trace) -> None:
+    """Tables whose rows are in order and whose references lead somewhere."""
+    for name in ("gpu_ops", "launches", "blocking_calls", "host_ops"):
+        table: Table = getattr(trace, name)
+        require((np.diff(table.start_ns) >= 0).all(), f"{name} is not by start")
+    names, launches, host = len(trace.names), len(trace.launches), len(trace.host_ops)
+    for column, end in (
+        (trace.gpu_ops.name, names),
+        (trace.launches.api, names),
+        (trace.blocking_calls.api, names),
+        (trace.host_ops.name, names),
+    ):
+        require(((column >= 0) & (column < end)).all(), "a name that is not there")
+    for column, end in (
+        (trace.gpu_ops.launch_row, launches),
+        (trace.launches.operator_row, host),
+        (trace.blocking_calls.operator_row, host),
+    ):
+        require(((column >= NONE) & (column < end)).all(), "a reference that leads nowhere")
+    require(sorted(trace.device_names) == list(trace.devices), "devices without a place for a name")
+
+
+def require_closed(analysis: TraceAnalysis) -> None:
+    """Accounting closes, and the figures are those of the plainest way to count them."""
+    document, trace = analysis.document, analysis.trace
+    require_finite(msgspec.json.encode(document))
+    covered = document.coverage
+    counts = {name: getattr(covered, name) for name in ("gpu_ops", "kernels", "launches", "linked", "unlinked")}
+    counts |= {name: getattr(covered, name) for name in ("zero_duration", "negative_latency", "negative_queue")}
+    counts["same_stream_overlaps"] = covered.same_stream_overlaps
+    require(counts == (wanted := _counts(trace)), f"coverage {counts}, not {wanted}")
+    require(covered.linked + covered.unlinked == covered.gpu_ops, "linked and unlinked do not add up")
+    for device in document.devices:
+        figures = (device.window_ns, device.busy_ns, device.op_sum_ns, device.gaps.count)
+        plain = _device(trace, device.device)
+        require(figures == plain, f"window, busy, sum, gaps {figures}, not {plain}")
+        for scope in (device, device.steady):
+            if scope is not None:
+                require(scope.busy_ns + scope.idle_ns == scope.window_ns, "busy and idle do not add up")
+                gaps = scope.gaps
+                parts = [part for cause in gaps.by_cause.values() for part in (cause.ns, cause.stall_ns, cause.count)]
+                require(min([*parts, *gaps.taxes_ns.values(), scope.idle_ns], default=0) >= 0, "a part below zero")
+                require(sum(cause.ns for cause in gaps.by_cause.values()) == scope.idle_ns, "causes do not add up")
+                require(sum(gaps.taxes_ns.values()) == scope.idle_ns, "taxes do not add up")
+
+
+def require_finite(text: bytes) -> None:
+    """JSON that every program reads: no NaN, no infinities, no number beyond a double."""
+
+    def refuse(constant: str) -> None:
+        raise Broken(f"{constant} in the report")
+
+    def number(text: str) -> float:
+        value = float(text)
+        require(math.isfinite(value), f"{text} in the report")
+        return value
+
+    json.loads(text, parse_constant=refuse, parse_float=number)
+
+
+def _counts(trace: Trace) -> dict[str, int]:
+    ops, launches = trace.gpu_ops, trace.launches
+    rows = list(zip(*(c.tolist() for c in (ops.start_ns, ops.end_ns, ops.kind, ops.launch_row)), strict=True))
+    called = list(zip(launches.start_ns.tolist(), launches.end_ns.tolist(), strict=True))
+    first: dict[int, int] = {}
+    for start, _, _, launch in rows:
+        first.setdefault(launch, start)
+    latest: defaultdict[tuple[int, int], float] = defaultdict(lambda: -math.inf)
+    overlaps = 0
+    for device, stream, start, end in zip(
+        *(c.tolist() for c in (ops.device, ops.stream, ops.start_ns, ops.end_ns)), strict=True
+    ):
+        overlaps += start < latest[device, stream]
+        latest[device, stream] = max(latest[device, stream], end)
+    linked = sum(launch != NONE for *_, launch in rows)
+    return {
+        "gpu_ops": len(rows),
+        "kernels": sum(kind == OpKind.KERNEL for _, _, kind, _ in rows),
+        "launches": len(called),
+        "linked": linked,
+        "unlinked": len(rows) - linked,
+        "zero_duration": sum(start == end for start, end, _, _ in rows),
+        "negative_latency": sum(launch != NONE and start < called[launch][0] for start, _, _, launch in rows),
+        "negative_queue": sum(first[launch] < end for launch, (_, end) in enumerate(called)),
+        "same_stream_overlaps": overlaps,
+    }
+
+
+def _device(trace: Trace, device: int) -> tuple[int, int, int, int]:
+    """Window, busy time, sum of durations and gaps; an op that ends before it starts is a point."""
+    ops = trace.gpu_ops
+    own = [
+        (start, end)
+        for start, end, where in zip(ops.start_ns.tolist(), ops.end_ns.tolist(), ops.device.tolist(), strict=True)
+        if where == device
+    ]
+    reached, busy, gaps = own[0][0], 0, 0
+    for start, end in own:
+        gaps += start > reached
+        busy += max(0, end - max(start, reached))
+        reached = max(reached, start, end)
+    return reached - own[0][0], busy, sum(end - start for start, end in own), gaps
+
+
+def require_plain_outputs(report: Report) -> None:
+    """Every output is made, and no name of the file gets into it as more than text."""
+    text = terminal.render(report, width=WIDTH, color=False, verbose=True)
+    require(all(line.isprintable() for line in text.split("\n")), "control characters on the terminal")
+    page = markdown.render(report)
+    require(all(line.isprintable() for line in page.split("\n")), "control characters in Markdown")
+    require("<script" not in _CODE.sub("", page).replace("\\<", ""), "a tag in Markdown")
+    parser = _Tags()
+    parser.feed(notebook.render(report))
+    parser.close()
+    require(parser.tags <= HTML_TAGS, f"tags in HTML: {parser.tags - HTML_TAGS}")
+    require_finite(json_report.render(report).encode())
+    perfetto.render(report)
+
+
+class _Tags(HTMLParser):
+    """The tags of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+        require(not attrs, f"attributes in HTML: {attrs}")
