@@ -27,7 +27,7 @@ def likely_causes(comparison: ComparisonDoc) -> list[str]:
     """Sentences, the most important first; one that says so when nothing changed."""
     if comparison.scope == "whole":
         return list(_of_whole_files(comparison))
-    short = _short_names(comparison)
+    short = short_names_of(comparison)
     causes = [
         *_blocking(comparison.blocking_calls),
         *_graphs(comparison),
@@ -40,16 +40,17 @@ def likely_causes(comparison: ComparisonDoc) -> list[str]:
     return causes or ["Nothing changed beyond what the traces' own steps differ by."]
 
 
-def _short_names(comparison: ComparisonDoc) -> dict[str, str]:
+def short_names_of(comparison: ComparisonDoc) -> dict[str, str]:
     """A short name for every GPU op of the comparison."""
     names = [doc.name for doc in (*comparison.came, *comparison.went)]
+    names += [doc.name for doc in comparison.moved]
     names += [op.name for doc in comparison.merged for op in (*doc.before, *doc.after)]
     pairs = (*comparison.slower, *comparison.faster, *comparison.exchanged)
     return short_names(sorted({*names, *(name for doc in pairs for name in (doc.name_before, doc.name_after))}))
 
 
 def _of_whole_files(comparison: ComparisonDoc) -> Iterator[str]:
-    short = _short_names(comparison)
+    short = short_names_of(comparison)
     if comparison.graph_coverage in ("lost", "won"):
         yield from _graphs(comparison)
     for docs, where in ((comparison.came, comparison.after.name), (comparison.went, comparison.before.name)):

@@ -51,7 +51,7 @@ def counterparts(
 
 
 def _counterpart(band: Band, row: int, other: Band) -> Counterpart | str:
-    own, its = _alike(band.analysis), _alike(other.analysis)
+    own, its = alike_steps(band.analysis), alike_steps(other.analysis)
     for alike, label in ((own, band.label), (its, other.label)):
         if not len(alike.ops):
             return f"no kept step in {label}"
@@ -93,7 +93,8 @@ def _short_names(analysis: TraceAnalysis) -> dict[str, str]:
 
 
 @lru_cache(KEPT)
-def _alike(analysis: TraceAnalysis) -> AlikeSteps:
+def alike_steps(analysis: TraceAnalysis) -> AlikeSteps:
+    """The steps of a trace that run the same ops, worked out once."""
     return AlikeSteps.of(analysis.trace, analysis.steps)
 
 
