@@ -9,9 +9,9 @@ import msgspec
 from dash import Dash, Input, Output, State, ctx, html, no_update
 
 from . import charts, timeline, what_if
-from .compare_panel import comparison
-from .details_panel import details_panel
 from .opened import Band, Opened
+from .panels import comparison_panel, details_panel
+from .stage import stage
 from .tables import table
 from .theme import Theme, theme_named
 from .view import View, from_query, to_query
@@ -171,10 +171,9 @@ def event(
             return change(view, compare=pair if all(pair) else None)
         case knob:
             name = knob.removeprefix("knob-")
-            spec = what_if.slider_marks(what_if.starting_point(opened))[name]
-            factor = spec.factor(values[name])
+            knob_value = what_if.slider_marks(what_if.starting_point(opened))[name].factor(values[name])
             others = {other: value for other, value in view.knobs.items() if other != name}
-            return change(view, knobs=others if factor is None else others | {name: factor})
+            return change(view, knobs=others if knob_value is None else others | {name: knob_value})
 
 
 def shown_bands(opened: Opened, view: View) -> list[Band]:
@@ -198,8 +197,20 @@ def clicked(opened: Opened, click: Mapping[str, Any] | None) -> tuple[str, int] 
         return None
     key, kind, row = custom
     band = opened.band(key)
-    op = None if band is None else timeline.op_of(band, kind, int(row))
+    op = None if band is None else _op_of(band, kind, int(row))
     return None if op is None else (key, op)
+
+
+def _op_of(band: Band, kind: str, row: int) -> int | None:
+    match kind:
+        case "gpu_op":
+            return row
+        case "launch":
+            return int(band.analysis.launch_times.first_op[row])
+        case "gap" if band.device is not None:
+            return int(band.analysis.gaps[band.device].next_op[row])
+        case _:
+            return None
 
 
 def show_op(opened: Opened, view: View, row_id: str | None) -> View:
@@ -229,7 +240,7 @@ def show_op(opened: Opened, view: View, row_id: str | None) -> View:
 def pressed(opened: Opened, view: View, key: str) -> View:
     """What a key does."""
     change = msgspec.structs.replace
-    low, high = view.x or timeline.whole_range(shown_bands(opened, view), view)
+    low, high = view.x or stage(shown_bands(opened, view), view, width_px=1000).view
     span = high - low
     match key:
         case "w" | "s":
@@ -261,6 +272,7 @@ def _theme(query: str | None, scheme: str | None) -> Theme:
 def _timelines(app: Dash, opened: Opened) -> None:
     @app.callback(
         Output("timeline", "figure"),
+        Output("timeline", "style"),
         Output("step-label", "children"),
         Output("search-count", "children"),
         Output("legend", "children"),
@@ -270,24 +282,31 @@ def _timelines(app: Dash, opened: Opened) -> None:
     )
     def draw(query: str | None, scheme: str | None, width: int | None) -> tuple[Any, ...]:
         if query is None:
-            return (no_update,) * 4
+            return (no_update,) * 5
         view = from_query(query)
         theme = _theme(query, scheme)
         bands = shown_bands(opened, view)
         figure = timeline.timeline_figure(bands, view, theme, width_px=width or 1200)
         steps = max((len(band.step_windows) for band in bands), default=0)
         found = timeline.search_count(bands, view) if view.search else None
+        layout = figure["layout"]
+        del layout["width"]  # as wide as its frame
+        style = {"height": f"{layout['height']}px"}
+        layout["uirevision"] = query  # the view has the zoom already
         legend = [
-            html.Span([html.Span(className="swatch", style={"background": color}), text])
-            for text, color in timeline.legend_items(theme)
+            html.Span(
+                [html.Span(className="swatch", style={"background": item["color"]}), item["cause"]],
+                title=item["meaning"],
+            )
+            for item in timeline.legend_items(theme)
         ]
         told = "" if found is None else f"{found:,} found"
-        return figure, f"step {min(view.step, max(steps - 1, 0)) + 1} of {steps}", told, legend
+        return figure, style, f"step {min(view.step, max(steps - 1, 0)) + 1} of {steps}", told, legend
 
     @app.callback(Output("details", "children"), Input("timeline-view", "data"))
     def detail(query: str | None) -> Any:
         view = from_query(query or "")
-        return details_panel(opened, view.selected) if view.selected is not None else []
+        return details_panel(opened, view)
 
 
 def _charts(app: Dash, opened: Opened) -> None:
@@ -337,7 +356,7 @@ def _compare(app: Dash, opened: Opened) -> None:
         pair = from_query(query or "").compare
         if pair is None:
             return html.P("Choose two: kernels that came, went, merged or changed, and what it did to the step.")
-        return comparison(opened, *pair)
+        return comparison_panel(opened, *pair)
 
 
 def _tables(app: Dash, opened: Opened) -> None:

@@ -157,7 +157,7 @@ def _trace_facts(trace: TraceDoc) -> Iterator[Fact]:
     whole = scope.gaps.total_ns
     tax = units.ratio(scope.gaps.taxes_ns["launch"], whole) if whole else units.MISSING
     yield Fact("launch tax", tax, "Share of the idle time that waits for launches, as profiled.")
-    yield Fact("idle", units.share(scope.idle_fraction), "Of the time as profiled; the profiler itself slows launches down.")
+    yield Fact("idle", units.share(scope.idle_fraction), "Of the time as profiled; the profiler slows launches down.")
     launches = units.number(steps.launches.median) if steps is not None else units.number(trace.coverage.launches)
     yield Fact("launches", launches, "Per step." if steps is not None else "In the whole recording.")
     kernels = units.number(steps.kernels.median) if steps is not None else units.number(trace.coverage.kernels)

@@ -27,6 +27,7 @@ DOWNLOADS: Final = (
     ("report.html", "one-file HTML"),
 )
 GRAPH_CONFIG: Final[dict[str, Any]] = {"displaylogo": False, "responsive": True, "showTips": False}
+CHART_STYLE: Final = {"height": "24rem"}
 TIMELINE_CONFIG: Final[dict[str, Any]] = GRAPH_CONFIG | {
     "scrollZoom": True,
     "doubleClick": False,
@@ -177,7 +178,8 @@ def _charts() -> html.Section:
     names = (("idle", "Idle time by cause"), ("durations", "Kernel durations against τ"), ("bound", "The bound"))
     figures = [
         html.Figure(
-            [html.Figcaption(title), dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True)], id=f"{name}-figure"
+            [html.Figcaption(title), dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True, style=CHART_STYLE)],
+            id=f"{name}-figure",
         )
         for name, title in names
     ]
@@ -201,6 +203,7 @@ def _model(opened: Opened) -> html.Section:
                 marks=spec.marks,
                 value=spec.value,
                 updatemode="mouseup",
+                allow_direct_input=False,
             ),
         )
         for name, spec in what_if.slider_marks(start).items()
@@ -212,7 +215,10 @@ def _model(opened: Opened) -> html.Section:
             html.Div([*sliders, html.Button("reset to what was measured", id="reset")], className="knobs"),
             html.Div(id="readout"),
             html.Div(
-                [dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True) for name in ("what-if", "sketch")],
+                [
+                    dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True, style=CHART_STYLE)
+                    for name in ("what-if", "sketch")
+                ],
                 className="charts two",
             ),
         ],
@@ -245,12 +251,12 @@ def _tables() -> html.Section:
             html.P(id="table-note", className="muted"),
             dag.AgGrid(
                 id="grid",
+                getRowId="params.data.id",
                 columnDefs=[],
                 rowData=[],
                 defaultColDef={"sortable": True, "filter": True, "resizable": True},
                 columnSize="responsiveSizeToFit",
-                dashGridOptions={"animateRows": False, "theme": "legacy"},
-                className="ag-theme-balham",
+                dashGridOptions={"animateRows": False},
             ),
         ],
         className="tables",

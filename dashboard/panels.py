@@ -1,0 +1,114 @@
+"""What a click shows, and what a comparison tells, as components."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from dash import dcc, html
+
+from ..analysis.units import byte_size, duration, number, plural
+from .compare_view import compare_sections
+from .details import Details, GapBefore, LaunchOf, NodeOf, details
+from .opened import Opened
+from .view import View, to_query
+
+Pair = tuple[str, Any]
+
+
+def details_panel(opened: Opened, view: View) -> Any:
+    """The selected GPU op: itself, its launch, its place, and its counterparts in the other modes."""
+    if view.selected is None:
+        return []
+    found = details(opened, *view.selected)
+    if found is None:
+        return html.P("The link names a GPU op that is not in this report.", className="warning")
+    parts = [
+        _pairs("the op", _op(found)),
+        _pairs("its launch", _launch(found.launch, found.why_no_launch)),
+        _pairs("before it", _gap(found.gap)),
+        _pairs("in other modes", _counterparts(found, view)),
+    ]
+    return html.Div([html.H3(found.short_name, title=found.name), *parts])
+
+
+def _pairs(title: str, pairs: Iterator[Pair]) -> html.Div:
+    rows = [part for label, value in pairs for part in (html.Dt(label), html.Dd(value))]
+    return html.Div([html.Strong(title), html.Dl(rows)])
+
+
+def _op(found: Details) -> Iterator[Pair]:
+    yield "full name", found.name
+    yield "duration", duration(found.dur_ns)
+    yield "all of this name", f"median {duration(found.median_ns)}, p90 {duration(found.p90_ns)}"
+    yield "how many", f"{number(found.occurrences_in_step)} in the step, {number(found.occurrences_in_all)} in all"
+    where = "" if found.step is None else f"{duration(found.start_in_step_ns)} into step {found.step + 1} · "
+    yield "where", f"{where}device {found.device}, stream {found.stream}"
+    if found.bytes is not None:
+        yield "bytes", byte_size(found.bytes)
+    if found.operator is not None:
+        yield "operator", found.operator + (" (inferred)" if found.operator_inferred else "")
+    if found.stack:
+        yield "stack", html.Ol([html.Li(frame) for frame in found.stack])
+    if found.node is not None:
+        yield from _node(found.node)
+
+
+def _node(node: NodeOf) -> Iterator[Pair]:
+    yield "in a graph", f"node {node.ordinal + 1} of {number(node.nodes)}, {node.graph}"
+    yield "replay", f"{node.replay + 1} of {number(node.replays)}"
+
+
+def _launch(launch: LaunchOf | None, why_not: str | None) -> Iterator[Pair]:
+    if launch is None:
+        yield "none", why_not or "not in the file"
+        return
+    yield "API", launch.api
+    yield "overhead", duration(launch.overhead_ns)
+    yield "latency", duration(launch.latency_ns)
+    yield "queue time", duration(launch.queue_ns)
+    yield "thread", str(launch.thread)
+    if launch.ops > 1:
+        yield "launched", plural(launch.ops, "GPU op")
+
+
+def _gap(gap: GapBefore | None) -> Iterator[Pair]:
+    if gap is None:
+        yield "no gap", "it started while another op ran, or first"
+        return
+    yield "idle", duration(gap.dur_ns)
+    yield from ((cause, duration(ns)) for cause, ns in gap.parts_ns)
+    if gap.boundary:
+        yield "where", "between two steps"
+    if gap.stall_ns:
+        yield "of it a stall", duration(gap.stall_ns)
+    yield "after", gap.previous
+    if gap.host:
+        yield "the host", html.Ol([html.Li(what) for what in gap.host])
+
+
+def _counterparts(found: Details, view: View) -> Iterator[Pair]:
+    for other in found.counterparts:
+        bands = view.bands if not view.bands or other.key in view.bands else (*view.bands, other.key)
+        there = msgspec.structs.replace(view, selected=(other.key, other.row), bands=bands)
+        sure = " (inferred)" if other.inferred else ""
+        link = dcc.Link(f"{other.label}: {other.short_name}", href=to_query(there), title=other.name)
+        yield link, f"{duration(other.dur_ns)} · {other.words}{sure}"
+    yield from found.without_counterpart
+
+
+def comparison_panel(opened: Opened, before: str, after: str) -> Any:
+    """What changed from one band to another."""
+    if opened.band(before) is None or opened.band(after) is None:
+        return html.P("The link names a mode that is not in this report.", className="warning")
+    return [part for section in compare_sections(opened, before, after) for part in _section(section)]
+
+
+def _section(section: Any) -> Iterator[Any]:
+    yield html.H3(section.title)
+    yield from (html.P(sentence) for sentence in section.sentences)
+    if section.rows:
+        head = html.Thead(html.Tr([html.Th(column, scope="col") for column in section.columns]))
+        body = [html.Tr([html.Td(cell) for cell in row]) for row in section.rows]
+        yield html.Div(html.Table([head, html.Tbody(body)]), className="scroll", tabIndex="0")
