@@ -10,6 +10,7 @@ import csv as csv_files
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +30,8 @@ MOST_ROWS: Final = 50_000
 
 NO_OPERATOR: Final = "–"
 INFERRED: Final = " (inferred)"
+
+_LENGTH: Final[Callable[[Mapping[str, Any]], float]] = itemgetter("us")
 
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]
@@ -107,14 +110,6 @@ def _notes(parts: Sequence[str]) -> str | None:
     return " · ".join(dict.fromkeys(filter(None, parts))) or None
 
 
-def _longest(rows: list[Row], field: str, what: str) -> tuple[list[Row], str]:
-    """At most MOST_ROWS, the longest first, and a note where that leaves some out."""
-    ranked = sorted(rows, key=lambda row: -float(row[field] or 0))
-    if len(ranked) <= MOST_ROWS:
-        return ranked, ""
-    return ranked[:MOST_ROWS], f"the longest {number(MOST_ROWS)} of {number(len(ranked))} {what}"
-
-
 def _kernels(opened: Opened, bands: Sequence[Band]) -> TableData:
     names = short_names(doc.name for band in bands for doc in band.analysis.document.kernels)
     rows: list[Row] = []
@@ -180,17 +175,20 @@ def _operator(doc: KernelDoc) -> str:
 
 
 def _gaps(opened: Opened, bands: Sequence[Band]) -> TableData:
-    found = {band.key: band.analysis.gaps[band.device] for band in bands if band.device is not None}
-    lengths = [gaps.dur_ns for gaps in found.values()]
-    total = sum(map(len, lengths))
+    found = [(band, band.analysis.gaps[band.device]) for band in bands if band.device is not None]
     notes = [f"{band.label}: {_why(band, 'headline_device', 'no GPU op')}" for band in bands if band.device is None]
-    at_least = 0
-    if total > MOST_ROWS:
-        at_least = int(np.partition(np.concatenate(lengths), total - MOST_ROWS)[total - MOST_ROWS])
-        notes.append(f"the longest {number(MOST_ROWS)} of {number(total)} gaps: from {_us(at_least)} µs on")
-    rows = [row for band in bands if band.key in found for row in _gap_rows(band, found[band.key], at_least)]
-    rows = sorted(rows, key=lambda row: -float(row["us"] or 0))[:MOST_ROWS]
-    causes = [cause for cause in CAUSES if any(row.get(cause) for row in rows)]
+    lengths = [np.zeros(0, np.int64), *(gaps.dur_ns for _, gaps in found)]
+    order = np.argsort(-np.concatenate(lengths), kind="stable")
+    if len(order) > MOST_ROWS:
+        notes.append(f"the longest {number(MOST_ROWS)} of {number(len(order))} gaps")
+    of_band = np.repeat(np.arange(len(lengths)) - 1, [len(each) for each in lengths])[order[:MOST_ROWS]]
+    rows: list[Row] = []
+    before = 0
+    for place, (band, gaps) in enumerate(found):
+        rows += _gap_rows(band, gaps, order[:MOST_ROWS][of_band == place] - before)
+        before += len(gaps)
+    rows.sort(key=_LENGTH, reverse=True)
+    causes = [cause for cause in CAUSES if any(cause in row for row in rows)]
     columns = [
         _BAND,
         _figure("step", "step", maxWidth=90),
@@ -203,20 +201,20 @@ def _gaps(opened: Opened, bands: Sequence[Band]) -> TableData:
         _text("place", "where", minWidth=130),
     ]
     notes.append("start: since the recording's first GPU op; a step's number is its place in the recording")
-    return TableData(columns, _with_ids(rows), _notes(notes))
+    return TableData(columns, rows, _notes(notes))
 
 
-def _gap_rows(band: Band, gaps: Gaps, at_least_ns: int) -> Iterator[Row]:
-    """The gaps of the headline device, whole file, that are at least so long."""
+def _gap_rows(band: Band, gaps: Gaps, rows: Ints) -> Iterator[Row]:
+    """These gaps of the headline device, of the whole file."""
     trace, steps = band.analysis.trace, band.analysis.steps
-    rows = np.flatnonzero(gaps.dur_ns >= at_least_ns)
     ops, previous = gaps.next_op[rows], gaps.prev_op[rows]
     names = _names(band, np.concatenate([ops, previous]))
     parts = np.stack([gaps.parts_ns[cause][rows] for cause in CAUSES])
     largest = parts.argmax(axis=0).tolist()
-    by_cause = [_all_us(part) for part in parts]
+    by_cause = [(cause, _all_us(part)) for cause, part in zip(CAUSES, parts, strict=True) if part.any()]
     origin = int(trace.gpu_ops.start_ns.min()) if len(trace.gpu_ops) else 0
     columns = zip(
+        rows.tolist(),
         ops.tolist(),
         _nullable(steps.op_step[ops]),
         _all_us(gaps.start_ns[rows] - origin),
@@ -229,11 +227,24 @@ def _gap_rows(band: Band, gaps: Gaps, at_least_ns: int) -> Iterator[Row]:
         gaps.waiting_call[rows].tolist(),
         strict=True,
     )
-    for place, (op, step, start, us, cause, before, after, boundary, stall, call) in enumerate(columns):
+    for place, (gap, op, step, start, us, cause, before, after, boundary, stall, call) in enumerate(columns):
         where = ["between steps"] * boundary + ["stall"] * stall + ["another thread waited"] * (call != NONE)
-        row: Row = {"band": band.key, "op": op, "step": step, "start_us": start, "us": us, "cause": CAUSES[cause]}
-        row |= {name: part[place] for name, part in zip(CAUSES, by_cause, strict=True) if part[place]}
-        yield row | {"before": names[before], "after": names[after], "place": ", ".join(where)}
+        row: Row = {
+            "id": f"{band.key}|{op}|{gap}",
+            "band": band.key,
+            "op": op,
+            "step": step,
+            "start_us": start,
+            "us": us,
+            "cause": CAUSES[cause],
+            "before": names[before],
+            "after": names[after],
+            "place": ", ".join(where),
+        }
+        for name, part in by_cause:
+            if part[place]:
+                row[name] = part[place]
+        yield row
 
 
 def _names(band: Band, ops: Ints) -> dict[int, str]:
@@ -304,9 +315,8 @@ def _launch_rows(band: Band) -> Iterator[Row]:
 
 
 def _replays(opened: Opened, bands: Sequence[Band]) -> TableData:
-    rows = [row for band in bands for row in _replay_rows(band)]
-    rows, left_out = _longest(rows, "us", "replays")
-    notes = [left_out]
+    rows = sorted((row for band in bands for row in _replay_rows(band)), key=_LENGTH, reverse=True)
+    notes = [f"the longest {number(MOST_ROWS)} of {number(len(rows))} replays"] if len(rows) > MOST_ROWS else []
     notes += [f"{band.label}: no graph replays" for band in bands if not len(band.analysis.graphs)]
     if any(band.analysis.trace_pass is not None and len(band.analysis.graphs) for band in bands):
         notes.append("the time in the launch call is mostly the profiler's own cost, which T does not hold")
@@ -320,7 +330,7 @@ def _replays(opened: Opened, bands: Sequence[Band]) -> TableData:
         _figure("overhead_us", "µs in the launch call", 2),
         _text("recorded", "recorded"),
     ]
-    return TableData(columns, _with_ids(rows), _notes(notes))
+    return TableData(columns, _with_ids(rows[:MOST_ROWS]), _notes(notes))
 
 
 def _replay_rows(band: Band) -> Iterator[Row]:

@@ -41,6 +41,7 @@ Against = Literal["kernels", "tau"]
 _POINTS: Final = 97  # of a curve
 _MOST_STRETCHES: Final = 64  # over a sketch's width: at more, no narrow screen draws work and idle true to scale
 _US_BELOW: Final = 2e6  # ns: a chart of shorter times is in µs
+_ROOM: Final = 0.25  # of a chart's width, to the left of a point: enough for its name
 _GRAPH_COLOR: Final = CAUSE_COLORS["device"]
 
 
@@ -263,7 +264,6 @@ class _Chart:
     def _measured(self) -> dict[str, Any]:
         modes = [mode for mode in self.start.measured if self.against == "kernels" or mode.name == self.start.mode]
         xs = [mode.gpu_ops if self.against == "kernels" else self.step.tau_ns for mode in modes]
-        middle = self.xs[-1] / 2
         up = [max((mode.step.ci_high or mode.step.median) - mode.step.median, 0) / self.scale for mode in modes]
         down = [max(mode.step.median - (mode.step.ci_low or mode.step.median), 0) / self.scale for mode in modes]
         return {
@@ -274,7 +274,7 @@ class _Chart:
             "y": [mode.step.median / self.scale for mode in modes],
             "error_y": {"type": "data", "array": up, "arrayminus": down, "color": self.theme.measured, "thickness": 2},
             "text": [f"{clipped(mode.name)} {duration(mode.step.median)}" for mode in modes],
-            "textposition": ["top left" if x > middle else "top right" for x in xs],
+            "textposition": ["top left" if x > _ROOM * self.xs[-1] else "top right" for x in xs],
             "marker": {"symbol": "diamond", "size": 11, "color": self.theme.measured},
             "hovertext": [
                 f"{bold(clipped(mode.name))}: measured T = {_measured(self.start, mode.name)}"
@@ -445,8 +445,8 @@ def _lane_bars(place: int, lane: _Lane, end_ns: float, theme: Theme) -> list[dic
             bars.append(_bars(place, f"idle: {cause}", here, marker, matters=matters))
     marker = {"color": theme.kernel, "line": {"width": 0}}
     if lane.is_predicted:
-        pattern = {"shape": "x", "fgcolor": theme.panel, "bgcolor": theme.predicted, "size": 5, "solidity": 0.25}
-        marker = {"color": theme.predicted, "pattern": pattern, "line": {"width": 0}}
+        pattern = {"shape": "x", "fgcolor": theme.kernel, "bgcolor": theme.panel, "size": 5, "solidity": 0.5}
+        marker = {"color": theme.kernel, "pattern": pattern, "line": {"width": 0}}
     name = "GPU work, predicted" if lane.is_predicted else "GPU work, recorded"
     work = list(zip(shown.start_ns.tolist(), shown.busy_ns.tolist(), strict=True))
     return [*bars, _bars(place, name, work, marker, matters=False)]  # the lane's words name it
