@@ -18,15 +18,9 @@ from .theme import CAUSE_COLORS, Theme
 Trace = dict[str, Any]
 """One entry of a figure's data, or one part of its layout, as plotly's JSON."""
 
-PATTERNS: Final[Mapping[str, str]] = {
-    "host": "/", "launch": "\\", "dispatch": "x", "sync": "|", "graph": "-", "device": "+", "unlinked": ".",
-    "skewed": ".",
-}  # fmt: skip
-"""How gaps of each cause are hatched: colour is not the only thing that tells them apart."""
-
-
 MARK: Final = "mark"
-MARK_PX: Final = 5
+MARK_SHARE: Final = 0.5
+"""Of a heat strip's height that marks of what is found take."""
 
 _CHAR_PX: Final = 6.2  # of a name inside its rectangle
 _NAME_PX: Final = 60  # a rectangle has its name inside from this width on
@@ -95,15 +89,17 @@ class Rectangles:
             for tone in np.unique(tones[tones >= Tone.FOUND]).tolist():
                 chosen = places[tones == tone]
                 column = np.clip(np.searchsorted(edges, layer.start_ns[chosen], side="right") - 1, 0, len(edges) - 2)
-                first = np.flatnonzero(np.diff(column, prepend=-2) > 1)  # of each run of columns
+                first = np.flatnonzero(np.diff(column, prepend=-3) > 2)  # of each run of columns
                 count = np.diff(np.append(first, len(column)))
-                starts, ends = edges[column[first]], edges[column[first + count - 1] + 1]
+                last = np.minimum(column[first + count - 1] + 2, len(edges) - 1)  # two pixels at least
+                starts, ends = edges[column[first]], edges[last]
                 is_mark = tone != Tone.SELECTED
+                height = round(place.lane.height * MARK_SHARE) if is_mark else place.lane.height
                 series = self._series.setdefault((Tone(tone), MARK if is_mark else layer.style), _Series())
                 series.base += band.scale.x(starts)
                 series.x += band.scale.length(ends - starts)
-                series.y += [place.top + MARK_PX / 2 if is_mark else place.middle] * len(first)
-                series.width += [MARK_PX if is_mark else place.lane.height] * len(first)
+                series.y += [place.top + height / 2] * len(first)
+                series.width += [height] * len(first)
                 rows = layer.row[chosen[first]]
                 series.customdata += [[band.lanes.band.key, layer.kind, row] for row in rows.tolist()]
                 texts = hover_texts(band.lanes, layer.kind, rows, layer.style)
@@ -150,15 +146,6 @@ class Rectangles:
             return {"color": outline, "line": {"width": 0}}
         color = style_colors(self._theme)[style]
         marker: Trace = {"color": color, "line": {"width": 0}}
-        if style in PATTERNS:
-            marker["pattern"] = {
-                "shape": PATTERNS[style],
-                "fillmode": "replace",
-                "fgcolor": color,
-                "bgcolor": mixed(self._theme.paper, color, 0.25),
-                "size": 6,
-                "solidity": 0.4,
-            }
         if tone == Tone.DIM:
             marker["opacity"] = 0.25
         if width:

@@ -12,11 +12,12 @@ from .heat_strip import Lane, heat_strip
 from .hover import CAUSE_WORDS
 from .marks import Marks, search_count, selected_name
 from .opened import Band
-from .rectangles import PATTERNS, Rectangles, Trace, mixed, style_colors
+from .rectangles import Rectangles, Trace, mixed, style_colors
 from .stage import (
     IDLE_PX,
     MOST_COLUMNS,
     QUEUE_PX,
+    TITLE_PX,
     PlacedBand,
     PlacedLane,
     Stage,
@@ -39,12 +40,12 @@ MOST_THIN: Final = 0.08
 of them a lane would look busier than it is."""
 
 
+_CLEAR: Final = "rgba(0,0,0,0)"
+
+
 def legend_items(theme: Theme) -> list[dict[str, str]]:
-    """The causes of gaps as a legend shows them: name, colour, how it is hatched, and what it means."""
-    return [
-        {"cause": cause, "color": CAUSE_COLORS[cause], "pattern": PATTERNS[cause], "meaning": CAUSE_WORDS[cause]}
-        for cause in CAUSES
-    ]
+    """The causes of gaps as a legend shows them: name, colour and what it means."""
+    return [{"cause": cause, "color": CAUSE_COLORS[cause], "meaning": CAUSE_WORDS[cause]} for cause in CAUSES]
 
 
 def timeline_figure(bands: Sequence[Band], view: View, theme: Theme, width_px: int = 1200) -> Figure:
@@ -69,7 +70,10 @@ def timeline_figure(bands: Sequence[Band], view: View, theme: Theme, width_px: i
                     bars.add(band, place, layer, marks[id(band)])
     lines = [line for band in placed.bands for line in _overlays(band, placed, theme)]
     lines += [line for band in placed.bands for line in _launch_line(band, marks[id(band)], theme)]
-    return {"data": [*strips, *bars.traces(), *lines], "layout": timeline_layout(placed, view, theme, width_px)}
+    return {
+        "data": [*strips, *bars.traces(), *_over_the_bands(placed, view, theme), *lines],
+        "layout": timeline_layout(placed, view, theme, width_px),
+    }
 
 
 def _crowded(placed: Stage) -> set[int]:
@@ -135,26 +139,51 @@ def _strip(band: PlacedBand, place: PlacedLane, placed: Stage, theme: Theme, *, 
                 "hovertemplate": _strip_words(layer.style, place.lane.label) + "<extra></extra>",
             }
         )
-    if place.lane is band.lanes.gaps:
-        traces.append(_hatching(place, placed, theme))
     return traces
 
 
-def _hatching(place: PlacedLane, placed: Stage, theme: Theme) -> Trace:
-    """Over a strip of gaps: idle is hatched, whatever its cause."""
+def _over_the_bands(placed: Stage, view: View, theme: Theme) -> list[Trace]:
+    """Stripes over the gaps' lanes, where idle is hatched; a veil over what the GPU did before and after the step.
+
+    A pattern of each rectangle's own would cost a browser more than the rectangle does.
+    """
     low, high = placed.drawn
-    pattern = {"shape": "/", "fillmode": "replace", "fgcolor": theme.paper, "bgcolor": "rgba(0,0,0,0)"}
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": "hatching",
-        "base": [low],
-        "x": [high - low],
-        "y": [place.middle],
-        "width": place.lane.height,
-        "hoverinfo": "skip",
-        "marker": {"color": "rgba(0,0,0,0)", "line": {"width": 0}, "pattern": pattern | {"size": 6, "solidity": 0.25}},
-    }
+    stripes, veils = [], []  # (start, length, middle, height)
+    for band in placed.bands:
+        gpu = [place for place in band.lane_places if place.lane not in band.lanes.host]
+        stripes += [(low, high - low, p.middle, p.lane.height) for p in gpu if p.lane is band.lanes.gaps]
+        if gpu and band.lanes.band.step_windows:
+            start, end = band.scale.x(np.array(band.lanes.window(view.step)))
+            sides = (low, min(start, high)), (max(end, low), high)
+            height = band.bottom - gpu[0].top
+            veils += [(x0, x1 - x0, gpu[0].top + height / 2, height) for x0, x1 in sides if x0 < x1]
+    pattern = {"shape": "/", "fillmode": "replace", "fgcolor": theme.paper, "bgcolor": _CLEAR}
+    return [
+        *_covers("hatching", stripes, {"color": _CLEAR, "pattern": pattern | {"size": 6, "solidity": 0.3}}),
+        *_covers("veil", veils, {"color": theme.paper, "opacity": 0.6}),
+        *_step_edges(placed, view, theme),
+    ]
+
+
+def _covers(name: str, places: Sequence[tuple[float, float, float, float]], marker: Trace) -> list[Trace]:
+    if not places:
+        return []
+    base, x, y, width = (list(column) for column in zip(*places, strict=True))
+    bars = {"type": "bar", "orientation": "h", "name": name, "base": base, "x": x, "y": y, "width": width}
+    return [bars | {"hoverinfo": "skip", "marker": {"line": {"width": 0}, **marker}}]
+
+
+def _step_edges(placed: Stage, view: View, theme: Theme) -> list[Trace]:
+    """Where each band's step starts and ends."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for band in placed.bands:
+        if band.lanes.band.step_windows:
+            for edge in band.scale.x(np.array(band.lanes.window(view.step))):
+                x += [edge, edge, None]
+                y += [band.title + TITLE_PX, band.bottom, None]
+    line = {"type": "scatter", "mode": "lines", "name": "step", "x": x, "y": y, "hoverinfo": "skip"}
+    return [line | {"line": {"color": theme.muted, "width": 1, "dash": "dot"}}] if x else []
 
 
 def _strip_words(style: str, label: str) -> str:

@@ -29,10 +29,9 @@ _LABEL_CHARS: Final = 17
 
 def timeline_layout(placed: Stage, view: View, theme: Theme, width_px: int) -> Trace:
     """The figure's layout."""
-    annotations, shapes, ticks = [], [], []
+    annotations, ticks = [], []
     for band in placed.bands:
         annotations += _words(band, view, theme)
-        shapes += _step_edges(band, view, theme) + _veils(band, view, theme, placed)
         ticks += [(place.middle, place.lane.label) for place in band.lane_places if place.lane.label]
         ticks += [(band.queue + QUEUE_PX / 2, "queue depth")] if band.queue is not None else []
         ticks += [(band.idle + IDLE_PX / 2, "GPU idle")] if band.idle is not None else []
@@ -71,7 +70,6 @@ def timeline_layout(placed: Stage, view: View, theme: Theme, width_px: int) -> T
             "zeroline": False,
         },
         "annotations": annotations,
-        "shapes": shapes,
     }
 
 
@@ -96,23 +94,3 @@ def _words(band: PlacedBand, view: View, theme: Theme) -> list[Trace]:
 def _text(text: str, middle: float, color: str) -> Trace:
     place = {"xref": "paper", "x": 0, "xanchor": "left", "yref": "y", "y": middle, "yanchor": "middle"}
     return place | {"text": text, "showarrow": False, "font": {"color": color, "size": 12}, "align": "left"}
-
-
-def _step_edges(band: PlacedBand, view: View, theme: Theme) -> list[Trace]:
-    """Where the step starts and ends."""
-    edges = band.scale.x(np.array(band.lanes.window(view.step)))
-    line = {"color": theme.muted, "width": 1, "dash": "dot"}
-    below = {"type": "line", "layer": "below", "line": line, "y0": band.title + TITLE_PX, "y1": band.bottom}
-    return [below | {"x0": x, "x1": x} for x in edges] if band.lanes.band.step_windows else []
-
-
-def _veils(band: PlacedBand, view: View, theme: Theme, placed: Stage) -> list[Trace]:
-    """Over what the GPU did before and after the step."""
-    gpu = [place.top for place in band.lane_places if place.lane not in band.lanes.host]
-    start, end = band.scale.x(np.array(band.lanes.window(view.step)))
-    low, high = placed.drawn
-    veil = {"type": "rect", "layer": "above", "line": {"width": 0}, "fillcolor": theme.paper, "opacity": 0.6}
-    sides = [(low, min(start, high)), (max(end, low), high)]
-    if not gpu or not band.lanes.band.step_windows:
-        return []
-    return [veil | {"x0": x0, "x1": x1, "y0": gpu[0], "y1": band.bottom} for x0, x1 in sides if x0 < x1]
