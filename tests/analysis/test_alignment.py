@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from launchscope.analysis import common_order as common_order_module
@@ -123,6 +124,18 @@ class TestCommonOrder:
         in_left, in_right = common_order(left, right)
         assert len(in_right) == 2500
         assert (left[in_left] == right[in_right]).all()
+
+    def test_very_long_steps_are_matched_around_the_diagonal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(common_order_module, "MOST_WORK", 1_000_000)
+        rng = np.random.default_rng(0)
+        long = np.tile(rng.integers(25, size=70), 70)
+        short = np.delete(long, rng.choice(len(long), size=150, replace=False))
+        for left, right in ((long, short), (short, long)):
+            in_left, in_right = common_order(left, right)
+            assert (left[in_left] == right[in_right]).all()
+            assert (np.diff(in_left) > 0).all()
+            assert (np.diff(in_right) > 0).all()
+            assert len(in_left) > 0.97 * len(short)
 
 
 def longest(left: list[int], right: list[int]) -> int:
