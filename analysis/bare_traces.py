@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .analyses import TraceAnalysis, analyze_trace
 from .document import UnreadDoc
-from .errors import UnreadableInput
+from .errors import UnreadableInput, one_line
 from .trace import Trace, utf8_text
 from .trace_files import TraceFile
 
@@ -36,7 +36,7 @@ def analyze_files(
         except UnreadableInput as error:
             if strict or alone:
                 raise
-            reasons[file] = utf8_text(str(error)).removeprefix(f"{utf8_text(file.source)}: ")
+            reasons[file] = utf8_text(str(error)).removeprefix(f"{utf8_text(one_line(file.source))}: ")
         else:
             analyses[file] = analyze_trace(trace, name=file.name, step_regex=step_regex)
     if files and not analyses:

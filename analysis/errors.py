@@ -11,9 +11,33 @@ A command prints the message on stderr and exits with 2. Anything else that is r
 
 from __future__ import annotations
 
+from typing import Final
+
+_LONGEST: Final = 2000
+"""Characters of a message: a name in an archive may have 65,535."""
+
+
+def one_line(text: str) -> str:
+    """``text`` without line breaks and control characters, which a file's or member's name may bring along.
+
+    Bytes of a name that are no UTF-8 stay what Python makes of them.
+    """
+    joined = " ".join(line.strip() for line in text.splitlines() if line.strip())
+    return "".join(c if c.isprintable() or "\ud800" <= c <= "\udfff" else _escape(c) for c in joined)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
 
 class LaunchscopeError(Exception):
-    """Something that the user can fix. The message says what, where and what to do."""
+    """Something that the user can fix. The message says what, where and what to do, in one printable line."""
+
+    def __init__(self, message: str) -> None:
+        line = one_line(message)
+        if len(line) > _LONGEST:
+            line = f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
+        super().__init__(line)
 
 
 class UnreadableInput(LaunchscopeError):

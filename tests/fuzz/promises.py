@@ -25,7 +25,7 @@ from .slow_readers import differences, read_slowly
 
 Outcome = Literal["read", "refused"]
 
-LONGEST_REFUSAL: Final = 1000
+LONGEST_REFUSAL: Final = 2100
 WIDTH: Final = 100
 _CODE: Final = re.compile(r"`[^`\n]*`")
 HTML_TAGS: Final = frozenset({"div", "p", "b", "small", "h3", "table", "tr", "th", "td"})
@@ -218,7 +218,7 @@ def require_plain_outputs(report: Report) -> None:
     parser.close()
     require(parser.tags <= HTML_TAGS, f"tags in HTML: {parser.tags - HTML_TAGS}")
     require_finite(json_report.render(report).encode())
-    perfetto.render(report)
+    require(sum(map(len, perfetto.render(report))) > 0, "no trace for Perfetto")
 
 
 class _Tags(HTMLParser):
