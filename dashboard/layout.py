@@ -175,15 +175,11 @@ def _timelines(opened: Opened) -> html.Section:
 
 
 def _charts() -> html.Section:
-    names = (("idle", "Idle time by cause"), ("durations", "Kernel durations against τ"), ("bound", "The bound"))
-    figures = [
-        html.Figure(
-            [html.Figcaption(title), dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True, style=CHART_STYLE)],
-            id=f"{name}-figure",
-        )
-        for name, title in names
+    graphs = [
+        dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True, style=CHART_STYLE)
+        for name in ("idle", "durations", "bound")
     ]
-    return html.Section([html.H2("Where the time goes"), html.Div(figures, className="charts")])
+    return html.Section([html.H2("Where the time goes"), html.Div(graphs, className="charts")])
 
 
 def _model(opened: Opened) -> html.Section:
@@ -254,8 +250,7 @@ def _tables() -> html.Section:
                 getRowId="params.data.id",
                 columnDefs=[],
                 rowData=[],
-                defaultColDef={"sortable": True, "filter": True, "resizable": True},
-                columnSize="responsiveSizeToFit",
+                defaultColDef={"sortable": True, "filter": True, "resizable": True, "flex": 1, "minWidth": 90},
                 dashGridOptions={"animateRows": False},
             ),
         ],

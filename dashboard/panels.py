@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from dash import dcc, html
 
+from ..analysis.export.kernel_names import short_names
 from ..analysis.units import byte_size, duration, number, plural
 from .compare_view import compare_sections
 from .details import Details, GapBefore, LaunchOf, NodeOf, details
@@ -28,7 +29,10 @@ def details_panel(opened: Opened, view: View) -> Any:
         _pairs("the op", _op(found)),
         _pairs("its launch", _launch(found.launch, found.why_no_launch)),
         _pairs("before it", _gap(found.gap)),
-        _pairs("in other modes", _counterparts(found, view)),
+        html.Div(
+            [html.Strong("in other modes"), html.Ul([html.Li(each) for each in _counterparts(found, view)])],
+            className="wide",
+        ),
     ]
     return html.Div([html.H3(found.short_name, title=found.name), *parts])
 
@@ -83,19 +87,19 @@ def _gap(gap: GapBefore | None) -> Iterator[Pair]:
         yield "where", "between two steps"
     if gap.stall_ns:
         yield "of it a stall", duration(gap.stall_ns)
-    yield "after", gap.previous
+    yield "after", short_names([gap.previous])[gap.previous]
     if gap.host:
         yield "the host", html.Ol([html.Li(what) for what in gap.host])
 
 
-def _counterparts(found: Details, view: View) -> Iterator[Pair]:
+def _counterparts(found: Details, view: View) -> Iterator[Any]:
     for other in found.counterparts:
         bands = view.bands if not view.bands or other.key in view.bands else (*view.bands, other.key)
         there = msgspec.structs.replace(view, selected=(other.key, other.row), bands=bands)
         sure = " (inferred)" if other.inferred else ""
         link = dcc.Link(f"{other.label}: {other.short_name}", href=to_query(there), title=other.name)
-        yield link, f"{duration(other.dur_ns)} · {other.words}{sure}"
-    yield from found.without_counterpart
+        yield [link, f" {duration(other.dur_ns)} · {other.words}{sure}"]
+    yield from (f"{label}: {why}" for label, why in found.without_counterpart)
 
 
 def comparison_panel(opened: Opened, before: str, after: str) -> Any:
