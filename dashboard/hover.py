@@ -66,7 +66,7 @@ def _gpu_ops(lanes: BandLanes, rows: Ints, _: str) -> Iterator[str]:
         if size != NONE:
             text += f", {byte_size(size)}"
         if not operator and (inferred := lanes.inferred_operators.get(trace.names[name])):
-            operator = f"<br>operator {escaped(inferred)} (inferred from the eager run)"
+            operator = f"<br>operator {escaped(inferred)} (inferred from a recording with operators)"
         yield f"{text}<br>{launch}{operator}{gap}"
 
 

@@ -81,7 +81,7 @@ class BandLanes:
 
     @cached_property
     def inferred_operators(self) -> dict[str, str]:
-        """Kernel name → operator, where only the aligned eager trace tells it."""
+        """Kernel name → operator, where only another recording that was aligned with this one tells it."""
         kernels = self.band.analysis.document.kernels
         return {row.name: row.operator for row in kernels if row.operator_inferred and row.operator}
 

@@ -32,7 +32,7 @@ class Marks:
 
     lanes: BandLanes
     found: Bools | None  # [names] the name holds what is searched for
-    found_by_operator: Bools | None  # [names] of kernels, where only the eager run tells the operator
+    found_by_operator: Bools | None  # [names] of kernels whose operator only another recording tells
     lit: Bools | None  # [names] the selected op's
     selected_op: int  # row of the band's GPU ops, or NONE
     selected_launch: int  # row of its launch, or NONE

@@ -52,7 +52,7 @@ def timeline_figure(bands: Sequence[Band], view: View, theme: Theme, width_px: i
     """The bands one below the other on one axis: what is in view, and a little on either side.
 
     Rectangles have customdata [band key, kind, row]: ``gpu_op``, ``launch``, ``blocking`` and ``host_op`` are rows of
-    the trace's tables, ``gap`` of the headline device's gaps. Heat strips and lines have none of three.
+    the trace's tables, ``gap`` of the headline device's gaps. Heat strips and lines have a list of one number, a count.
     """
     placed = stage(bands, view, width_px)
     name = selected_name(bands, view)
@@ -129,7 +129,7 @@ def _strip(band: PlacedBand, place: PlacedLane, placed: Stage, theme: Theme, *, 
                 "dx": each,
                 "y": [place.top, place.top + place.lane.height],
                 "z": [[z if there and z else None for z, there in zip(share.tolist(), shown.tolist(), strict=True)]],
-                "customdata": [strip.rects[first:last].tolist()],
+                "customdata": [strip.rects[first:last, np.newaxis].tolist()],
                 "zmin": 0,
                 "zmax": 1,
                 "colorscale": [[0, mixed(theme.paper, color, 0.15)], [1, color]],
@@ -188,8 +188,8 @@ def _step_edges(placed: Stage, view: View, theme: Theme) -> list[Trace]:
 
 def _strip_words(style: str, label: str) -> str:
     if style in CAUSE_COLORS:
-        return f"<b>idle %{{z:.0%}}</b>, most of it {style}<br>%{{customdata}} parts of gaps<br>zoom in to see each"
-    return f"<b>{style}</b> %{{z:.0%}} of this column<br>%{{customdata}} here<br>zoom in to see each"
+        return f"<b>idle %{{z:.0%}}</b>, most of it {style}<br>%{{customdata[0]}} parts of gaps<br>zoom in to see each"
+    return f"<b>{style}</b> %{{z:.0%}} of this column<br>%{{customdata[0]}} here<br>zoom in to see each"
 
 
 def _overlays(band: PlacedBand, placed: Stage, theme: Theme) -> list[Trace]:
@@ -239,9 +239,9 @@ def _queue_line(band: PlacedBand, top: int, since: int, until: int, placed: Stag
         "name": "queue depth",
         "x": band.scale.x(times),
         "y": np.round(top + QUEUE_PX * (1 - depth / most), 2).tolist(),
-        "customdata": depth.tolist(),
+        "customdata": depth[:, np.newaxis].tolist(),
         "line": {"shape": "hv", "color": theme.ink, "width": 1},
-        "hovertemplate": f"%{{customdata}} GPU ops queued, at most {most:,}<extra></extra>",
+        "hovertemplate": f"%{{customdata[0]}} GPU ops queued, at most {most:,}<extra></extra>",
     }
 
 
