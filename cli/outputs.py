@@ -36,6 +36,7 @@ OUTPUTS: Final = {
     "json": Output("analysis.export.json:render", ".json"),
     "markdown": Output("analysis.export.markdown:render", ".md"),
     "perfetto": Output("analysis.export.perfetto:render", ".pftrace"),
+    "html": Output("dashboard.html:render", ".html", extra="dashboard"),
 }
 HEALTH: Final = {
     "terminal": Output("analysis.export.health:render_terminal", styled=True),

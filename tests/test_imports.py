@@ -69,7 +69,7 @@ AT_TOP = {
     "fixtures": {"numpy", "msgspec"},
     "fixtures.models": {"torch", "transformers"},
     "cli": {"click"},
-}
+}  # fmt: skip
 INSIDE = {
     "analysis": {"pandas", "isal"},
     "analysis.export": {"rich", "perfetto"},

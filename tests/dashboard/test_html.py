@@ -1,0 +1,300 @@
+"""The report in one file: the document's figures, whole, harmless, and within its bound."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from functools import cache
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from launchscope.analysis.errors import LaunchscopeError
+from launchscope.analysis.report import analyze
+from launchscope.cli import outputs, run
+from launchscope.dashboard import html, zoom_levels
+from launchscope.dashboard.cards import cards, sentence
+from launchscope.dashboard.charts import bound_figure, durations_figure, idle_figure
+from launchscope.dashboard.opened import Opened, open_bands
+from launchscope.dashboard.tables import TABLES, table
+from launchscope.dashboard.theme import DARK, LIGHT, Theme
+from launchscope.dashboard.timeline import timeline_figure
+from launchscope.dashboard.view import View
+from launchscope.fixtures.builder import TraceBuilder, trace
+from launchscope.fixtures.cases import NAMED_CASES
+
+from .opening import capture, case
+
+HOSTILE = "gemm</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e&\"'"
+
+
+class Element(NamedTuple):
+    name: str
+    attributes: dict[str, str | None]
+    text: str
+
+
+class Elements(HTMLParser):
+    """Every element with the text that stands directly in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[tuple[str, dict[str, str | None], list[str]]] = []
+        self.found: list[Element] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("meta", "link", "img", "input", "br"):
+            self.found.append(Element(tag, dict(attrs), ""))
+        else:
+            self.open.append((tag, dict(attrs), []))
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.open[-1][2].append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        name, attributes, text = self.open.pop()
+        assert name == tag, (name, tag)
+        self.found.append(Element(name, attributes, "".join(text)))
+
+    def named(self, name: str) -> list[Element]:
+        return [each for each in self.found if each.name == name]
+
+
+@cache
+def page() -> str:
+    """Of the demo capture."""
+    return html.render(capture().report)
+
+
+@cache
+def elements() -> Elements:
+    return Elements(page())
+
+
+@cache
+def page_data() -> Any:
+    return embedded(elements())
+
+
+def opened(builder: TraceBuilder, folder: Path, name: str = "trace.json") -> Opened:
+    return open_bands(analyze(builder.write(folder / name), cache=False))
+
+
+def steps(count: int, kernels: int = 1, name: str = "gemm") -> TraceBuilder:
+    """Steps of 100 µs, each of as many kernels."""
+    builder = trace()
+    for step in range(count):
+        builder.step(step, 100 * step, 95)
+        for place in range(kernels):
+            at, part = 100 * step + 90 * place / kernels, 90 / kernels / 4
+            builder.launch(at, part).kernel(at + 2 * part, part, name=name)
+    return builder
+
+
+def embedded(found: Elements) -> Any:
+    (data,) = [each for each in found.named("script") if each.attributes.get("id") == "data"]
+    return json.loads(data.text)
+
+
+def unpacked(piece: dict[str, Any]) -> Any:
+    return json.loads(zlib.decompress(base64.b64decode(piece["packed"])))
+
+
+def in_theme(data: dict[str, Any], step: list[list[dict[str, Any]]], piece: dict[str, Any], theme: Theme) -> Any:
+    """What the script in the file makes of a piece."""
+    overview, shown = unpacked(step[0][0]), unpacked(piece)
+    is_dark = theme is DARK
+    traces = [trace | (data["dark"][trace["style"]] if is_dark else {}) for trace in shown["data"]]
+    return {"layout": overview["layout"] | (overview["dark"] if is_dark else {}), "data": traces}
+
+
+def plain(figure: Any) -> Any:
+    """As JSON has it, and without what the file adds."""
+    figure = json.loads(json.dumps(figure))
+    for each in figure["data"]:
+        each.pop("style", None)
+    return figure
+
+
+def test_it_says_what_the_report_says() -> None:
+    """Also to those who read it without running a script."""
+    found = elements()
+    texts = {each.text.strip() for each in found.found}
+    assert sentence(capture()) in texts
+    for card in cards(capture()):
+        assert card.title in {each.text for each in found.named("h2")}
+        assert {fact.value for fact in card.facts} <= {each.text for each in found.named("dd")}
+        assert {f"⚠ {warning}" for warning in card.warnings} <= texts
+
+
+def test_the_tables_are_those_of_the_dashboard() -> None:
+    bands = [band for key in capture().first if (band := capture().band(key)) is not None]
+    cells = [each.text for each in elements().named("td")]
+    for name in TABLES:
+        data = table(name, capture(), bands)
+        shown = html.plain_table(name, data, {})
+        assert len(shown.rows) == min(len(data.rows), html.MOST_ROWS)
+        assert all(len(row) == len(data.columns) for row in shown.rows)
+    assert len(cells) == sum(
+        min(len(data.rows), html.MOST_ROWS) * len(data.columns)
+        for data in (table(name, capture(), bands) for name in TABLES)
+    )
+    assert "the first 500 of 9,539 rows" in page()
+
+
+def test_the_charts_are_those_of_the_dashboard_in_both_themes() -> None:
+    for name, draw in (("idle", idle_figure), ("durations", durations_figure), ("bound", bound_figure)):
+        for theme in (LIGHT, DARK):
+            assert page_data()["charts"][name][theme.name] == plain(draw(capture(), theme))
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)
+@pytest.mark.parametrize("align", ["time", "step"])
+def test_the_timelines_are_those_of_the_dashboard_in_both_themes(theme: Theme, align: str) -> None:
+    bands = [band for key in capture().first if (band := capture().band(key)) is not None]
+    data = page_data()
+    assert len(data["timelines"][align]) == 4
+    for number, step in list(enumerate(data["timelines"][align]))[::3]:
+        view = View(step=number, align="step" if align == "step" else "time")
+        expected = plain(timeline_figure(bands, view, theme, zoom_levels.WIDTH_PX))
+        assert plain(in_theme(data, step, step[0][0], theme)) == expected
+        low, high = expected["layout"]["xaxis"]["range"]
+        window = (low + (high - low) * 3 / 8, low + (high - low) * 4 / 8)
+        view = View(step=number, align=view.align, x=window)
+        expected = plain(timeline_figure(bands, view, theme, zoom_levels.WIDTH_PX))
+        assert plain(in_theme(data, step, step[1][3], theme))["data"] == expected["data"]
+
+
+def test_the_file_is_below_its_bound_and_says_what_it_leaves_out() -> None:
+    assert len(page().encode()) < 8_000_000
+    assert "4 of 13 recordings are in this file." in page()
+    assert "the file had no room" in page()
+
+
+def test_it_is_the_same_every_time(tmp_path: Path) -> None:
+    report = opened(steps(3, 50), tmp_path).report
+    assert html.render(report) == html.render(report)
+
+
+def test_every_zoom_of_a_small_trace_ends_at_rectangles(tmp_path: Path) -> None:
+    """500 kernels and their gaps are too many for one view, an eighth of them is not."""
+    text = html.render(opened(steps(2, 500), tmp_path).report)
+    levels = embedded(Elements(text))["timelines"]["time"][0]
+    assert [len(level) for level in levels] == [1, 8]
+    assert {trace["type"] for trace in unpacked(levels[0][0])["data"]} >= {"heatmap"}
+    assert "heatmap" not in {trace["type"] for piece in levels[1] for trace in unpacked(piece)["data"]}
+    assert "no room" not in text
+
+
+def test_steps_that_find_no_room_are_left_out_and_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zoom_levels, "MOST_STEPS", 3)
+    text = html.render(opened(steps(8), tmp_path).report)
+    assert len(embedded(Elements(text))["timelines"]["time"]) == len(embedded(Elements(text))["timelines"]["step"]) == 3
+    assert "The first 3 steps of 8 are in this file." in text
+
+
+def test_the_first_step_is_there_however_little_room(tmp_path: Path) -> None:
+    bands = opened(steps(3, 2_000), tmp_path).bands
+    drawn = zoom_levels.timelines(bands, room=0)
+    assert [len(each.levels) for each in (*drawn.time, *drawn.step)] == [1, 1]
+    assert not drawn.is_complete
+
+
+def test_names_are_text_wherever_they_stand(tmp_path: Path) -> None:
+    folder = tmp_path / "<b>folder"
+    folder.mkdir()
+    text = html.render(opened(steps(2, name=HOSTILE), folder, "<i>trace.json").report)
+    found = Elements(text)
+    assert not found.named("img")
+    assert len(found.named("script")) == 3
+    assert not found.named("i")
+    assert not found.named("b")
+    assert "<" not in next(each for each in found.named("script") if "id" in each.attributes).text
+    assert any("gemm</script><script>alert(1)" in (each.attributes.get("title") or "") for each in found.named("td"))
+    assert "\u202e" not in text  # it would turn the rest of the line around
+
+
+def test_no_element_runs_or_loads_anything(tmp_path: Path) -> None:
+    found = elements()
+    for each in found.found:
+        assert not [name for name in each.attributes if name.startswith("on")], each
+        assert not {"src", "srcset", "action", "formaction"} & set(each.attributes), each
+        assert each.attributes.get("href", "data:,") == "data:,"
+    assert not {"iframe", "object", "embed", "base", "form"} & {each.name for each in found.found}
+
+
+def test_the_policy_admits_the_two_scripts_and_nothing_else() -> None:
+    found = elements()
+    (policy,) = [
+        each.attributes["content"] or ""
+        for each in found.named("meta")
+        if each.attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    rules = dict(part.split(" ", 1) for part in policy.split("; "))
+    running = [each.text for each in found.named("script") if "type" not in each.attributes]
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in running]
+    assert rules["default-src"] == "'none'"
+    assert rules["script-src"].split() == [f"'sha256-{digest}'" for digest in digests]
+    assert "connect-src" not in rules
+    assert "unsafe-eval" not in policy
+    first = page().index("Content-Security-Policy")
+    assert first < page().index("<style>") < page().index("<script")  # it holds for what comes after it
+
+
+def test_the_scripts_can_stand_in_a_page() -> None:
+    """What would end their element, or be changed by the parser and no longer match its hash."""
+    for script in (html.plotly_script(), (html.HERE / "one_file" / "report.js").read_text("utf-8")):
+        assert not re.search(r"</script|<!--|\r|\0", script, re.IGNORECASE)
+
+
+def test_without_a_script_the_systems_theme_is_followed() -> None:
+    (style,) = elements().named("style")
+    assert re.search(
+        r"@media \(prefers-color-scheme: dark\) \{ :root:not\(\[data-theme\]\) \{\s*--paper: #14171a", style.text
+    )
+
+
+@pytest.mark.parametrize("name", NAMED_CASES)
+def test_every_case_becomes_a_page(name: str) -> None:
+    found = case(name)
+    if found is None:
+        pytest.skip("nothing to open")
+    text = html.render(found.report)
+    assert sentence(found) in unescape(text)
+    assert len(embedded(Elements(text))["timelines"]["time"]) >= 1
+
+
+def test_several_ranks_are_several_bands(tmp_path: Path) -> None:
+    files = [steps(2).write(tmp_path / f"rank{rank}.json") for rank in range(8)]
+    text = html.render(analyze(*files, cache=False))
+    assert "6 of 8 recordings are in this file." in text
+    assert len(Elements(text).named("article")) >= 6
+
+
+def test_export_and_analyze_write_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = steps(2).write(tmp_path / "trace.json")
+    for command in ("export", "analyze"):
+        assert run([command, str(file), "-o", str(tmp_path / f"{command}.html"), "--no-cache"]) == 0
+        assert f"written to {tmp_path / command}.html" in capfd.readouterr().err
+    assert (tmp_path / "export.html").read_bytes() == (tmp_path / "analyze.html").read_bytes()
+    assert (tmp_path / "export.html").read_text("utf-8").startswith("<!DOCTYPE html>")
+    assert str(tmp_path) not in (tmp_path / "export.html").read_text("utf-8")
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> Any:
+        raise ModuleNotFoundError(f"No module named {name!r}", name="plotly")
+
+    monkeypatch.setattr(outputs, "import_module", absent)
+    with pytest.raises(
+        LaunchscopeError, match=r"'html' needs the package plotly: pip install 'launchscope\[dashboard\]'"
+    ):
+        outputs.renderer("html")
