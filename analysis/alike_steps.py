@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -43,8 +44,13 @@ class AlikeSteps:
 
     def places(self, rows: Ints) -> Ints:
         """Places [0, n) of these rows of the typical step."""
+        order, ascending = self._by_row
+        return order[np.searchsorted(ascending, rows)]
+
+    @cached_property
+    def _by_row(self) -> tuple[Ints, Ints]:
         order = np.argsort(self.ops)
-        return order[np.searchsorted(self.ops[order], rows)]
+        return order, self.ops[order]
 
     def place_of(self, row: int) -> tuple[int, int] | None:
         """Which alike step holds this GPU op, and at which place; None when none does."""

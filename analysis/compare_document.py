@@ -55,7 +55,7 @@ class CameDoc(msgspec.Struct, frozen=True, kw_only=True):
     category: str
     operator: str | None
     operator_inferred: bool
-    stack: list[str]  # around the first one's launch, outermost first
+    stack: list[str]  # around the first one's launch, outermost first; of the names that took the most time
     count: int
     ns: float
     inferred: bool = True

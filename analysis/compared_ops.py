@@ -21,6 +21,9 @@ from .trace import NONE, Bools, Ints, OpKind
 WHOLE_US_NS: Final = 1_000
 """What a duration may be off by where a file has whole microseconds: ±1 µs an edge, and the edges' errors differ."""
 
+MOST_STACKS: Final = 100
+"""Names that came or went whose stacks are told, the longest ones: each is looked for among all host ops."""
+
 
 @dataclass(frozen=True)
 class ComparedOps:
@@ -186,19 +189,22 @@ def _came(side: _Side, places: Ints) -> list[CameDoc]:
     groups: dict[OpsDoc, list[int]] = defaultdict(list)
     for place in places.tolist():
         groups[side.op(place)].append(place)
-    docs = [
+    ranked = sorted(
+        ((side.ns(np.array(its)), op, its[0], len(its)) for op, its in groups.items()),
+        key=lambda group: (-group[0], group[1].name, group[1].operator or ""),
+    )
+    return [
         CameDoc(
             name=op.name,
             category=op.category,
             operator=op.operator,
             operator_inferred=op.operator_inferred,
-            stack=side.stack(its_places[0]),
-            count=len(its_places),
-            ns=side.ns(np.array(its_places)),
+            stack=side.stack(first) if rank < MOST_STACKS else [],
+            count=count,
+            ns=ns,
         )
-        for op, its_places in groups.items()
+        for rank, (ns, op, first, count) in enumerate(ranked)
     ]
-    return sorted(docs, key=lambda doc: (-doc.ns, doc.name, doc.operator or ""))
 
 
 def _merged(before: _Side, after: _Side, runs: Iterable[tuple[Ints, Ints]]) -> list[MergedDoc]:
