@@ -17,6 +17,9 @@ TOLD: Final = 3  # operators, blocking calls, kernels of one kind that are told;
 NOTEWORTHY: Final = 0.01
 """Share of a step's GPU work from which slower or faster kernels are a cause: the clock alone moves by less."""
 
+ALIKE: Final = 0.05
+"""Share of ops with a counterpart below which what stands in place of what says nothing; compiled, a fifth have."""
+
 PACE: Final = "other clocks, other shapes, other neighbours, or something else on the GPU"
 
 _LINE: Final = re.compile(r"\(\d+\): ")  # of a Python frame: 'model.py(42): forward'
@@ -154,6 +157,10 @@ def _merged(comparison: ComparisonDoc, short: Mapping[str, str]) -> Iterator[tup
     launches = comparison.figure("launches")
     if launches is not None and launches.change:
         spent += f", launches {number(launches.before)} → {number(launches.after)}"
+    if comparison.pairs < ALIKE * max(comparison.ops_before, comparison.ops_after):
+        shared = f"{number(comparison.pairs)} of {number(comparison.ops_before)} and {number(comparison.ops_after)}"
+        yield max(before, after), f"Hardly any GPU op of the two steps is the same ({shared}): two models? ({spent})."
+        return
     example = f"{_run(docs[0].before, short)} → {_run(docs[0].after, short)}"
     sentence = f"{plural(before, 'GPU op')} {what} {number(after)} per step ({spent}), as {example} (inferred)."
     yield max(before, after), sentence

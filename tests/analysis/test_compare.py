@@ -188,6 +188,14 @@ def test_another_kernel_of_the_same_operator() -> None:
     assert found.likely_causes == ["Another kernel in aten::mm: gemm_64 → gemm_128, +4.00 µs per step (inferred)."]
 
 
+def test_steps_of_two_models_are_not_called_merged() -> None:
+    found = compared(eager(LAYER), eager((("aten::conv", "conv", 9),)))
+    assert found.likely_causes == [
+        "Hardly any GPU op of the two steps is the same (0 of 3 and 1): two models? "
+        "(10.0 µs → 9.00 µs of GPU time, launches 3 → 1)."
+    ]
+
+
 def test_the_same_work_takes_the_host_longer() -> None:
     slow = trace()
     for step in range(4):
