@@ -65,10 +65,12 @@ def nested_lanes(start_ns: Ints, end_ns: Ints, rows: Ints) -> list[Lane]:
 
     Of slices with the same times the first row is the outer one.
     """
+    if not len(rows):
+        return []
     order = rows[np.lexsort((rows, -end_ns[rows], start_ns[rows]))]
     lane = _call_tree(start_ns[order], end_ns[order], order)
     if lane is not None:
-        return [lane] if len(order) else []
+        return [lane]
     lanes: list[_OpenLane] = []
     for row, start, end in _slices(start_ns, end_ns, order):
         if not any(lane.add(row, start, end) for lane in lanes[:_MOST_TRIED]):

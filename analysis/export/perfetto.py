@@ -37,7 +37,7 @@ def perfetto_trace(analyses: Sequence[TraceAnalysis]) -> Iterator[bytes]:
     for number, (analysis, title, shift_ns) in enumerate(zip(analyses, _titles(analyses), shifts_ns, strict=True)):
         sequence = PacketSequence(number + 1, uuids, zero_ns=zero_ns, shift_ns=shift_ns)
         yield from _draw(sequence, analysis, title, shift_ns, first_flow)
-        yield sequence.heads()
+        yield from sequence.rest()
         first_flow += len(analysis.trace.gpu_ops)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -32,7 +33,7 @@ ABSENT: Final = int(np.iinfo(np.int64).min)
 
 DELTA_CLOCK: Final = 64  # the first of the clock ids that belong to one sequence
 EVENTS_AT_ONCE: Final = 1 << 13
-"""That many are encoded together: a MB or two, which a core's cache holds."""
+"""About that many are encoded together: a MB or two, which a core's cache holds."""
 
 _TEXTS_AT_ONCE: Final = 1 << 10  # of one packet of interned names
 
@@ -80,6 +81,16 @@ class _Note(NamedTuple):
     iids: Ints | None  # of the texts that the values stand for
 
 
+class _Events(NamedTuple):
+    """Events of one track, not encoded yet: where slices of a table open or close."""
+
+    head: bytes  # what has to stand before them
+    slices: Slices
+    row: Ints
+    opens: Bools
+    delta_ns: Ints
+
+
 class PacketSequence:
     """The packets of one trace, track by track. Its times are moved by ``shift_ns``; durations stay.
 
@@ -97,6 +108,8 @@ class PacketSequence:
         self._unwritten: dict[Interned, dict[str, int]] = {}
         self._tables: WeakKeyDictionary[Slices, tuple[Ints, Ints, list[_Note]]] = WeakKeyDictionary()
         self._heads: list[Any] = [self._first()]
+        self._waiting: list[_Events] = []
+        self._waiting_edges = 0
 
     def group(self, name: str, parent: int | None = None, description: str = "") -> int:
         """A track that holds others, in the order in which they are added; returns its uuid."""
@@ -108,26 +121,30 @@ class PacketSequence:
         self, name: str, parent: int, slices: Slices, lanes: Sequence[Lane], description: str = ""
     ) -> Iterator[bytes]:
         """A track of slices; further lanes are tracks of the same name, which the viewer shows as one."""
-        end_ns = np.maximum(slices.end_ns, slices.start_ns)  # a record that ends before it starts is drawn as a point
         for lane in lanes:
             packet = self._track(name, parent, description)
             packet.track_descriptor.sibling_merge_behavior = TrackDescriptor.SIBLING_MERGE_BEHAVIOR_BY_TRACK_NAME
             self._begin(packet)
             self._intern(slices)
-            yield self.heads()
             last_ns = self._zero_ns
             for begin in range(0, len(lane.row), EVENTS_AT_ONCE):
                 row, opens = lane.row[begin : begin + EVENTS_AT_ONCE], lane.opens[begin : begin + EVENTS_AT_ONCE]
-                time_ns = np.where(opens, slices.start_ns[row], end_ns[row]) + self._shift_ns
-                yield from self._slice_events(slices, row, opens, np.diff(time_ns, prepend=last_ns))
+                # a record that ends before it starts is drawn as a point
+                end_ns = np.maximum(slices.end_ns[row], slices.start_ns[row])
+                time_ns = np.where(opens, slices.start_ns[row], end_ns) + self._shift_ns
+                self._waiting.append(_Events(self._head(), slices, row, opens, np.diff(time_ns, prepend=last_ns)))
+                self._waiting_edges += len(row)
                 last_ns = int(time_ns[-1])
+                if self._waiting_edges >= EVENTS_AT_ONCE:
+                    yield from self._encoded()
 
     def counter(self, name: str, parent: int, time_ns: Ints, value: Ints, description: str = "") -> Iterator[bytes]:
         """A counter; a value holds until the next one's time. Times in order."""
+        yield from self._encoded()
         packet = self._track(name, parent, description)
         packet.track_descriptor.counter.unit = CounterDescriptor.UNIT_COUNT
         self._begin(packet)
-        yield self.heads()
+        yield self._head()
         delta_ns = np.diff(time_ns + self._shift_ns, prepend=self._zero_ns)
         for begin in range(0, len(value), EVENTS_AT_ONCE):
             now = value[begin : begin + EVENTS_AT_ONCE]
@@ -135,13 +152,32 @@ class PacketSequence:
             event = [varint_field(_TYPE, kind), varint_field(_COUNTER_VALUE, now)]
             yield joined(self._packets(delta_ns[begin : begin + EVENTS_AT_ONCE], event, size_of(event)))
 
-    def heads(self) -> bytes:
+    def rest(self) -> Iterator[bytes]:
+        """What was not given yet."""
+        yield from self._encoded()
+        yield self._head()
+
+    def _head(self) -> bytes:
         """What has to stand before the next event, or at the end: tracks, and names that are new."""
         packets, self._heads = [*self._heads, *self._names()], []
         return b"".join(Trace(packet=[packet]).SerializeToString() for packet in packets)
 
-    def _slice_events(self, slices: Slices, row: Ints, opens: Bools, delta_ns: Ints) -> Iterator[bytes]:
-        """The slices in these rows, each where it opens or where it closes."""
+    def _encoded(self) -> Iterator[bytes]:
+        """The events that wait, those of one table together, since there may be thousands of tracks with a few each."""
+        waiting, self._waiting, self._waiting_edges = self._waiting, [], 0
+        of_table: dict[Slices, list[_Events]] = {}
+        for events in waiting:
+            of_table.setdefault(events.slices, []).append(events)
+        encoded = {slices: self._slice_events(slices, alike) for slices, alike in of_table.items()}
+        for events in waiting:
+            yield events.head
+            yield from next(encoded[events.slices])
+
+    def _slice_events(self, slices: Slices, waiting: Sequence[_Events]) -> Iterator[Iterator[bytes]]:
+        """For each of these events of one table, packets in which its slices open or close."""
+        row, opens, delta_ns = (
+            np.concatenate([getattr(events, name) for events in waiting]) for name in ("row", "opens", "delta_ns")
+        )
         name, category, notes = self._tables[slices]
         event = [
             varint_field(_TYPE, np.where(opens, TrackEvent.TYPE_SLICE_BEGIN, TrackEvent.TYPE_SLICE_END)),
@@ -161,15 +197,21 @@ class PacketSequence:
             many = np.flatnonzero(count > 1)
             size = size + count * _FLOW_BYTES
         parts = self._packets(delta_ns, event, size)
-        data, written = joined(parts), 0
-        ends = np.cumsum(size_of(parts))
-        for at in many.tolist():  # as many flows as GPU ops hang on a graph launch: they follow its other fields
-            assert slices.flows is not None
-            end, flows = int(ends[at]), slices.flows.begin[row[at] : row[at] + 2]
-            yield data[written:end]
-            yield joined([fixed64_field(_FLOW, slices.flows.ids[slice(*flows.tolist())])])
-            written = end
-        yield data[written:]
+        data, edges = joined(parts), np.append(0, np.cumsum(size_of(parts)))
+
+        def with_flows(first: int, until: int) -> Iterator[bytes]:
+            """As many flows as GPU ops hang on a graph launch: they follow its other fields."""
+            written = int(edges[first])
+            for at in many[np.searchsorted(many, first) : np.searchsorted(many, until)].tolist():
+                assert slices.flows is not None
+                end, flows = int(edges[at + 1]), slices.flows.begin[row[at] : row[at] + 2]
+                yield data[written:end]
+                yield joined([fixed64_field(_FLOW, slices.flows.ids[slice(*flows.tolist())])])
+                written = end
+            yield data[written : int(edges[until])]
+
+        starts = np.append(0, np.cumsum([len(events.row) for events in waiting])).tolist()
+        yield from (with_flows(first, until) for first, until in pairwise(starts))
 
     def _packets(self, delta_ns: Ints, event: Sequence[Part], size: Ints) -> list[Part]:
         """Packets of track events, whose ``size`` may be more than what the parts hold."""
