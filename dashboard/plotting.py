@@ -151,3 +151,12 @@ def hollow(theme: Theme, symbol: str, size: int = 11) -> dict[str, Any]:
 def finite(values: Sequence[float | None]) -> list[float]:
     """The values that are there and can be drawn."""
     return [value for value in values if value is not None and math.isfinite(value)]
+
+
+def empty(title: str, why: str, theme: Theme) -> Figure:
+    """A chart that has nothing to draw, and why."""
+    blank = axis(theme, visible=False)
+    return {
+        "data": [],
+        "layout": layout(theme, title, xaxis=blank, yaxis=blank, annotations=[note(theme, reason(why))]),
+    }

@@ -67,8 +67,11 @@ def _as_text(text: str) -> str:
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
+_WHOLE_TITLE: Final[Mapping[str, Any]] = {"wrapHeaderText": True, "autoHeaderHeight": True}
+
+
 def _text(field: str, title: str, **more: Any) -> dict[str, Any]:
-    return {"field": field, "headerName": title, "filter": "agTextColumnFilter", **more}
+    return {"field": field, "headerName": title, "filter": "agTextColumnFilter", **_WHOLE_TITLE, **more}
 
 
 def _figure(field: str, title: str, decimals: int = 0, **more: Any) -> dict[str, Any]:
@@ -80,11 +83,15 @@ def _figure(field: str, title: str, decimals: int = 0, **more: Any) -> dict[str,
         "filter": "agNumberColumnFilter",
         "valueFormatter": {"function": f"params.value == null ? '–' : d3.format(',.{decimals}f')(params.value)"},
         "context": {"decimals": decimals},
+        "minWidth": 112,
+        **_WHOLE_TITLE,
         **more,
     }
 
 
-_BAND: Final = _text("band", "recording", maxWidth=150)
+_SEVERAL_LINES: Final = {"lineHeight": "1.5", "paddingTop": "8px", "paddingBottom": "8px"}
+
+_BAND: Final = _text("band", "recording", minWidth=124, maxWidth=150)
 
 
 def _us(ns: float | None) -> float | None:
@@ -105,18 +112,31 @@ def _with_ids(rows: Sequence[Row]) -> list[Row]:
     return [{**row, "id": f"{row['band']}|{'' if row['op'] is None else row['op']}|{n}"} for n, row in enumerate(rows)]
 
 
-def _notes(parts: Sequence[str]) -> str | None:
-    """Sentences without repeats; null for none."""
-    return " · ".join(dict.fromkeys(filter(None, parts))) or None
+def _notes(*general: str, of: Sequence[tuple[Band, str]] = ()) -> str | None:
+    """What is said of everything, then of bands, those of which the same is said together; null for nothing."""
+    labels: dict[str, list[str]] = {}
+    for band, what in of:
+        labels.setdefault(what, []).append(printable(band.label))
+    told = [*filter(None, general), *(f"{', '.join(names)}: {what}" for what, names in labels.items() if what)]
+    return " · ".join(told) or None
+
+
+def _step_numbers(band: Band, steps: Ints) -> list[int | None]:
+    """The step picker's number of each of these steps, from 1; null for a dropped one and outside of steps."""
+    kept = band.analysis.steps.kept_rows
+    numbers = np.full(len(band.analysis.steps) + 1, NONE)  # the last one is that of NONE
+    numbers[kept] = np.arange(1, len(kept) + 1)
+    return _nullable(numbers[steps])
 
 
 def _kernels(opened: Opened, bands: Sequence[Band]) -> TableData:
     names = short_names(doc.name for band in bands for doc in band.analysis.document.kernels)
     rows: list[Row] = []
-    notes = []
+    notes, inferred = [], ""
     for band in bands:
         docs, first = band.analysis.document.kernels, _first_ops(band)
-        notes.append("" if docs else f"{band.label}: {_why(band, 'headline_device', 'no GPU op')}")
+        if not docs:
+            notes.append((band, _why(band, "headline_device", "no GPU op")))
         rows += [
             {
                 "band": band.key,
@@ -136,11 +156,11 @@ def _kernels(opened: Opened, bands: Sequence[Band]) -> TableData:
             for doc in docs
         ]
         if any(doc.operator and doc.operator_inferred for doc in docs):
-            notes.append("operators marked as inferred are those of the aligned eager recording")
+            inferred = "operators marked as inferred are those of the aligned recording that has them"
     columns = [
         _BAND,
         _text("kernel", "kernel", tooltipField="name", minWidth=260, flex=2),
-        _text("category", "kind", maxWidth=110),
+        _text("category", "kind", minWidth=104, maxWidth=120),
         _figure("count", "count"),
         _figure("per_step", "count per step", 1),
         _figure("us_per_step", "µs per step", 2),
@@ -150,7 +170,7 @@ def _kernels(opened: Opened, bands: Sequence[Band]) -> TableData:
         _figure("share", "% of busy", 2),
         _text("operator", "operator", minWidth=140, flex=1),
     ]
-    return TableData(columns, _with_ids(rows), _notes(notes))
+    return TableData(columns, _with_ids(rows), _notes(inferred, of=notes))
 
 
 def _first_ops(band: Band) -> dict[tuple[str, str], int]:
@@ -176,11 +196,10 @@ def _operator(doc: KernelDoc) -> str:
 
 def _gaps(opened: Opened, bands: Sequence[Band]) -> TableData:
     found = [(band, band.analysis.gaps[band.device]) for band in bands if band.device is not None]
-    notes = [f"{band.label}: {_why(band, 'headline_device', 'no GPU op')}" for band in bands if band.device is None]
+    notes = [(band, _why(band, "headline_device", "no GPU op")) for band in bands if band.device is None]
     lengths = [np.zeros(0, np.int64), *(gaps.dur_ns for _, gaps in found)]
     order = np.argsort(-np.concatenate(lengths), kind="stable")
-    if len(order) > MOST_ROWS:
-        notes.append(f"the longest {number(MOST_ROWS)} of {number(len(order))} gaps")
+    left_out = f"the longest {number(MOST_ROWS)} of {number(len(order))} gaps" if len(order) > MOST_ROWS else ""
     of_band = np.repeat(np.arange(len(lengths)) - 1, [len(each) for each in lengths])[order[:MOST_ROWS]]
     rows: list[Row] = []
     before = 0
@@ -191,22 +210,21 @@ def _gaps(opened: Opened, bands: Sequence[Band]) -> TableData:
     causes = [cause for cause in CAUSES if any(cause in row for row in rows)]
     columns = [
         _BAND,
-        _figure("step", "step", maxWidth=90),
-        _figure("start_us", "start µs", 2),
+        _figure("step", "step", maxWidth=120),
+        _figure("start_us", "start µs", 1),
         _figure("us", "µs", 3, sort="desc"),
-        _text("cause", "largest cause", maxWidth=140),
-        *[_figure(cause, f"{cause} µs", 3) for cause in causes],
+        _text("cause", "largest cause", minWidth=124, maxWidth=140),
+        *[_figure(cause, f"{cause} µs", 2) for cause in causes],
         _text("before", "op before", tooltipField="before", minWidth=160, flex=1),
         _text("after", "op after", tooltipField="after", minWidth=160, flex=1),
         _text("place", "where", minWidth=130),
     ]
-    notes.append("start: since the recording's first GPU op; a step's number is its place in the recording")
-    return TableData(columns, rows, _notes(notes))
+    return TableData(columns, rows, _notes(left_out, "start: since the recording's first GPU op", of=notes))
 
 
 def _gap_rows(band: Band, gaps: Gaps, rows: Ints) -> Iterator[Row]:
     """These gaps of the headline device, of the whole file."""
-    trace, steps = band.analysis.trace, band.analysis.steps
+    trace = band.analysis.trace
     ops, previous = gaps.next_op[rows], gaps.prev_op[rows]
     names = _names(band, np.concatenate([ops, previous]))
     parts = np.stack([gaps.parts_ns[cause][rows] for cause in CAUSES])
@@ -216,7 +234,7 @@ def _gap_rows(band: Band, gaps: Gaps, rows: Ints) -> Iterator[Row]:
     columns = zip(
         rows.tolist(),
         ops.tolist(),
-        _nullable(steps.op_step[ops]),
+        _step_numbers(band, band.analysis.steps.op_step[ops]),
         _all_us(gaps.start_ns[rows] - origin),
         _all_us(gaps.dur_ns[rows]),
         largest,
@@ -262,22 +280,22 @@ def _launches(opened: Opened, bands: Sequence[Band]) -> TableData:
         rows += _launch_rows(band)
         document = band.analysis.document
         if not len(band.analysis.trace.launches):
-            notes.append(f"{band.label}: {_why(band, 'launches.overhead_ns.median', 'no launches in the file')}")
+            notes.append((band, _why(band, "launches.overhead_ns.median", "no launches in the file")))
         elif all(doc.operator is None for doc in document.launches.by_operator):
-            notes.append(f"{band.label}: no operators recorded ({_pass(band)})")
+            notes.append((band, f"no operators recorded ({_pass(band)})"))
     columns = [
         _BAND,
         _text("api", "launch API", minWidth=170, flex=1),
-        _text("operator", "operator", minWidth=170, flex=1),
+        _text("operator", "operator", minWidth=140, flex=1),
         _figure("launches", "launches", sort="desc"),
         _figure("per_step", "per step", 1),
         _figure("kernels", "kernels"),
-        _figure("overhead_us", "median µs in the call", 2),
-        _figure("overhead_total_us", "total µs in the call", 1),
-        _figure("latency_us", "median µs, call start → GPU start", 2),
-        _figure("queue_us", "median µs, call end → GPU start", 2),
+        _figure("overhead_us", "in the call, median µs", 2),
+        _figure("overhead_total_us", "in the call, total µs", 1),
+        _figure("latency_us", "call start → GPU, median µs", 2),
+        _figure("queue_us", "call end → GPU, median µs", 2),
     ]
-    return TableData(columns, _with_ids(rows), _notes(notes))
+    return TableData(columns, _with_ids(rows), _notes(of=notes))
 
 
 def _pass(band: Band) -> str:
@@ -316,21 +334,22 @@ def _launch_rows(band: Band) -> Iterator[Row]:
 
 def _replays(opened: Opened, bands: Sequence[Band]) -> TableData:
     rows = sorted((row for band in bands for row in _replay_rows(band)), key=_LENGTH, reverse=True)
-    notes = [f"the longest {number(MOST_ROWS)} of {number(len(rows))} replays"] if len(rows) > MOST_ROWS else []
-    notes += [f"{band.label}: no graph replays" for band in bands if not len(band.analysis.graphs)]
+    left_out = f"the longest {number(MOST_ROWS)} of {number(len(rows))} replays" if len(rows) > MOST_ROWS else ""
+    notes = [(band, "no graph replays") for band in bands if not len(band.analysis.graphs)]
+    observer = ""
     if any(band.analysis.trace_pass is not None and len(band.analysis.graphs) for band in bands):
-        notes.append("the time in the launch call is mostly the profiler's own cost, which T does not hold")
+        observer = "the time in the launch call is mostly the profiler's own cost, which T does not hold"
     columns = [
         _BAND,
         _text("graph", "graph"),
-        _figure("step", "step", maxWidth=90),
-        _figure("start_us", "start µs", 2),
+        _figure("step", "step", maxWidth=120),
+        _figure("start_us", "start µs", 1),
         _figure("us", "µs, first to last op", 2),
         _figure("ops", "GPU ops"),
         _figure("overhead_us", "µs in the launch call", 2),
         _text("recorded", "recorded"),
     ]
-    return TableData(columns, _with_ids(rows[:MOST_ROWS]), _notes(notes))
+    return TableData(columns, _with_ids(rows[:MOST_ROWS]), _notes(left_out, observer, of=notes))
 
 
 def _replay_rows(band: Band) -> Iterator[Row]:
@@ -345,7 +364,7 @@ def _replay_rows(band: Band) -> Iterator[Row]:
     columns = zip(
         first.tolist(),
         graphs.graph.tolist(),
-        _nullable(band.analysis.steps.op_step[first]),
+        _step_numbers(band, band.analysis.steps.op_step[first]),
         _all_us(graphs.start_ns - int(trace.gpu_ops.start_ns.min())),
         _all_us(graphs.end_ns - graphs.start_ns),
         graphs.op_count.tolist(),
@@ -385,10 +404,12 @@ def _warnings(opened: Opened, bands: Sequence[Band]) -> TableData:
         rows[-1]["message"] = one_line(each.reason)
     columns = [
         _BAND,
-        _text("kind", "kind", maxWidth=110),
+        _text("kind", "kind", minWidth=104, maxWidth=120),
         _text("code", "warning, or figure withheld", minWidth=190),
-        _figure("count", "count", maxWidth=110),
-        _text("message", "what it means", flex=3, minWidth=320, wrapText=True, autoHeight=True),
+        _figure("count", "count", maxWidth=120),
+        _text(
+            "message", "what it means", flex=3, minWidth=320, wrapText=True, autoHeight=True, cellStyle=_SEVERAL_LINES
+        ),
     ]
     return TableData(columns, _with_ids(rows), None if rows else "no warnings")
 

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.document import TAX_FIELDS, ModeDoc
 from launchscope.analysis.export.parts import headline_gaps
 from launchscope.analysis.report import Report
-from launchscope.dashboard.charts import bound_figure, durations_figure, idle_figure, log_bins
+from launchscope.dashboard.charts import bound_figure, durations_figure, idle_figure
+from launchscope.dashboard.durations_chart import log_bins
 from launchscope.dashboard.opened import Opened, open_bands
 from launchscope.dashboard.plotting import Figure, clipped, log_ticks, tick_words
 from launchscope.dashboard.theme import DARK, LIGHT, Theme
@@ -172,6 +173,7 @@ def test_left_of_tau_is_exactly_what_the_document_says_is_shorter() -> None:
     assert any("graph" in text and "no launch per kernel" in text for text in words(figure))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 10**9), min_size=1), st.floats(1, 1e8))
 def test_every_duration_is_in_a_bin_and_tau_parts_them(durations: list[int], tau: float) -> None:
     edges, counts = log_bins(np.array(durations), tau)

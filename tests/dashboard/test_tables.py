@@ -8,7 +8,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.document import CAUSES
 from launchscope.dashboard import tables
@@ -55,6 +55,7 @@ def test_gaps_are_told_with_what_is_around_them_the_longest_first(tiny: Opened) 
     assert (longest["before"], longest["after"], longest["op"]) == ("add", "gemm", 2)
     assert (longest["host"], longest["launch"], longest["dispatch"]) == (72.0, 4.0, 4.0)
     assert longest["place"] == "between steps"
+    assert (longest["step"], inside[0]["step"]) == (2, 1)
     assert [row["us"] for row in inside] == [10.0, 10.0]
 
 
@@ -114,6 +115,14 @@ def test_what_is_not_there_is_said(tiny: Opened) -> None:
     assert {row["code"] for row in reasons if row["kind"] == "withheld"} == set(withheld)
 
 
+def test_what_is_said_of_several_is_said_once() -> None:
+    note = table("replays", capture(), first(capture())).note or ""
+    assert "eager, fused: no graph replays" in note
+    assert table("launches", capture(), first(capture())).note == (
+        "eager, graph, fused, fused_graph: no operators recorded (the cuda pass records none)"
+    )
+
+
 def test_a_modes_warnings_are_told_once() -> None:
     opened = two_modes()
     every = table("warnings", opened, opened.bands).rows
@@ -158,6 +167,7 @@ def check(data: TableData, opened: Opened) -> None:
     assert {len(line) for line in lines} == {len(fields)}
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_no_cell_of_a_csv_is_a_formula(text: str) -> None:
     data = TableData(

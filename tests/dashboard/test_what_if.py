@@ -207,6 +207,7 @@ def test_a_knobs_extremes_end_at_the_sliders() -> None:
     assert apply(start, {"batch": 1e-300}).batch_size == 1
 
 
+@settings(deadline=None)
 @given(st.floats(-4, 2))
 def test_a_slider_and_its_knob_agree(position: float) -> None:
     slider = slider_marks(starting_point(two_modes()))["tau"]
