@@ -40,6 +40,7 @@ COMMANDS: Final = (
 
 SOMETHING_TO_FIX: Final = 2
 INTERRUPTED: Final = 130
+_OUT_OF_MEMORY: Final = "out of memory: give it a smaller trace, or a machine with more"
 _SOON_S: Final = 0.01
 _SIGNALLED: Final = 128  # plus the signal's number
 
@@ -139,8 +140,10 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> str:
             return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
         case LaunchscopeError():
             return str(error)
-        case MemoryError():
-            return "out of memory: give it a smaller trace, or a machine with more"
+        case MemoryError() | OSError(errno=errno.ENOMEM):
+            return _OUT_OF_MEMORY
+        case ImportError() if "failed to map segment" in str(error):  # of a library, for which memory is lacking
+            return _OUT_OF_MEMORY
         case OSError(errno=errno.ENOSPC, filename=None):
             return "can't write to stdout: no space left on device"
         case _:

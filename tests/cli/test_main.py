@@ -128,10 +128,20 @@ def test_a_bug_whose_details_cannot_be_kept_is_still_one_line(
     assert "its details could not be kept: No space left on device" in capfd.readouterr().err
 
 
-def test_out_of_memory_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    raising(monkeypatch, MemoryError())
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(12, "Cannot allocate memory"),
+        ImportError("libsqlite3.so.0: failed to map segment from shared object"),
+    ],
+)
+def test_out_of_memory_is_told(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    raising(monkeypatch, error)
     assert run(["analyze", "x"]) == 2
-    assert "out of memory" in capfd.readouterr().err
+    assert capfd.readouterr().err.startswith("launchscope: out of memory: ")
 
 
 def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
