@@ -14,7 +14,17 @@ from .outputs import FORMATS
 
 _Decorated = TypeVar("_Decorated", bound="Callable[..., Any] | click.Command")
 
-PATH: Final = click.Path(path_type=Path)
+
+class _Path(click.Path):
+    """A path as it was given; an empty one is a variable that was not set, and would mean the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("an empty path", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH: Final = _Path(path_type=Path)
 
 
 def _compiles(_ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:

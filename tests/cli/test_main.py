@@ -89,6 +89,12 @@ def test_a_refusal_is_one_line_and_exit_2(arguments: str, said: str, capfd: pyte
     assert said in err
 
 
+@pytest.mark.parametrize("arguments", [["analyze", ""], ["export", "x", "-o", ""], ["doctor", "x", ""]])
+def test_an_empty_path_is_not_the_current_folder(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    assert "an empty path" in capfd.readouterr().err
+
+
 def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
