@@ -31,6 +31,7 @@ def build_app(opened: Opened, access: Access, watched: Watched) -> dash.Dash:
         eager_loading=False,
         suppress_callback_exceptions=False,
     )
+    app.index_string = app.index_string.replace("<html>", '<html lang="en">')
     app.layout = layout.page(opened)
     callbacks.register(app, opened, watched)
     _downloads(app.server, opened)

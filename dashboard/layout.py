@@ -10,7 +10,7 @@ from dash import dcc, html
 
 from . import cards, what_if
 from .opened import Opened
-from .tables import TABLES
+from .tables import TABLES, table
 
 KEYS: Final = (
     ("w, s", "zoom in, out"),
@@ -54,7 +54,7 @@ def page(opened: Opened) -> html.Div:
                     _charts(),
                     _model(opened),
                     _compare(opened),
-                    _tables(),
+                    _tables(opened),
                     _downloads(),
                 ]
             ),
@@ -233,13 +233,16 @@ def _compare(opened: Opened) -> html.Section:
     return html.Section([html.H2("Compare"), html.Div(pickers, className="controls"), html.Div(id="comparison")])
 
 
-def _tables() -> html.Section:
+def _tables(opened: Opened) -> html.Section:
+    first = next(iter(TABLES))
+    shown = [band for key in opened.first if (band := opened.band(key)) is not None]
+    data = table(first, opened, shown)  # a grid that is born empty may stay hidden
     return html.Section(
         [
             html.H2("Tables"),
             html.Div(
                 [
-                    _choice("table", [(name, name) for name in TABLES], next(iter(TABLES)), "Table"),
+                    _choice("table", [(name, name) for name in TABLES], first, "Table"),
                     html.A("CSV", id="csv", href="", download="", className="button"),
                 ],
                 className="controls",
@@ -248,8 +251,8 @@ def _tables() -> html.Section:
             dag.AgGrid(
                 id="grid",
                 getRowId="params.data.id",
-                columnDefs=[],
-                rowData=[],
+                columnDefs=data.columns,
+                rowData=data.rows,
                 defaultColDef={"sortable": True, "filter": True, "resizable": True, "flex": 1, "minWidth": 90},
                 dashGridOptions={"animateRows": False},
             ),

@@ -26,6 +26,15 @@
     document.documentElement.dataset.theme = dark ? "dark" : "light";
   }
 
+  /* Dash gives a slider's thumb no name: it takes that of its label. */
+  function nameSliders() {
+    document.querySelectorAll(".knobs .labelled").forEach((each) => {
+      const thumb = each.querySelector("[role=slider]");
+      const label = each.querySelector("label");
+      if (thumb && label && !thumb.hasAttribute("aria-label")) thumb.setAttribute("aria-label", label.textContent);
+    });
+  }
+
   function toggleHelp(open) {
     const help = ready("help");
     if (!help) return;
@@ -87,6 +96,8 @@
     }
     tellScheme();
     tellWidth();
+    nameSliders();
+    new MutationObserver(nameSliders).observe(document.body, { childList: true, subtree: true });
     scheme.addEventListener("change", tellScheme);
     let timer = null;
     window.addEventListener("resize", () => {

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,23 +46,18 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
-    """Where the demo capture's page is served."""
-    from launchscope.analysis.report import load
-    from launchscope.dashboard.app import build_app
-    from launchscope.dashboard.opened import open_bands
-    from launchscope.dashboard.server import Access
-    from launchscope.dashboard.watched import Watched
-    from werkzeug.serving import make_server
-
-    capture = CAPTURES / "llama_1b.zip"
-    with_port = make_server("127.0.0.1", 0, lambda *_: [], threaded=True)
-    app = build_app(open_bands(load(capture)), Access("127.0.0.1", with_port.port, None), Watched.of([capture]))
-    with_port.app = app.server
-    thread = threading.Thread(target=with_port.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{with_port.port}/"
-    with_port.shutdown()
-    thread.join()
+    """Where ``launchscope dashboard`` serves the demo capture."""
+    command = [sys.executable, "-m", "launchscope", "dashboard", str(CAPTURES / "llama_1b.zip")]
+    with subprocess.Popen([*command, "--port", "0", "--no-browser"], stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        found = next((re.search(r"http://\S+", line) for line in server.stderr if "open http" in line), None)
+        assert found is not None, "it ended before it served"
+        rest = threading.Thread(target=server.stderr.read, daemon=True)
+        rest.start()
+        yield found.group()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) == 0
+        rest.join(10)
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ def query(page: Page) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
 
 
+expect.set_options(timeout=30_000)
+
 RANGE: Final = "document.querySelector('#timeline .js-plotly-plot').layout.xaxis.range"
 
 
@@ -82,7 +84,7 @@ def test_a_search_is_counted(open_page: Open) -> None:
 
 def test_a_kernel_is_followed_to_the_other_modes(open_page: Open) -> None:
     """By its URL, as a click on the canvas' pixels would depend on the layout."""
-    page = open_page("?op=eager,100")
+    page = open_page("?op=eager,1100")
     details = page.locator("#details")
     expect(details).to_contain_text("graph")
     expect(details).to_contain_text(re.compile("inferred"))
@@ -107,7 +109,7 @@ def test_the_table_sorts_and_filters(open_page: Open) -> None:
     expect(page.locator("#grid .ag-center-cols-container .ag-row").first).to_be_visible()
     rows = page.evaluate("dash_ag_grid.getApi('grid').getDisplayedRowCount()")
     assert rows > 10
-    page.evaluate("dash_ag_grid.getApi('grid').setFilterModel({name: {type: 'contains', filter: 'gemm'}})")
+    page.evaluate("dash_ag_grid.getApi('grid').setFilterModel({name: {type: 'contains', filter: 'elementwise'}})")
     assert 0 < page.evaluate("dash_ag_grid.getApi('grid').getDisplayedRowCount()") < rows
 
 
@@ -147,7 +149,7 @@ def test_no_serious_finding_of_axe_in_our_own_markup(open_page: Open) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     page = open_page()
-    theirs = ["#grid", ".js-plotly-plot", ".dash-dropdown", ".dash-slider-container"]
+    theirs = ["#grid", ".js-plotly-plot", ".dash-dropdown-wrapper", ".dash-dropdown-focus-target", ".dash-options-list"]
     found: dict[str, Any] = Axe().run(page, context={"exclude": [[s] for s in theirs]}).response
     serious = [v for v in found["violations"] if v["impact"] in ("serious", "critical")]
     assert not serious, json.dumps([(v["id"], [n["html"][:200] for n in v["nodes"]]) for v in serious], indent=1)
