@@ -56,10 +56,11 @@
     const pieces = shownPieces();
     const [overview, ...shown] = await Promise.all([overviewPiece, ...pieces].map((piece) => unpack(piece.packed)));
     if (mine !== turn) return;
-    const layout = { ...overview.layout, ...(isDark() ? overview.dark : {}), uirevision: mine };
+    const layout = structuredClone({ ...overview.layout, ...(isDark() ? overview.dark : {}) }); // plotly writes into it
     delete layout.width;
-    const [low, high] = overviewPiece.x;
-    layout.xaxis = { ...layout.xaxis, range: view.x || layout.xaxis.range, minallowed: low, maxallowed: high };
+    layout.uirevision = mine;
+    [layout.xaxis.minallowed, layout.xaxis.maxallowed] = overviewPiece.x;
+    if (view.x) layout.xaxis.range = view.x.slice();
     const traces = shown.flatMap((figure) => figure.data);
     const styled = traces.map((trace) => ({ ...trace, ...(isDark() ? data.dark[trace.style] : {}) }));
     await window.Plotly.react($("timeline"), styled, layout, TIMELINE_CONFIG);

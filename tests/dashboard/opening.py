@@ -10,6 +10,7 @@ from pathlib import Path
 import launchscope
 from launchscope.analysis.errors import LaunchscopeError
 from launchscope.analysis.report import analyze, load
+from launchscope.dashboard.html import render
 from launchscope.dashboard.opened import Opened, open_bands
 from launchscope.fixtures.builder import TraceBuilder
 from launchscope.fixtures.cases import NAMED_CASES
@@ -48,3 +49,9 @@ def two_modes(**more: object) -> Opened:
     """The synthetic capture of an eager step of 300 µs and a graph of 50 µs."""
     with tempfile.TemporaryDirectory() as folder:
         return open_bands(load(write_capture(Path(folder) / "capture", manifest_of_two(**more))))
+
+
+@cache
+def capture_as_html() -> str:
+    """The recorded capture as a report in one file."""
+    return render(capture().report)

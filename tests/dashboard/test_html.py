@@ -28,7 +28,7 @@ from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
 
-from .opening import capture, case
+from .opening import capture, capture_as_html, case
 
 HOSTILE = "gemm</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e&\"'"
 
@@ -69,14 +69,8 @@ class Elements(HTMLParser):
 
 
 @cache
-def page() -> str:
-    """Of the demo capture."""
-    return html.render(capture().report)
-
-
-@cache
 def elements() -> Elements:
-    return Elements(page())
+    return Elements(capture_as_html())
 
 
 @cache
@@ -147,7 +141,7 @@ def test_the_tables_are_those_of_the_dashboard() -> None:
         min(len(data.rows), html.MOST_ROWS) * len(data.columns)
         for data in (table(name, capture(), bands) for name in TABLES)
     )
-    assert "the first 500 of 9,539 rows" in page()
+    assert "the first 500 of 9,539 rows" in capture_as_html()
 
 
 def test_the_charts_are_those_of_the_dashboard_in_both_themes() -> None:
@@ -174,9 +168,9 @@ def test_the_timelines_are_those_of_the_dashboard_in_both_themes(theme: Theme, a
 
 
 def test_the_file_is_below_its_bound_and_says_what_it_leaves_out() -> None:
-    assert len(page().encode()) < 8_000_000
-    assert "4 of 13 recordings are in this file." in page()
-    assert "the file had no room" in page()
+    assert len(capture_as_html().encode()) < 8_000_000
+    assert "4 of 13 recordings are in this file." in capture_as_html()
+    assert "the file had no room" in capture_as_html()
 
 
 def test_it_is_the_same_every_time(tmp_path: Path) -> None:
@@ -245,11 +239,13 @@ def test_the_policy_admits_the_two_scripts_and_nothing_else() -> None:
     assert rules["script-src"].split() == [f"'sha256-{digest}'" for digest in digests]
     assert "connect-src" not in rules
     assert "unsafe-eval" not in policy
-    first = page().index("Content-Security-Policy")
-    assert first < page().index("<style>") < page().index("<script")  # it holds for what comes after it
+    first = capture_as_html().index("Content-Security-Policy")
+    assert (
+        first < capture_as_html().index("<style>") < capture_as_html().index("<script")
+    )  # it holds for what comes after it
 
 
-def test_the_scripts_can_stand_in_a_page() -> None:
+def test_the_scripts_can_stand_in_a_capture_as_html() -> None:
     """What would end their element, or be changed by the parser and no longer match its hash."""
     for script in (html.plotly_script(), (html.HERE / "one_file" / "report.js").read_text("utf-8")):
         assert not re.search(r"</script|<!--|\r|\0", script, re.IGNORECASE)
