@@ -15,8 +15,8 @@ import numpy as np
 from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
 from launchscope.analysis.document import ReportDocument
 from launchscope.analysis.errors import UnreadableInput
-from launchscope.analysis.export import markdown, notebook, perfetto, terminal
 from launchscope.analysis.export import json as json_report
+from launchscope.analysis.export import markdown, notebook, perfetto, terminal
 from launchscope.analysis.readers import open_trace
 from launchscope.analysis.report import Report, load
 from launchscope.analysis.trace import NONE, OpKind, Table, Trace
