@@ -58,10 +58,10 @@ class EventText:
         size = 0
         while block is not None:
             size += len(block)
-            end, following = _last_cut(block, separator) if size >= self._piece_bytes else (0, 0)
-            if end:
-                piece = b"".join((b"[", *parts, memoryview(block)[:end], b"]"))
-                parts, size = [block[following:]], len(block) - following
+            comma = _last_cut(block, separator) if size >= self._piece_bytes else 0
+            if comma:
+                piece = b"".join((b"[", *parts, memoryview(block)[:comma], b"]"))
+                parts, size = [block[comma + 1 :]], len(block) - comma - 1
                 yield piece
             else:
                 parts.append(block)
@@ -127,13 +127,15 @@ def _separator(text: bytes) -> bytes | None:
     return inside[len(inside.rstrip()) :] + b"}" + found.group(1)
 
 
-def _last_cut(block: bytes, separator: bytes | None) -> tuple[int, int]:
-    """Where in the block its last whole record ends and where the next one begins; 0, 0 where none seems to end."""
+def _last_cut(block: bytes, separator: bytes | None) -> int:
+    """Where the comma behind the last whole record of the block stands; 0 where none seems to stand.
+
+    The white space around it stays: a cut inside a string is undone.
+    """
     if separator is not None and (at := block.rfind(separator)) >= 0:
-        end = block.index(b"}", at) + 1
-        return end, block.index(b",", end) + 1
+        return block.index(b",", block.index(b"}", at))
     found = list(_ANY_SEPARATOR.finditer(block, max(0, len(block) - _SEARCHED_BYTES)))
-    return (found[-1].start() + 1, found[-1].end()) if found else (0, 0)
+    return block.index(b",", found[-1].start()) if found else 0
 
 
 def _plain_entries(text: bytes, at: int) -> int:

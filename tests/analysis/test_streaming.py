@@ -16,7 +16,7 @@ from typing import Any
 import launchscope
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.errors import UnreadableInput
 from launchscope.analysis.readers import kineto, second_process
@@ -135,6 +135,7 @@ ENTRIES = st.lists(RECORDS | RECORDS | RECORDS | VALUES, min_size=1, max_size=25
     st.booleans(),
     st.dictionaries(st.sampled_from(["baseTimeNanoseconds", "INFO", "traceEvent", "deviceProperties"]), VALUES),
 )
+@example([None, {"ph": "X", "cat": "kernel", "name": "}, {", "ts": 0}], 9, 1, False, {})
 def test_any_records_in_any_layout(
     entries: list[Any], piece_bytes: int, indent: int | None, is_ascii: bool, behind: dict[str, Any]
 ) -> None:
