@@ -11,7 +11,7 @@ from .outputs import OUTPUTS, by_suffix, check_output, deliver
 from .progress import Bar
 
 
-@click.command("export", short_help="Write a Perfetto trace, the JSON report or Markdown.")
+@click.command("export", short_help="Write a Perfetto trace, the report as one HTML file, JSON or Markdown.")
 @click.argument("path", type=choices.PATH)
 @click.option(
     "-o",
@@ -20,14 +20,15 @@ from .progress import Bar
     metavar="FILE",
     type=choices.PATH,
     required=True,
-    help="What to write; the suffix says what it is: .pftrace (Perfetto), .json (report) or .md.",
+    help="What to write; the suffix says what it is: .pftrace (Perfetto), .html, .json (report) or .md.",
 )
 @choices.step_regex
 @choices.strict
 @choices.no_cache
 def command(path: Path, file: Path, step_regex: str | None, strict: bool, no_cache: bool) -> None:
     """Write PATH, a capture, a trace, or a folder or .zip of traces, as FILE. Open a .pftrace in https://ui.perfetto.dev:
-    streams, launches with arrows to their kernels, gaps by cause, queue depth.
+    streams, launches with arrows to their kernels, gaps by cause, queue depth. An .html is the whole story in one file:
+    timelines to zoom, charts, tables; it needs no network.
     """
     output = by_suffix(file)
     if output is None:

@@ -44,6 +44,12 @@ MOST_ROWS: Final = 500
 _LONG: Final = 60
 """Characters from which a cell may break anywhere."""
 
+_MOST_NAME: Final = 150
+"""Characters of a name; the rest is in its tooltip."""
+
+_MOST_TEXT: Final = 1_000
+"""Characters of any cell and tooltip: a file may hold names of megabytes."""
+
 HERE: Final = Path(__file__).parent
 CHARTS: Final[Mapping[str, tuple[str, Callable[[Opened, Theme], Figure]]]] = {
     "idle": ("Idle time by cause", idle_figure),
@@ -89,7 +95,7 @@ def render(report: Report) -> str:
     """The file; at most 8 MB unless the tables alone need more."""
     opened = open_bands(report)
     bands = [band for key in opened.first if (band := opened.band(key)) is not None]
-    labels = {band.key: band.label for band in opened.bands}
+    labels = {band.key: band.label for band in bands}
     words = {
         "opened": opened,
         "version": report.document.launchscope,
@@ -99,6 +105,7 @@ def render(report: Report) -> str:
         "next_steps": cards.next_steps(opened),
         "cards": cards.cards(opened),
         "legend": legend_items(LIGHT),
+        "chart_rem": 11 + 4 * max(len(bands), 2),  # each has a row in every chart
         "charts": [(name, title) for name, (title, _) in CHARTS.items()],
         "tables": [plain_table(name, table(name, opened, bands), labels) for name in TABLES],
     }
@@ -129,24 +136,30 @@ def _page(words: Mapping[str, Any], drawn: Timelines, charts: Mapping[str, Any])
 
 
 def plain_table(name: str, data: TableData, labels: Mapping[str, str]) -> PlainTable:
-    """The first MOST_ROWS rows as text; ``labels``: key of a band → how people call it."""
+    """The first MOST_ROWS rows as text; ``labels``: key of a band → how people call it, with one only left out."""
     total = len(data.rows)
     count = f"the first {number(MOST_ROWS)} of {plural(total, 'row')}" if total > MOST_ROWS else plural(total, "row")
-    columns = [Column(each["headerName"], _kind(each)) for each in data.columns]
-    rows = [[_cell(row, column, labels) for column in data.columns] for row in data.rows[:MOST_ROWS]]
-    return PlainTable(name, count, data.note, columns, rows)
+    columns = [each for each in data.columns if each["field"] != "band" or len(labels) > 1]
+    rows = [[_cell(row, column, labels) for column in columns] for row in data.rows[:MOST_ROWS]]
+    return PlainTable(name, count, data.note, [Column(each["headerName"], _kind(each)) for each in columns], rows)
 
 
 def _cell(row: Row, column: Mapping[str, Any], labels: Mapping[str, str]) -> Cell:
     value = row.get(column["field"])
     if value is None:
-        text = MISSING
-    elif isinstance(value, str):
-        text = labels.get(value, value) if column["field"] == "band" else value
-    else:
-        text = f"{value:,.{column['context']['decimals']}f}"
-    hint = row.get(column.get("tooltipField", ""))
-    return Cell(text, _kind(column, text), hint if isinstance(hint, str) and hint != text else "")
+        return Cell(MISSING, _kind(column), "")
+    if not isinstance(value, str):
+        return Cell(f"{value:,.{column['context']['decimals']}f}", _kind(column), "")
+    if column["field"] == "band":
+        return Cell(labels[value], _kind(column), "")
+    if "tooltipField" not in column:
+        return Cell(_cut(value, _MOST_TEXT), _kind(column, value), "")
+    whole, text = str(row[column["tooltipField"]]), _cut(value, _MOST_NAME)
+    return Cell(text, _kind(column, text), "" if whole == text else _cut(whole, _MOST_TEXT))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _kind(column: Mapping[str, Any], text: str = "") -> Markup:
