@@ -184,15 +184,16 @@ def shown_bands(opened: Opened, view: View) -> list[Band]:
 
 def zoomed(view: View, relayout: Mapping[str, Any]) -> tuple[float, float] | None:
     """The range that a zoom or pan leaves."""
-    pair = relayout.get("xaxis.range") or (relayout.get("xaxis.range[0]"), relayout.get("xaxis.range[1]"))
-    if None not in pair and pair[0] < pair[1]:
-        return (float(pair[0]), float(pair[1]))
+    low, high = relayout.get("xaxis.range") or (relayout.get("xaxis.range[0]"), relayout.get("xaxis.range[1]"))
+    if low is not None and high is not None and low < high:
+        return (float(low), float(high))
     return None if relayout.get("xaxis.autorange") else view.x
 
 
 def clicked(opened: Opened, click: Mapping[str, Any] | None) -> tuple[str, int] | None:
     """The GPU op that a click is on: itself, the first one of a launch, the one after a gap; null beside one."""
-    custom = ((click or {}).get("points") or [{}])[0].get("customdata") or ()
+    points: Any = (click or {}).get("points") or [{}]
+    custom: Any = points[0].get("customdata") or ()
     if len(custom) != 3:
         return None
     key, kind, row = custom

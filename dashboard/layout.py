@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import dash_ag_grid as dag
+import dash_ag_grid as dag  # type: ignore[import-untyped]
 from dash import dcc, html
 
 from . import cards, what_if
@@ -26,9 +26,9 @@ DOWNLOADS: Final = (
     ("report.json", "JSON"),
     ("report.html", "one-file HTML"),
 )
-GRAPH_CONFIG: Final[dict[str, Any]] = {"displaylogo": False, "responsive": True, "showTips": False}
+GRAPH_CONFIG: Final[Any] = {"displaylogo": False, "responsive": True, "showTips": False}
 CHART_STYLE: Final = {"height": "24rem"}
-TIMELINE_CONFIG: Final[dict[str, Any]] = GRAPH_CONFIG | {
+TIMELINE_CONFIG: Final[Any] = GRAPH_CONFIG | {
     "scrollZoom": True,
     "doubleClick": False,
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "resetScale2d"],
@@ -74,7 +74,7 @@ def _header(opened: Opened) -> html.Header:
                     html.Div(
                         [
                             html.Button("theme", id="theme", title="Light or dark"),
-                            html.Button("?", id="help-button", **{"aria-label": "Keys and help"}),
+                            html.Button("?", id="help-button", **_named("Keys and help")),
                         ],
                         className="buttons",
                     ),
@@ -103,7 +103,7 @@ def _next_steps(opened: Opened) -> html.Section:
 
 
 def _cards(opened: Opened) -> html.Section:
-    return html.Section([_card(card) for card in cards.cards(opened)], className="cards", **{"aria-label": "Modes"})
+    return html.Section([_card(card) for card in cards.cards(opened)], className="cards", **_named("Modes"))
 
 
 def _card(card: cards.Card) -> html.Article:
@@ -126,9 +126,9 @@ def _timelines(opened: Opened) -> html.Section:
                 [
                     html.Div(
                         [
-                            html.Button("◀", id="previous", **{"aria-label": "Step before"}),
+                            html.Button("◀", id="previous", **_named("Step before")),
                             html.Span(id="step-label", role="status"),
-                            html.Button("▶", id="next", **{"aria-label": "Step after"}),
+                            html.Button("▶", id="next", **_named("Step after")),
                         ],
                         className="steps",
                     ),
@@ -166,9 +166,9 @@ def _timelines(opened: Opened) -> html.Section:
                 id="timeline-frame",
                 tabIndex="0",
                 role="group",
-                **{"aria-label": "Timelines; zoom with w and s, pan with a and d, fit with f"},
+                **_named("Timelines; zoom with w and s, pan with a and d, fit with f"),
             ),
-            html.Aside(id="details", className="details", **{"aria-live": "polite"}),
+            html.Aside(id="details", className="details", **_attribute("aria-live", "polite")),
         ],
         className="timelines",
     )
@@ -280,7 +280,7 @@ def _downloads() -> html.Section:
 def _help() -> html.Dialog:
     rows = [part for keys, what in KEYS for part in (html.Dt(keys), html.Dd(what))]
     return html.Dialog(
-        [html.H2("Keys"), html.Dl(rows), html.Button("close", id="help-close")], id="help", **{"aria-label": "Help"}
+        [html.H2("Keys"), html.Dl(rows), html.Button("close", id="help-close")], id="help", **_named("Help")
     )
 
 
@@ -289,7 +289,7 @@ def _choice(name: str, options: Sequence[tuple[str, str]], value: str, label: st
         id=name, options=[{"value": key, "label": text} for key, text in options], value=value, inline=True
     )
     return html.Div(
-        [html.Span(label, id=f"{name}-label"), radios], role="group", **{"aria-labelledby": f"{name}-label"}
+        [html.Span(label, id=f"{name}-label"), radios], role="group", **_attribute("aria-labelledby", f"{name}-label")
     )
 
 
@@ -304,3 +304,12 @@ def _band_options(opened: Opened) -> list[dict[str, str]]:
 def paragraphs(texts: Sequence[str]) -> Iterator[html.P]:
     """A paragraph each."""
     yield from (html.P(text) for text in texts)
+
+
+def _named(label: str) -> dict[str, Any]:
+    return _attribute("aria-label", label)
+
+
+def _attribute(name: str, value: str) -> dict[str, Any]:
+    """An attribute whose name is no Python name."""
+    return {name: value}

@@ -76,7 +76,7 @@ def from_query(query: str) -> View:
         overlays=tuple(name for name in get_args(Overlay) if name in parts.get("overlays", "").split(",")),
         compare=_pair(parts.get("compare", "")),
         knobs={name: value for name in _KNOBS if (value := _positive(parts.get(name, ""))) is not None},
-        theme=theme if theme in ("light", "dark") else None,
+        theme="dark" if theme == "dark" else "light" if theme == "light" else None,
     )
 
 
