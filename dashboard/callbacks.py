@@ -102,6 +102,8 @@ def _navigation(app: Dash, opened: Opened) -> None:
         query = to_query(after)
         shown = control_values(opened, after)
         stores = {name: to_query(only(after, parts)) for name, parts in _STORES.items()}
+        if ctx.triggered_id == "url" and stores == known:  # the echo of an event: people type on meanwhile
+            shown = values
         return {
             "url": no_update if query == (url or "") else query,
             **{name: no_update if shown[name] == values[name] else shown[name] for name in controls},

@@ -109,7 +109,7 @@ def test_the_table_sorts_and_filters(open_page: Open) -> None:
     expect(page.locator("#grid .ag-center-cols-container .ag-row").first).to_be_visible()
     rows = page.evaluate("dash_ag_grid.getApi('grid').getDisplayedRowCount()")
     assert rows > 10
-    page.evaluate("dash_ag_grid.getApi('grid').setFilterModel({name: {type: 'contains', filter: 'elementwise'}})")
+    page.evaluate("dash_ag_grid.getApi('grid').setFilterModel({kernel: {type: 'contains', filter: 'elementwise'}})")
     assert 0 < page.evaluate("dash_ag_grid.getApi('grid').getDisplayedRowCount()") < rows
 
 
