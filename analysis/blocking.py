@@ -11,6 +11,7 @@ from .document import BlockingCallDoc
 from .stacks import CallStacks, Stack
 from .steps import Steps
 from .trace import Trace
+from .units import brief
 
 
 def blocking_calls(trace: Trace, steps: Steps, stacks: CallStacks) -> list[BlockingCallDoc]:
@@ -48,6 +49,6 @@ def blocking_words(trace: Trace, steps: Steps) -> tuple[str, ...]:
     operators = named(trace.names, follow(trace.host_ops.name, calls.operator_row))
     spent_ns: Counter[str] = Counter()
     for row in np.flatnonzero(np.isin(steps.blocking_step, steps.kept_rows)).tolist():
-        api, operator = trace.name(int(calls.api[row])), operators[row]
-        spent_ns[api if operator is None else f"{api} in {operator}"] += int(calls.dur_ns[row])
+        api, operator = brief(trace.name(int(calls.api[row]))), operators[row]
+        spent_ns[api if operator is None else f"{api} in {brief(operator)}"] += int(calls.dur_ns[row])
     return tuple(words for words, _ in spent_ns.most_common())

@@ -12,6 +12,11 @@ _TIME_UNITS: Final = ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
 _BYTE_UNITS: Final = ((1.0, "B"), (2.0**10, "KiB"), (2.0**20, "MiB"), (2.0**30, "GiB"), (2.0**40, "TiB"))
 _SI_UNITS: Final = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"))
 
+_LONGEST_NAME: Final = 200
+"""Characters in a sentence; names of kernels reach 5,000, those of API calls 40."""
+
+_LONGEST_TEXT: Final = 20_000
+
 # Unicode categories that draw nothing, or move the text around them: controls, formats (bidi overrides, zero width),
 # surrogates, private use, unassigned, line and paragraph separators.
 _UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -136,13 +141,28 @@ def error_share(fraction: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Foreign text on one line: every character that draws nothing or moves the text is shown as its escape."""
+    """Foreign text on one line: every character that draws nothing or moves the text is shown as its escape.
+
+    What is longer than any name of a compiler's loses its middle: a damaged file may have names of MBs.
+    """
+    text = _without_middle(text, _LONGEST_TEXT)
+    if text.isprintable():
+        return text
     return "".join(_visible(char) if unicodedata.category(char) in _UNPRINTABLE else char for char in text)
 
 
 def one_line(text: str) -> str:
     """A foreign sentence on one line: line breaks and runs of blanks become one blank."""
     return printable(" ".join(text.split()))
+
+
+def brief(name: str) -> str:
+    """A foreign name as a sentence can hold it: a long one loses its middle."""
+    return _without_middle(name, _LONGEST_NAME)
+
+
+def _without_middle(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 :]}"
 
 
 def _visible(char: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
-from ..units import printable
+from ..units import brief, printable
 
 _TYPES: Final = {
     "BFloat16": "bf16", "__nv_bfloat16": "bf16", "__hip_bfloat16": "bf16", "bfloat16_t": "bf16",
@@ -40,6 +40,10 @@ _INDICES: Final = frozenset({"int", "unsigned int", "long", "unsigned long", "lo
 _LAMBDA: Final = re.compile(r"\{lambda\(([^)]+)\)")
 
 _LITERAL: Final = re.compile(r"^(\(.*\))?-?\d\w*$|^(true|false)$")
+
+
+_LONGEST_PARSED: Final = 20_000
+"""Characters; kernels of cutlass reach 5,000. Parsing goes over a name once for each level of its nesting."""
 
 
 class Detail(IntEnum):
@@ -75,6 +79,8 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 def _write(name: str, detail: Detail) -> str:
     if detail is Detail.WHOLE:
         return name
+    if len(name) > _LONGEST_PARSED:
+        return brief(name)
     function, _ = _outer(name)  # a kernel's parameters repeat its template arguments
     try:
         return _argument(function, detail) or name

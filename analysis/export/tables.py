@@ -210,11 +210,8 @@ def wrap(text: str, width: int) -> list[str]:
             continue
         if line:
             written.append(line)
-        line = part
-        while cell_len(line) > width:
-            head, *_ = chop_cells(line, width)
-            written.append(head)
-            line = line[len(head) :]
+        *full, line = chop_cells(part, width) or [part]
+        written += full
     return [*written, line] if line or not written else written
 
 

@@ -34,7 +34,7 @@ class Unpacked:
     def __iter__(self) -> Iterator[bytes]:
         """Blocks of at most about a MiB, none of them empty. UnreadableInput when no trace of its size is as long."""
         size = 0
-        for block in _to_utf8(self._inflated()):
+        for block in _gathered(_to_utf8(self._inflated())):
             size += len(block)
             if size > min(self._most_bytes, most_unpacked(self.bytes_read)):
                 raise UnreadableInput(
@@ -130,6 +130,20 @@ def _to_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
             yield text.encode()
         return
     yield from filter(None, _chained(first.removeprefix(codecs.BOM_UTF8), blocks))
+
+
+def _gathered(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Small blocks joined: a gzip file may begin with members of a byte, and the first block tells the format."""
+    parts: list[bytes] = []
+    size = 0
+    for block in blocks:
+        parts.append(block)
+        size += len(block)
+        if size >= _PACKED_BYTES:
+            yield b"".join(parts) if len(parts) > 1 else block
+            parts, size = [], 0
+    if parts:
+        yield b"".join(parts)
 
 
 def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

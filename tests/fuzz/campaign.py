@@ -30,12 +30,12 @@ MOST_SECONDS: Final = 30.0
 """Wall-clock time of one mutant, on a machine that others use as well, before its process is ended."""
 
 MOST_CPU_SECONDS: Final = 5.0
-MOST_MEMORY: Final = 400 << 20
-"""Resident memory at any time, of which the interpreter with everything loaded takes some 130 MiB."""
+MOST_MEMORY: Final = 200 << 20
+"""Resident memory at any time, of which the interpreter with everything loaded takes some 55 MiB."""
 
 _ADDRESS_SPACE: Final = 6 << 30
 _OUTPUTS: Final = 4  # every so many of the mutants are rendered, too
-_BATCH: Final = 50
+_BATCH: Final = 250
 
 
 class Result(NamedTuple):

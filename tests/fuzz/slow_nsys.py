@@ -28,6 +28,7 @@ ACTIVITY: Final = "CUPTI_ACTIVITY_KIND_"
 OPS: Final = {"KERNEL": OpKind.KERNEL, "MEMCPY": OpKind.MEMCPY, "MEMSET": OpKind.MEMSET}
 DIRECTIONS: Final = dict(enumerate(("HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"), 1))
 MIGRATIONS: Final = {11: "HtoD", 12: "DtoH", 13: "DtoD"}
+KINDS: Final = range(255)  # of memory; nsys has some ten
 LIMIT: Final = 2**62
 _ID: Final = (1 << 24) - 1
 
@@ -82,9 +83,8 @@ def read_nsys(data: bytes, source: Source) -> Trace:
     began = [row.get("utcEpochNs") for row in file.rows("TARGET_INFO_SESSION_START_TIME")[:1]]
     base = began[0] if began and began[0] is not None and 0 < began[0] < 2**61 else 0
     strings = {row.get("id"): row.get("value") for row in file.rows("StringIds", "value") if row.get("id") is not None}
-    memory = {
-        row.get("id"): row["label"] for row in file.rows("ENUM_CUDA_MEM_KIND", "label") if row.get("label") is not None
-    }
+    kinds = file.rows("ENUM_CUDA_MEM_KIND", "label")
+    memory = {row.get("id"): row["label"] for row in kinds if row.get("label") is not None and row.get("id") in KINDS}
     serialized = [row.get("globalPid") for row in ops] + [row.get("globalTid") for row in (*calls, *ranges)]
     above = {id >> 24 for id in serialized if id is not None}
     mask = _ID if len({id & _ID for id in above}) == len(above) else -1

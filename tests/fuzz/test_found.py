@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sqlite3
 
 import pytest
@@ -62,3 +63,11 @@ def test_a_string_without_an_id_names_nothing_of_nsys() -> None:
     connection.commit()
     found = read_trace(connection.serialize(), "x")
     assert [found.name(index) for index in found.gpu_ops.name.tolist()] == ["unnamed kernel"]
+
+
+@pytest.mark.parametrize("first", [b"", b" ", b"{"])
+def test_a_first_gzip_member_of_a_byte_hides_no_format(first: bytes) -> None:
+    """Perfetto's text was taken for Kineto's, and every launch was gone without a word."""
+    text = PERFETTO if first == b"{" else first + PERFETTO
+    found = read_trace(gzip.compress(first) + gzip.compress(text[len(first) :]), "x")
+    assert (found.source.format, found.gpu_ops.launch_row.tolist()) == ("perfetto-json", [0, 1])

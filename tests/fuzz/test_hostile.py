@@ -13,9 +13,12 @@ from typing import Final
 
 import pytest
 from launchscope.analysis.analyses import analyze_trace
+from launchscope.analysis.document import ReportDocument
 from launchscope.analysis.errors import UnreadableInput
+from launchscope.analysis.export import markdown, terminal
 from launchscope.analysis.readers import open_trace, read_trace
-from launchscope.analysis.report import load
+from launchscope.analysis.report import Report, load
+from launchscope.fixtures.builder import trace
 from launchscope.fixtures.cases import NAMED_CASES
 
 from .hostile import HEAD, LARGE, SLOW, kernels
@@ -74,6 +77,24 @@ def test_a_name_of_10_mb() -> None:
     builder = NAMED_CASES["one eager step"]().launch(90, 1).kernel(92, 1, name=name).launch(95, 1).kernel(97, 1)
     found = analyze_trace(builder.build(), name="x")
     assert {kernel.name for kernel in found.document.kernels} == {name, "kernel"}
+
+
+@pytest.mark.parametrize("part", ["(", "a<", " · ", "\x1b", "λ", "k"])
+def test_outputs_of_long_names_take_no_longer_and_are_no_longer(part: str) -> None:
+    """Nesting was parsed once for each of its levels, and a word wrapped by going over all of it for each line."""
+    name, builder = part * (200_000 // len(part)), trace()
+    for step in range(4):
+        at = 100 * step
+        builder.step(step, at, 90).op(name, at, 80).launch(at + 5, 5, name).kernel(at + 20, 5, name=name)
+        builder.sync(at + 30, 5, f"cudaStreamSynchronize{name}")
+    analysis = analyze_trace(builder.build(), name="x")
+    document = ReportDocument(launchscope="0", target=None, environment=None, traces=[analysis.document], profile=None)
+    report = Report(document, (analysis,))
+    began = time.process_time()
+    texts = [terminal.render(report, width=100, color=False, verbose=True), markdown.render(report)]
+    assert time.process_time() - began < MOST_SECONDS
+    assert max(map(len, texts)) < 500_000
+    assert analysis.document.kernels[0].name == name
 
 
 class TestBombs:
