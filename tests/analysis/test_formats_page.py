@@ -18,7 +18,7 @@ from . import test_proton
 from .test_dresses import FRACTION, analysis_of, encoded, hip, of_2021, plain, recording, since_1970, xpu
 from .test_perfetto_json import converted
 
-PAGE = (Path(launchscope.__file__).parent / "docs" / "formats.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text("utf-8")
 HEADING = "## What a report can tell, by format\n"
 
 
