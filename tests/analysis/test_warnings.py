@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import launchscope
 import msgspec
 import pytest
 from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
@@ -24,7 +23,7 @@ from launchscope.fixtures.nsys_builder import ExportBuilder, export
 from .captures import EQUAL, MACHINE, US, eager_trace, process, two_modes, write_capture
 from .test_profile import profile_of
 
-ROOT = Path(launchscope.__file__).parent
+ROOT = Path(__file__).parents[2]
 HOUR = 3_600_000_000  # µs
 
 
