@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
 import dash
 import flask
 
+from ..analysis.errors import LaunchscopeError
 from ..analysis.export import json as json_output
 from ..analysis.export import perfetto
 from . import callbacks, layout, tables
@@ -55,7 +57,10 @@ def _downloads(server: flask.Flask, opened: Opened) -> None:
     def download(name: str) -> flask.Response:
         if name in files:
             render, kind = files[name]
-            content = render()
+            try:
+                content = render()
+            except LaunchscopeError as error:
+                flask.abort(HTTPStatus.CONFLICT, str(error))
         elif name.removesuffix(".csv") in tables.TABLES and name.endswith(".csv"):
             view: View = from_query(flask.request.query_string.decode("ascii", "replace"))
             content = tables.csv(tables.table(name.removesuffix(".csv"), opened, callbacks.shown_bands(opened, view)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..errors import UnreadableInput
 from ..nesting import threads
 from ..trace import HostKind, Trace
 from . import perfetto_slices as rows_of
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def render(report: Report) -> Iterator[bytes]:
-    """Every trace of the report in one Perfetto file, piece by piece."""
+    """Every trace of the report in one Perfetto file, piece by piece. UnreadableInput when it has none."""
+    if not report.analyses:
+        raise UnreadableInput(
+            "no trace of this capture can be read, so there is no timeline to write; profile the target again"
+        )
     return perfetto_trace(report.analyses)
 
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import flask
 import pytest
+from launchscope.analysis.report import load
+from launchscope.dashboard.app import build_app
+from launchscope.dashboard.opened import open_bands
 from launchscope.dashboard.server import COOKIE, Access, guard, is_loopback
+from launchscope.dashboard.watched import Watched
+
+from ..analysis.captures import two_modes, write_capture
 
 
 def client(access: Access) -> flask.testing.FlaskClient:
@@ -85,3 +94,13 @@ def test_the_page_may_load_from_here_alone() -> None:
 def test_an_address_in_ipv6_is_written_in_brackets() -> None:
     assert Access("::1", 8050, None).url == "http://[::1]:8050/"
     assert SHARED.url == "http://10.0.0.5:8050/?token=secret-token"
+
+
+def test_a_download_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    folder = write_capture(tmp_path / "capture", two_modes())
+    shutil.rmtree(folder / "traces")
+    page = build_app(open_bands(load(folder)), LOCAL, Watched.of([folder])).server.test_client()
+    answer = page.get("/download/trace.pftrace", headers={"Host": "127.0.0.1:8050"})
+    assert answer.status_code == 409
+    assert "no trace of this capture can be read" in answer.text
+    assert page.get("/download/report.json", headers={"Host": "127.0.0.1:8050"}).status_code == 200

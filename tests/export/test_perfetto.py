@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,13 +17,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
 from launchscope.analysis.document import CAUSES
+from launchscope.analysis.errors import UnreadableInput
 from launchscope.analysis.export import perfetto_packets
 from launchscope.analysis.export.perfetto import perfetto_trace, render
 from launchscope.analysis.readers import open_trace
-from launchscope.analysis.report import analyze
+from launchscope.analysis.report import analyze, load
 from launchscope.analysis.trace import NONE, Trace
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
+
+from ..analysis.captures import two_modes, write_capture
 
 TRACES = Path(launchscope.__file__).parent / "fixtures" / "traces"
 IDLE = """
@@ -376,5 +380,8 @@ def test_the_documented_queries_run(trace_processor: Open) -> None:
     assert ("aten::mm", 15, 75_000) in operators
 
 
-def test_no_traces() -> None:
-    assert perfetto_file([]) == b""
+def test_a_capture_without_readable_traces_has_no_timeline(tmp_path: Path) -> None:
+    folder = write_capture(tmp_path / "capture", two_modes())
+    shutil.rmtree(folder / "traces")
+    with pytest.raises(UnreadableInput, match="no trace of this capture can be read"):
+        render(load(folder))
