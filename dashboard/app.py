@@ -9,6 +9,7 @@ from typing import Final
 
 import dash
 import flask
+from markupsafe import escape
 
 from ..analysis.errors import LaunchscopeError
 from ..analysis.export import json as json_output
@@ -16,29 +17,44 @@ from ..analysis.export import perfetto
 from . import callbacks, layout, tables
 from .opened import Opened
 from .server import Access, guard
+from .uploads import Uploads
 from .view import View, from_query
 from .watched import Watched
 
 ASSETS: Final = Path(__file__).parent / "assets"
 
 
-def build_app(opened: Opened, access: Access, watched: Watched) -> dash.Dash:
-    """The page of one report, for those whom ``access`` admits."""
+def build_app(
+    opened: Opened, access: Access, watched: Watched, uploads: Uploads | None = None, path: str = "/"
+) -> dash.Dash:
+    """The page of one report, for those whom ``access`` admits; with ``uploads`` other files can be opened in it.
+
+    What is asked of the server carries the ``path`` that the page has; the app itself is asked without it.
+    """
     app = dash.Dash(
         "launchscope",
         assets_folder=str(ASSETS),
-        title=f"{opened.title} · launchscope",
+        requests_pathname_prefix=path,
+        routes_pathname_prefix="/",
+        title=_in_html(f"{opened.title} · launchscope"),
         update_title="",
         serve_locally=True,
         eager_loading=False,
         suppress_callback_exceptions=False,
     )
     app.index_string = app.index_string.replace("<html>", '<html lang="en">')
-    app.layout = layout.page(opened)
+    app.layout = layout.page(opened, most_upload_bytes=None if uploads is None else uploads.most_bytes)
     callbacks.register(app, opened, watched)
     _downloads(app.server, opened)
+    if uploads is not None:
+        uploads.register(app.server)
     guard(app.server, access, app.csp_hashes())
     return app
+
+
+def _in_html(text: str) -> str:
+    """For Dash's index page, into which a title goes as it is, and in which ``{%`` stands for more to come."""
+    return str(escape(text)).replace("{%", "{&#37;")
 
 
 def _downloads(server: flask.Flask, opened: Opened) -> None:

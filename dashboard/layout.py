@@ -35,14 +35,14 @@ TIMELINE_CONFIG: Final[Any] = GRAPH_CONFIG | {
 }
 
 
-def page(opened: Opened) -> html.Div:
-    """Everything, for any view: callbacks fill in what depends on it."""
+def page(opened: Opened, *, most_upload_bytes: int | None = None) -> html.Div:
+    """Everything, for any view: callbacks fill in what depends on it. Null where no other file can be opened."""
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),
             *(
                 dcc.Store(id=name)
-                for name in ("scheme", "width", "keys", "timeline-view", "model-view", "compare-view")
+                for name in ("scheme", "width", "keys", "range", "timeline-view", "model-view", "compare-view")
             ),
             _header(opened),
             html.Main(
@@ -56,6 +56,7 @@ def page(opened: Opened) -> html.Div:
                     _compare(opened),
                     _tables(opened),
                     _downloads(),
+                    *([] if most_upload_bytes is None else [_open_another(most_upload_bytes)]),
                 ]
             ),
             _help(),
@@ -275,6 +276,16 @@ def _downloads() -> html.Section:
             html.P("The last one opens ui.perfetto.dev, an outside page; nothing else here does.", className="muted"),
         ]
     )
+
+
+def _open_another(most_bytes: int) -> html.Section:
+    place = html.Div(id="upload", className="controls", **_attribute("data-most-bytes", str(most_bytes)))
+    note = (
+        f"Up to {most_bytes >> 20:,} MiB; it is read by the launchscope that serves this page, into a page of its own."
+    )
+    return html.Section(
+        [html.H2("Open another file"), place, html.P(note, className="muted")]
+    )  # assets/uploads.js fills it
 
 
 def _help() -> html.Dialog:

@@ -8,6 +8,7 @@ import webbrowser
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import flask
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from ..analysis.errors import LaunchscopeError
@@ -15,6 +16,7 @@ from ..analysis.report import Report
 from .app import build_app
 from .opened import open_bands
 from .server import Access
+from .uploads import Uploads
 from .watched import Watched
 
 
@@ -25,20 +27,24 @@ def serve(
     watched = Watched.of(paths)
     listening = _listen(host, ports)
     access = Access.of(host, listening.getsockname()[1])
-    app = build_app(open_bands(report), access, watched)
+
+    def page_of(uploaded: Report, path: str) -> flask.Flask:
+        page: flask.Flask = build_app(open_bands(uploaded), access, Watched(()), uploads, path).server
+        return page
+
+    uploads = Uploads(page_of)
+    app = build_app(open_bands(report), access, watched, uploads)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line per request
-    server: BaseWSGIServer = make_server(host, access.port, app.server, threaded=True, fd=listening.fileno())
+    server: BaseWSGIServer = make_server(
+        host, access.port, uploads.beside(app.server), threaded=True, fd=listening.fileno()
+    )
     say(f"open {access.url} (Ctrl-C ends it)")
     if access.token is not None:
         say("others on the network can open it with this address and its token")
     if browser:
         webbrowser.open(access.url)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        say("ended")
-    finally:
-        server.server_close()
+    server.serve_forever()  # it takes Ctrl-C as its end, and closes
+    say("ended")
 
 
 def _listen(host: str, ports: Iterable[int]) -> socket.socket:

@@ -100,7 +100,7 @@ def _check_token(token: str) -> Response | None:
     given = flask.request.args.get("token")
     if given is not None and _is_equal(given, token):
         others = [(name, value) for name, value in flask.request.args.items(multi=True) if name != "token"]
-        target = flask.request.path + (f"?{urlencode(others)}" if others else "")
+        target = flask.request.script_root + flask.request.path + (f"?{urlencode(others)}" if others else "")
         response = flask.redirect("/" + target.lstrip("/\\"))
         response.set_cookie(COOKIE, token, httponly=True, samesite="Strict", path="/")
         return response

@@ -1,0 +1,218 @@
+"""Files that are opened in the page: each is read as `launchscope analyze` reads it and becomes a page of its own.
+
+A page's path can't be guessed, and its report never changes. The file itself is kept only while it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import flask
+import msgspec
+from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.wsgi import get_input_stream
+
+from ..analysis.analyses import TraceAnalysis
+from ..analysis.document import TraceDoc
+from ..analysis.errors import LaunchscopeError
+from ..analysis.report import Report, analyze
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from werkzeug.wrappers import Response
+
+MAX_BYTES: Final = 256 << 20
+"""Of one file. A gzipped trace of 10 million events is about as large."""
+KEPT: Final = 8
+KEPT_BYTES: Final = 512 << 20
+"""Of the files whose pages are kept: what is read of one takes several times its size."""
+SILENCE_S: Final = 60.0
+"""How long a sender may pause, as nobody else's file is read meanwhile."""
+BELOW: Final = "/r/"
+_LONGEST_LABEL: Final = 100  # characters
+_BLOCK_BYTES: Final = 1 << 20
+
+_Document = TypeVar("_Document", bound=msgspec.Struct)
+Names = tuple[tuple[str, str], ...]
+"""What to replace by what, in order."""
+
+
+@dataclass(frozen=True)
+class _Page:
+    app: WSGIApplication
+    file_bytes: int
+
+
+class Uploads:
+    """The pages of the last few uploaded files. One file is read at a time."""
+
+    def __init__(
+        self,
+        page_of: Callable[[Report, str], WSGIApplication],
+        *,
+        most_bytes: int = MAX_BYTES,
+        kept: int = KEPT,
+        kept_bytes: int = KEPT_BYTES,
+    ) -> None:
+        """``page_of`` makes the page of a report under a path, as '/r/…/'."""
+        self.most_bytes = most_bytes
+        self._page_of = page_of
+        self._kept = kept
+        self._kept_bytes = kept_bytes
+        self._reading = threading.Lock()
+        self._pages: dict[str, _Page] = {}  # by token, the oldest first; changed only while a file is read
+
+    def beside(self, first: WSGIApplication) -> WSGIApplication:
+        """An app that answers with the page whose path a request is below, and else with the first page."""
+
+        def dispatch(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            path: str = environ.get("PATH_INFO", "")
+            token, slash, rest = path.removeprefix(BELOW).partition("/")
+            page = self._pages.get(token) if slash and path.startswith(BELOW) else None
+            if page is None:
+                return first(environ, start_response)
+            root = environ.get("SCRIPT_NAME", "") + BELOW + token
+            return page.app(environ | {"SCRIPT_NAME": root, "PATH_INFO": f"/{rest}"}, start_response)
+
+        return dispatch
+
+    def register(self, server: flask.Flask) -> None:
+        """Let a page take files, and say what became of pages that are not kept any more."""
+
+        @server.post("/upload")
+        def upload() -> flask.Response:
+            if not self._reading.acquire(blocking=False):
+                return _said("another file is being read; try again when it is done", HTTPStatus.SERVICE_UNAVAILABLE)
+            try:
+                return self._open(flask.request.environ, label_of(flask.request.args.get("name", "")))
+            finally:
+                self._reading.release()
+
+        @server.route(f"{BELOW}<path:rest>", methods=["GET", "POST"])
+        def gone(rest: str) -> Response:
+            if rest in self._pages:  # its slash is missing, without which the page's links lead elsewhere
+                return flask.redirect(f"{BELOW}{rest}/")
+            text = (
+                f"This page is gone: of the files that are opened in the page, launchscope keeps the last {self._kept}"
+                " at most, until it ends. Open the file again."
+            )
+            link = '<a href="/">to the first page</a>'
+            head = '<!doctype html><html lang="en"><title>gone · launchscope</title>'
+            return flask.Response(f"{head}<p>{text}</p><p>{link}</p></html>", HTTPStatus.GONE)
+
+    def _open(self, environ: WSGIEnvironment, label: str) -> flask.Response:
+        """Read the body of a request as a file of this name; where its page is, or why there is none."""
+        with tempfile.TemporaryDirectory(prefix="launchscope-upload-") as folder:
+            file = Path(folder, secrets.token_hex(16))
+            names = ((str(file), label), (file.name, label))
+            try:
+                _receive(environ, file, self.most_bytes)
+                report = _renamed(_read(file), names)
+            except RequestEntityTooLarge:
+                text = f"{label}: over {self.most_bytes >> 20:,} MiB; give it to launchscope dashboard instead"
+                return _said(text, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            except LaunchscopeError as error:
+                return _said(_replaced(str(error), names), HTTPStatus.UNPROCESSABLE_ENTITY)
+            except MemoryError:
+                text = f"{label}: takes more memory than there is; open a smaller trace"
+                return _said(text, HTTPStatus.UNPROCESSABLE_ENTITY)
+            except OSError as error:
+                text = f"{label}: can't be kept while it is read ({error.strerror})"
+                return _said(text, HTTPStatus.INSUFFICIENT_STORAGE)
+            path = self._keep(report, file.stat().st_size)
+        response = _said(path, HTTPStatus.CREATED)
+        response.headers["Location"] = path
+        return response
+
+    def _keep(self, report: Report, file_bytes: int) -> str:
+        """The path of a new page; older ones go where it would be too many."""
+        token = secrets.token_urlsafe(16)
+        path = f"{BELOW}{token}/"
+        page = _Page(self._page_of(report, path), file_bytes)
+        pages = {**self._pages, token: page}
+        while len(pages) > self._kept or (len(pages) > 1 and _bytes_of(pages) > self._kept_bytes):
+            del pages[next(iter(pages))]
+        is_one_gone = len(pages) <= len(self._pages)
+        self._pages = pages
+        if is_one_gone:
+            gc.collect()  # a page refers to itself, and its report is large
+        return path
+
+
+def label_of(name: str) -> str:
+    """What a file is called in its page: the last part of the name that it was given, of characters that show."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    return "".join(c for c in last if c.isprintable()).strip()[:_LONGEST_LABEL] or "upload"
+
+
+def _bytes_of(pages: dict[str, _Page]) -> int:
+    return sum(page.file_bytes for page in pages.values())
+
+
+def _receive(environ: WSGIEnvironment, file: Path, most_bytes: int) -> None:
+    """Write a request's body to a file, block by block. RequestEntityTooLarge as soon as it is known to be."""
+    body = get_input_stream(environ, max_content_length=most_bytes)
+    with file.open("wb") as copy, _ending_when_silent(environ):
+        shutil.copyfileobj(body, copy, _BLOCK_BYTES)
+
+
+@contextlib.contextmanager
+def _ending_when_silent(environ: WSGIEnvironment) -> Iterator[None]:
+    connection = environ.get("werkzeug.socket")  # a test has none
+    if connection is None:
+        yield
+        return
+    connection.settimeout(SILENCE_S)
+    try:
+        yield
+    finally:
+        connection.settimeout(None)
+
+
+def _read(file: Path) -> Report:
+    report = analyze(file, cache=False)
+    report.require_gpu_ops()
+    return report
+
+
+def _renamed(report: Report, names: Names) -> Report:
+    """The report with the file's given name wherever it tells that of the temporary file."""
+    document = _renamed_document(report.document, names)
+    pairs = zip(report.analyses, document.traces, strict=True)
+    return Report(document, tuple(_renamed_analysis(analysis, trace) for analysis, trace in pairs))
+
+
+def _renamed_document(document: _Document, names: Names) -> _Document:
+    text = msgspec.json.encode(document).decode()
+    written: Names = tuple((_in_json(old), _in_json(new)) for old, new in names)
+    return msgspec.json.decode(_replaced(text, written), type=type(document))
+
+
+def _renamed_analysis(analysis: TraceAnalysis, document: TraceDoc) -> TraceAnalysis:
+    source = replace(analysis.trace.source, path=document.source.path)
+    return replace(analysis, name=document.name, trace=replace(analysis.trace, source=source), document=document)
+
+
+def _in_json(text: str) -> str:
+    return msgspec.json.encode(text).decode()[1:-1]
+
+
+def _replaced(text: str, names: Names) -> str:
+    for old, new in names:
+        text = text.replace(old, new)
+    return text
+
+
+def _said(text: str, status: HTTPStatus) -> flask.Response:
+    return flask.Response(f"{text}\n", status, mimetype="text/plain")
