@@ -6,20 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from dash import Dash, Input, Output, State, ctx, html, no_update
+from dash import ALL, Dash, Input, Output, State, ctx, html, no_update
 
 from . import charts, timeline, what_if
-from .opened import Band, Opened
+from .moves import clicked, op_of_row, pressed, show_op, shown_bands, stepped, zoomed
+from .opened import Opened
 from .panels import comparison_panel, details_panel
-from .stage import stage
 from .tables import table
 from .theme import Theme, theme_named
 from .view import View, from_query, to_query
 from .watched import Watched
 
 KNOBS: Final = ("tau", "bandwidth", "kernels", "batch", "weights")
-_PAN: Final = 0.25  # of what is in view
-_ZOOM: Final = 0.5
 _STORES: Final = {
     "timeline-view": ("bands", "step", "x", "align", "search", "selected", "overlays", "theme"),
     "model-view": ("knobs", "theme"),
@@ -62,10 +60,11 @@ def _navigation(app: Dash, opened: Opened) -> None:
         ),
     }
     events = {
-        "relayout": Input("timeline", "relayoutData"),
+        "range": Input("range", "data"),
         "click": Input("timeline", "clickData"),
         "cell": Input("grid", "cellClicked"),
         "keys": Input("keys", "data"),
+        "rows": Input({"op": ALL, "row": ALL}, "n_clicks"),
         **{name: Input(name, "n_clicks") for name in ("previous", "next", "fit", "theme")},
         **({"reset": Input("reset", "n_clicks")} if has_model else {}),
     }
@@ -82,7 +81,6 @@ def _navigation(app: Dash, opened: Opened) -> None:
             "events": events,
             "scheme": State("scheme", "data"),
             "known": {name: State(name, "data") for name in _STORES},
-            "rows": State("grid", "cellClicked"),
         },
     )
     def navigate(
@@ -91,18 +89,15 @@ def _navigation(app: Dash, opened: Opened) -> None:
         events: dict[str, Any],
         scheme: str | None,
         known: dict[str, Any],
-        rows: Any,
     ) -> dict[str, Any]:
-        before = from_query(url or "")
-        after = (
-            before
-            if ctx.triggered_id in (None, "url")
-            else event(opened, before, ctx.triggered_id, values, events, scheme)
-        )
+        after = from_query(url or "")
+        happened = [each for each in ctx.triggered if ctx.triggered_prop_ids.get(each["prop_id"], "url") != "url"]
+        for each in happened:  # several, where they came while an answer was on its way
+            after = event(opened, after, each, values, events, scheme)
         query = to_query(after)
         shown = control_values(opened, after)
         stores = {name: to_query(only(after, parts)) for name, parts in _STORES.items()}
-        if ctx.triggered_id == "url" and stores == known:  # the echo of an event: people type on meanwhile
+        if not happened and stores == known:  # the echo of an event: people type on meanwhile
             shown = values
         return {
             "url": no_update if query == (url or "") else query,
@@ -137,22 +132,32 @@ def control_values(opened: Opened, view: View) -> dict[str, Any]:
 
 
 def event(
-    opened: Opened, view: View, source: str, values: Mapping[str, Any], events: Mapping[str, Any], scheme: str | None
+    opened: Opened,
+    view: View,
+    triggered: Mapping[str, Any],
+    values: Mapping[str, Any],
+    events: Mapping[str, Any],
+    scheme: str | None,
 ) -> View:
-    """The view after one event; the same one where it changes nothing."""
+    """The view after what triggered a callback; the same one where it changes nothing."""
     change = msgspec.structs.replace
-    match source:
+    match ctx.triggered_prop_ids[triggered["prop_id"]]:
+        case {"op": row}:
+            is_click = triggered["value"] is not None  # else the row was drawn just now
+            return show_op(opened, view, op_of_row(row)) if is_click else view
         case "timeline":
-            if "timeline.clickData" in ctx.triggered_prop_ids:
-                return change(view, selected=clicked(opened, events["click"]))
-            return change(view, x=zoomed(view, events["relayout"] or {}))
+            return change(view, selected=clicked(opened, events["click"]))
+        case "range":
+            return zoomed(view, events["range"])
         case "grid":
             cell = events["cell"] or {}
-            return show_op(opened, view, cell.get("rowId"))
+            return show_op(opened, view, op_of_row(cell.get("rowId")))
         case "keys":
             return pressed(opened, view, (events["keys"] or {}).get("key", ""))
-        case "previous" | "next":
-            return stepped(opened, view, 1 if source == "next" else -1)
+        case "previous":
+            return stepped(opened, view, -1)
+        case "next":
+            return stepped(opened, view, 1)
         case "fit":
             return change(view, x=None)
         case "theme":
@@ -171,101 +176,13 @@ def event(
         case "compare-a" | "compare-b":
             pair = (values["compare_a"], values["compare_b"])
             return change(view, compare=pair if all(pair) else None)
-        case knob:
+        case str(knob) if knob.startswith("knob-"):
             name = knob.removeprefix("knob-")
             knob_value = what_if.slider_marks(what_if.starting_point(opened))[name].factor(values[name])
             others = {other: value for other, value in view.knobs.items() if other != name}
             return change(view, knobs=others if knob_value is None else others | {name: knob_value})
-
-
-def shown_bands(opened: Opened, view: View) -> list[Band]:
-    """The bands of the view; those shown first where it names none that there is."""
-    named = [band for key in view.bands if (band := opened.band(key)) is not None]
-    return named or [band for key in opened.first if (band := opened.band(key)) is not None]
-
-
-def zoomed(view: View, relayout: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The range that a zoom or pan leaves."""
-    low, high = relayout.get("xaxis.range") or (relayout.get("xaxis.range[0]"), relayout.get("xaxis.range[1]"))
-    if low is not None and high is not None and low < high:
-        return (float(low), float(high))
-    return None if relayout.get("xaxis.autorange") else view.x
-
-
-def clicked(opened: Opened, click: Mapping[str, Any] | None) -> tuple[str, int] | None:
-    """The GPU op that a click is on: itself, the first one of a launch, the one after a gap; null beside one."""
-    points: Any = (click or {}).get("points") or [{}]
-    custom: Any = points[0].get("customdata") or ()
-    if len(custom) != 3:
-        return None
-    key, kind, row = custom
-    band = opened.band(key)
-    op = None if band is None else _op_of(band, kind, int(row))
-    return None if op is None else (key, op)
-
-
-def _op_of(band: Band, kind: str, row: int) -> int | None:
-    match kind:
-        case "gpu_op":
-            return row
-        case "launch":
-            return int(band.analysis.launch_times.first_op[row])
-        case "gap" if band.device is not None:
-            return int(band.analysis.gaps[band.device].next_op[row])
-        case _:
-            return None
-
-
-def show_op(opened: Opened, view: View, row_id: str | None) -> View:
-    """Select a table's row in the timeline, and move there."""
-    key, _, row = (row_id or "").rpartition("|")[0].rpartition("|")
-    band = opened.band(key)
-    if band is None or not row.isdigit():
-        return view
-    ops, op = band.analysis.trace.gpu_ops, int(row)
-    if op >= len(ops):
-        return view
-    windows = band.step_windows
-    start = int(ops.start_ns[op])
-    step = max((place for place, (begin, _) in enumerate(windows) if begin <= start), default=0)
-    middle, half = (start - windows[step][0]) / 1000, max(float(ops.dur_ns[op]) / 1000 * 10, 50.0)
-    bands = tuple(band.key for band in shown_bands(opened, view))
-    return msgspec.structs.replace(
-        view,
-        selected=(key, op),
-        step=step,
-        align="time",
-        x=(middle - half, middle + half),
-        bands=view.bands if key in bands else (*bands, key),
-    )
-
-
-def pressed(opened: Opened, view: View, key: str) -> View:
-    """What a key does."""
-    change = msgspec.structs.replace
-    low, high = view.x or stage(shown_bands(opened, view), view, width_px=1000).view
-    span = high - low
-    match key:
-        case "w" | "s":
-            half = span / 2 * (_ZOOM if key == "w" else 1 / _ZOOM)
-            return change(view, x=((low + high) / 2 - half, (low + high) / 2 + half))
-        case "a" | "d":
-            by = _PAN * span * (1 if key == "d" else -1)
-            return change(view, x=(low + by, high + by))
-        case "f":
-            return change(view, x=None)
-        case "[" | "]":
-            return stepped(opened, view, 1 if key == "]" else -1)
-        case "Escape":
-            return change(view, selected=None)
         case _:
             return view
-
-
-def stepped(opened: Opened, view: View, by: int) -> View:
-    """Another step, of those that there are."""
-    last = max((len(band.step_windows) for band in shown_bands(opened, view)), default=1) - 1
-    return msgspec.structs.replace(view, step=min(max(view.step + by, 0), max(last, 0)), x=None)
 
 
 def _theme(query: str | None, scheme: str | None) -> Theme:

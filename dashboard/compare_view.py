@@ -72,7 +72,6 @@ class Section:
     sentences: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
-    cards: tuple[ChangeCard, ...] = ()  # the rows of the section `figures` once more
     ops: tuple[tuple[str, int] | None, ...] = ()  # of each row: band and GPU op that show it in the timeline
 
 
@@ -111,7 +110,7 @@ class _Page:
         cards = [*_mode_cards(self.a.mode, self.b.mode)]
         cards += [_card(figure) for figure in self.found.figures if figure.before or figure.after]
         columns = ("per step" if self.found.scope == "step" else "in all", self.a.label, self.b.label, "change")
-        return Section("figures", "Side by side", (), columns, tuple(map(tuple, cards)), tuple(cards))
+        return Section("figures", "Side by side", (), columns, tuple(map(tuple, cards)))
 
     def tables(self) -> Iterator[Section]:
         found, per = self.found, "per step" if self.found.scope == "step" else "in all"
@@ -153,7 +152,7 @@ class _Page:
             sentences.append(f"{number(len(rows) - len(told))} more rows are in the JSON of the comparison.")
         firsts = {} if band is None else _first_ops(band.analysis)
         ops = tuple(None if band is None or name not in firsts else (band.key, firsts[name]) for _, name in told)
-        return Section(key, title, tuple(sentences), columns, tuple(row for row, _ in told), (), ops)
+        return Section(key, title, tuple(sentences), columns, tuple(row for row, _ in told), ops)
 
     def _alone(self, doc: CameDoc) -> tuple[str, ...]:
         return self.short[doc.name], _operator(doc), number(doc.count), duration(doc.ns)

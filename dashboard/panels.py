@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
 from dash import dcc, html
 
 from ..analysis.export.kernel_names import short_names
 from ..analysis.units import byte_size, duration, number, plural
-from .compare_view import compare_sections
+from .compare_view import Section, compare_sections
 from .details import Details, GapBefore, LaunchOf, NodeOf, details
+from .moves import Op, follow_op
 from .opened import Opened
 from .view import View, to_query
 
@@ -30,7 +30,7 @@ def details_panel(opened: Opened, view: View) -> Any:
         _pairs("its launch", _launch(found.launch, found.why_no_launch)),
         _pairs("before it", _gap(found.gap)),
         html.Div(
-            [html.Strong("in other modes"), html.Ul([html.Li(each) for each in _counterparts(found, view)])],
+            [html.Strong("in other modes"), html.Ul([html.Li(each) for each in _counterparts(opened, found, view)])],
             className="wide",
         ),
     ]
@@ -92,10 +92,9 @@ def _gap(gap: GapBefore | None) -> Iterator[Pair]:
         yield "the host", html.Ol([html.Li(what) for what in gap.host])
 
 
-def _counterparts(found: Details, view: View) -> Iterator[Any]:
+def _counterparts(opened: Opened, found: Details, view: View) -> Iterator[Any]:
     for other in found.counterparts:
-        bands = view.bands if not view.bands or other.key in view.bands else (*view.bands, other.key)
-        there = msgspec.structs.replace(view, selected=(other.key, other.row), bands=bands)
+        there = follow_op(opened, view, (other.key, other.row))
         sure = " (inferred)" if other.inferred else ""
         link = dcc.Link(f"{other.label}: {other.short_name}", href=to_query(there), title=other.name)
         yield [link, f" {duration(other.dur_ns)} · {other.words}{sure}"]
@@ -109,10 +108,21 @@ def comparison_panel(opened: Opened, before: str, after: str) -> Any:
     return [part for section in compare_sections(opened, before, after) for part in _section(section)]
 
 
-def _section(section: Any) -> Iterator[Any]:
+def _section(section: Section) -> Iterator[Any]:
     yield html.H3(section.title)
     yield from (html.P(sentence) for sentence in section.sentences)
-    if section.rows:
-        head = html.Thead(html.Tr([html.Th(column, scope="col") for column in section.columns]))
-        body = [html.Tr([html.Td(cell) for cell in row]) for row in section.rows]
-        yield html.Div(html.Table([head, html.Tbody(body)]), className="scroll", tabIndex="0")
+    if not section.rows:
+        return
+    head = html.Thead(html.Tr([html.Th(column, scope="col") for column in section.columns]))
+    ops = section.ops or (None,) * len(section.rows)
+    body = [_row(f"{section.key}-{number}", *pair) for number, pair in enumerate(zip(section.rows, ops, strict=True))]
+    yield html.Div(html.Table([head, html.Tbody(body)]), className="scroll", tabIndex="0")
+
+
+def _row(key: str, cells: Sequence[str], op: Op | None) -> html.Tr:
+    """A row; where it is of a GPU op, its name shows that in the timeline."""
+    first: Any = cells[0]
+    if op is not None:
+        name = {"op": f"{op[0]}|{op[1]}|", "row": key}
+        first = html.Button(first, id=name, className="link", title="Show it in the timeline")
+    return html.Tr([html.Td(first), *(html.Td(cell) for cell in cells[1:])])

@@ -1,7 +1,14 @@
 /* Keys, the width and colour scheme of the page, and the hand-over to the Perfetto UI. */
 (function () {
   "use strict";
-  const KEYS = ["w", "s", "a", "d", "f", "[", "]", "Escape"];
+  const KEYS = ["f", "[", "]", "Escape"];
+  /* What a key makes of the middle and the width of what is in view: at once here, the server then fills in. */
+  const MOVES = {
+    w: (middle, width) => [middle, width / 2],
+    s: (middle, width) => [middle, width * 2],
+    a: (middle, width) => [middle - width / 4, width],
+    d: (middle, width) => [middle + width / 4, width],
+  };
   const PERFETTO = "https://ui.perfetto.dev";
   const scheme = window.matchMedia("(prefers-color-scheme: dark)");
   let count = 0;
@@ -42,6 +49,32 @@
     if (!open && help.open) help.close();
   }
 
+  /* The drawn timelines, once there are some. */
+  function plot() {
+    const timeline = document.querySelector("#timeline .js-plotly-plot");
+    return timeline && timeline.on && timeline.layout && timeline.layout.xaxis ? timeline : null;
+  }
+
+  /* Tell every range that a drag, a wheel or a key leaves: dash would let another change of the figure take its place. */
+  function listen() {
+    const timeline = plot();
+    if (!timeline) {
+      window.setTimeout(listen, 30);
+      return;
+    }
+    timeline.on("plotly_relayout", (change) => {
+      if (Object.keys(change).some((name) => name.startsWith("xaxis.range"))) set("range", [...timeline.layout.xaxis.range]);
+    });
+  }
+
+  function move(by) {
+    const timeline = plot();
+    if (!timeline || !window.Plotly) return;
+    const [low, high] = timeline.layout.xaxis.range;
+    const [middle, width] = by((low + high) / 2, high - low);
+    window.Plotly.relayout(timeline, { "xaxis.range": [middle - width / 2, middle + width / 2] });
+  }
+
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const typing = event.target.closest("input, textarea, select, [contenteditable], .ag-root, [role=combobox], [role=slider]");
@@ -57,6 +90,7 @@
       toggleHelp(false);
       if (typing) return event.target.blur();
     }
+    if (event.key in MOVES) return move(MOVES[event.key]);
     if (KEYS.includes(event.key)) {
       count += 1;
       set("keys", { key: event.key, count: count });
@@ -97,6 +131,7 @@
     tellScheme();
     tellWidth();
     nameSliders();
+    listen();
     new MutationObserver(nameSliders).observe(document.body, { childList: true, subtree: true });
     scheme.addEventListener("change", tellScheme);
     let timer = null;

@@ -89,7 +89,7 @@
 
   /* Zoom by a factor and move by a share of what is in view. */
   function move(factor, share) {
-    const [low, high] = $("timeline").layout.xaxis.range;
+    const [low, high] = view.x || $("timeline").layout.xaxis.range;
     const [least, most] = steps()[view.step][0][0].x;
     const half = Math.min((high - low) * factor, most - least) / 2;
     const middle = (low + high) / 2 + share * (high - low);

@@ -24,6 +24,33 @@ expect.set_options(timeout=30_000)
 RANGE: Final = "document.querySelector('#timeline .js-plotly-plot').layout.xaxis.range"
 
 
+PIXEL: Final = """([x, share]) => {
+    const plot = document.querySelector('#timeline .js-plotly-plot'), axes = plot._fullLayout;
+    const box = plot.getBoundingClientRect(), y = axes.yaxis;
+    return {x: box.left + axes.xaxis._offset + axes.xaxis.l2p(x), y: box.top + y._offset + y._length * share};
+}"""
+"""Where a place of the axis is on the screen, at this share of the timelines' height."""
+
+LONGEST_OP: Final = """key => {
+    const plot = document.querySelector('#timeline .js-plotly-plot'), axes = plot._fullLayout;
+    const box = plot.getBoundingClientRect(), low = axes.xaxis.range[0], high = axes.xaxis.range[1];
+    let found = null;
+    for (const bars of plot.data.filter((each) => each.type === 'bar'))
+        (bars.customdata || []).forEach((custom, i) => {
+            if (!custom || custom[0] !== key || custom[1] !== 'gpu_op') return;
+            const begin = bars.base[i], length = bars.x[i];
+            if (begin > low && begin + length < high && !(found && found.length > length))
+                found = {length, row: custom[2], middle: begin + length / 2, at: bars.y[i]};
+        });
+    return {
+        row: found.row,
+        x: box.left + axes.xaxis._offset + axes.xaxis.l2p(found.middle),
+        y: box.top + axes.yaxis._offset + axes.yaxis.l2p(found.at),
+    };
+}"""
+"""Row and place on the screen of the longest GPU op of a band that is in view."""
+
+
 def view_range(page: Page) -> tuple[float, float]:
     low, high = page.evaluate(RANGE)
     return low, high
@@ -64,6 +91,54 @@ def test_keys_zoom_pan_and_fit(open_page: Open) -> None:
     assert "x" not in query(page)
 
 
+def test_keys_in_a_row_all_count(open_page: Open) -> None:
+    page = open_page()
+    low, high = view_range(page)
+    for key in "wwwsd":
+        page.keyboard.press(key)
+    width = (high - low) / 4
+    middle = (low + high) / 2 + width / 4
+    page.wait_for_function(
+        "x => Math.abs(Number(new URLSearchParams(location.search).get('x')?.split(',')[0]) - x) < 0.1",
+        arg=middle - width / 2,
+    )
+    page.wait_for_function(f"x => Math.abs({RANGE}[1] - x) < 0.1", arg=middle + width / 2)
+
+
+def test_a_drag_pans_and_the_wheel_zooms(open_page: Open) -> None:
+    page = open_page()
+    low, high = view_range(page)
+    page.locator("#timeline").scroll_into_view_if_needed()
+    left, right = (page.evaluate(PIXEL, [low + (high - low) * share, 0.5]) for share in (0.25, 0.5))
+    page.mouse.move(right["x"], right["y"])
+    page.mouse.down()
+    page.mouse.move(left["x"], left["y"], steps=5)
+    page.mouse.up()
+    page.wait_for_function(f"x => Math.abs({RANGE}[0] - x[0]) < x[1]", arg=[(3 * low + high) / 4, (high - low) / 100])
+    page.wait_for_function("() => location.search.includes('x=')")
+    page.mouse.wheel(0, -300)
+    page.wait_for_function(f"w => {RANGE}[1] - {RANGE}[0] < w", arg=0.95 * (high - low))
+
+
+def test_a_click_tells_of_a_kernel_and_leads_to_the_other_mode(open_page: Open) -> None:
+    page = open_page("?bands=eager,graph&x=0,700")
+    page.locator("#timeline").scroll_into_view_if_needed()
+    kernel = page.evaluate(LONGEST_OP, "eager")
+    page.mouse.click(kernel["x"], kernel["y"])
+    wait_for_query(page, rf"op=eager(%2C|,){kernel['row']}")
+    details = page.locator("#details")
+    for told in ("its launch", "overhead", "before it", "all of this name", "in other modes"):
+        expect(details).to_contain_text(told)
+    page.wait_for_function(
+        "() => document.querySelector('#timeline .js-plotly-plot').data.some(trace => trace.name === 'launch to op')"
+    )
+    details.get_by_role("link", name=re.compile("graph")).first.click()
+    wait_for_query(page, r"op=graph(%2C|,)\d+")
+    page.keyboard.press("Escape")
+    page.wait_for_function("() => !location.search.includes('op=')")
+    expect(details).to_have_text("")
+
+
 def test_a_step_is_picked_and_kept_in_the_url(open_page: Open) -> None:
     page = open_page()
     expect(page.locator("#step-label")).to_have_text(re.compile("step 1 of"))
@@ -77,7 +152,7 @@ def test_a_step_is_picked_and_kept_in_the_url(open_page: Open) -> None:
 def test_a_search_is_counted(open_page: Open) -> None:
     page = open_page()
     page.keyboard.press("/")
-    page.keyboard.type("splitK")
+    page.keyboard.insert_text("splitK")
     expect(page.locator("#search-count")).to_have_text(re.compile(r"[1-9][\d,]* found"))
     assert query(page)["search"] == "splitK"
 
@@ -100,7 +175,7 @@ def test_a_slider_changes_the_prediction_and_reset_takes_it_back(open_page: Open
     wait_for_query(page, "tau=")
     expect(readout).not_to_have_text(measured)
     page.locator("#reset").click()
-    page.wait_for_function("!location.search.includes('tau=')")
+    page.wait_for_function("() => !location.search.includes('tau=')")
     page.wait_for_function("t => document.querySelector('#readout').innerText === t", arg=measured)
 
 
@@ -118,6 +193,21 @@ def test_two_modes_are_compared(open_page: Open) -> None:
     expect(page.locator("#comparison")).to_contain_text(re.compile("merged", re.IGNORECASE))
 
 
+def test_a_row_of_a_comparison_is_shown_in_the_timeline(open_page: Open) -> None:
+    page = open_page("?compare=eager,fused")
+    page.locator("#comparison button.link").first.click()
+    wait_for_query(page, r"op=(eager|fused)(%2C|,)\d+")
+    assert "x" in query(page)
+    expect(page.locator("#details")).to_contain_text("duration")
+
+
+def test_a_row_of_the_table_is_shown_in_the_timeline(open_page: Open) -> None:
+    page = open_page()
+    page.locator("#grid .ag-center-cols-container .ag-row .ag-cell").first.click()
+    wait_for_query(page, r"op=\w+(%2C|,)\d+")
+    expect(page.locator("#details")).to_contain_text("duration")
+
+
 def test_a_link_shows_a_colleague_the_same_view(open_page: Open) -> None:
     link = "?bands=graph,eager&step=1&x=10,400&align=time&search=gemm&overlays=queue&theme=dark"
     page = open_page(link)
@@ -127,7 +217,7 @@ def test_a_link_shows_a_colleague_the_same_view(open_page: Open) -> None:
     assert page.locator("html").get_attribute("data-theme") == "dark"
     page.reload()
     page.wait_for_selector("#timeline .bglayer", state="attached")
-    page.wait_for_function(f"JSON.stringify({RANGE}) === '[10,400]'")
+    page.wait_for_function(f"() => JSON.stringify({RANGE}) === '[10,400]'")
 
 
 def test_the_theme_follows_the_system_and_can_be_changed(open_page: Open) -> None:

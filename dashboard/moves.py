@@ -1,0 +1,114 @@
+"""What a person does, as what it makes of the view: pure functions. A move that makes no sense leaves the view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from .opened import Band, Opened
+from .view import View
+
+Op = tuple[str, int]
+"""A GPU op: its band's key, and its row."""
+
+_BESIDE: Final = 10  # durations of an op that are shown on either side of its start
+_LEAST_BESIDE_US: Final = 50.0
+
+
+def shown_bands(opened: Opened, view: View) -> list[Band]:
+    """The bands of the view; those shown first where it names none that there is."""
+    named = [band for key in view.bands if (band := opened.band(key)) is not None]
+    return named or [band for key in opened.first if (band := opened.band(key)) is not None]
+
+
+def zoomed(view: View, x: Sequence[float] | None) -> View:
+    """The view of the range that a zoom or pan leaves."""
+    if not x or len(x) != 2 or not x[0] < x[1]:
+        return view
+    return msgspec.structs.replace(view, x=(float(x[0]), float(x[1])))
+
+
+def clicked(opened: Opened, click: Mapping[str, Any] | None) -> Op | None:
+    """The GPU op that a click is on: itself, the first one of a launch, the one after a gap; null beside one."""
+    points: Any = (click or {}).get("points") or [{}]
+    custom: Any = points[0].get("customdata") or ()
+    if len(custom) != 3:
+        return None
+    key, kind, row = custom
+    band = opened.band(key)
+    op = None if band is None else _op_of(band, kind, int(row))
+    return None if op is None else (key, op)
+
+
+def _op_of(band: Band, kind: str, row: int) -> int | None:
+    match kind:
+        case "gpu_op":
+            return row
+        case "launch":
+            return int(band.analysis.launch_times.first_op[row])
+        case "gap" if band.device is not None:
+            return int(band.analysis.gaps[band.device].next_op[row])
+        case _:
+            return None
+
+
+def op_of_row(row_id: str | None) -> Op | None:
+    """The GPU op that a table's row names by its id."""
+    key, _, row = (row_id or "").rpartition("|")[0].rpartition("|")
+    return (key, int(row)) if row.isdigit() else None
+
+
+def show_op(opened: Opened, view: View, op: Op | None) -> View:
+    """Select an op, and move to where it can be seen."""
+    band = None if op is None else opened.band(op[0])
+    if op is None or band is None or op[1] >= len(band.analysis.trace.gpu_ops):
+        return view
+    start_ns, dur_ns = (int(getattr(band.analysis.trace.gpu_ops, name)[op[1]]) for name in ("start_ns", "dur_ns"))
+    windows = band.step_windows
+    step = max((place for place, (begin, _) in enumerate(windows) if begin <= start_ns), default=0)
+    into_step_us = (start_ns - windows[step][0]) / 1000
+    beside_us = max(_BESIDE * dur_ns / 1000, _LEAST_BESIDE_US)
+    shown = tuple(each.key for each in shown_bands(opened, view))
+    return msgspec.structs.replace(
+        view,
+        selected=op,
+        step=step,
+        align="time",
+        x=(into_step_us - beside_us, into_step_us + beside_us),
+        bands=view.bands if band.key in shown else (*shown, band.key),
+    )
+
+
+def follow_op(opened: Opened, view: View, op: Op) -> View:
+    """Select an op; move there only where it is out of view."""
+    there = show_op(opened, view, op)
+    band = opened.band(op[0])
+    if band is None or there.step != view.step or there.x is None or there.x == view.x:
+        return there
+    start, end = band.step_windows[there.step]
+    scale = 1.0 if view.align == "time" else 1000 / max(1, end - start)
+    place = sum(there.x) / 2 * scale
+    if view.x is None or view.x[0] <= place <= view.x[1]:
+        return msgspec.structs.replace(view, selected=op, bands=there.bands)
+    return there
+
+
+def pressed(opened: Opened, view: View, key: str) -> View:
+    """What a key does. Those that zoom and pan move the figure, which then tells its range."""
+    match key:
+        case "f":
+            return msgspec.structs.replace(view, x=None)
+        case "[" | "]":
+            return stepped(opened, view, 1 if key == "]" else -1)
+        case "Escape":
+            return msgspec.structs.replace(view, selected=None)
+        case _:
+            return view
+
+
+def stepped(opened: Opened, view: View, by: int) -> View:
+    """Another step, of those that there are."""
+    last = max((len(band.step_windows) for band in shown_bands(opened, view)), default=1) - 1
+    return msgspec.structs.replace(view, step=min(max(view.step + by, 0), max(last, 0)), x=None)
