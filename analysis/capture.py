@@ -37,6 +37,8 @@ COMPILED: Final = ("fused", "fused_graph")
 WARM_CACHE_NOTE: Final = "the compile cache was warm"
 """A process's note that its ``compile_ns`` is no cold compilation."""
 MANIFEST: Final = "manifest.json"
+PARTIAL: Final = ".partial"
+"""Ends the hidden name of a capture that is not whole yet."""
 MAX_MEMBERS: Final = 10_000
 MAX_MANIFEST_BYTES: Final = 256 << 20
 
@@ -193,6 +195,11 @@ def is_capture(path: Path) -> bool:
         return False
 
 
+def is_being_written(path: Path) -> bool:
+    """True for a folder that CaptureWriter is still collecting a capture in, or was when its run was killed."""
+    return path.name.startswith(".") and path.suffix == PARTIAL and path.is_dir() and not is_capture(path)
+
+
 def is_zip(path: Path) -> bool:
     """True for a .zip, by its content."""
     return path.is_file() and zipfile.is_zipfile(path)
@@ -228,9 +235,7 @@ class CaptureWriter:
         self.destination = destination
         try:
             destination.parent.mkdir(parents=True, exist_ok=True)
-            self.folder = Path(
-                tempfile.mkdtemp(prefix=f".{destination.stem}-", suffix=".partial", dir=destination.parent)
-            )
+            self.folder = Path(tempfile.mkdtemp(prefix=f".{destination.stem}-", suffix=PARTIAL, dir=destination.parent))
             (self.folder / "traces").mkdir()
         except OSError as error:
             raise LaunchscopeError(f"{destination.parent}: can't write there ({error.strerror}); use -o") from error

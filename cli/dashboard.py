@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ from .writing import say
 
 if TYPE_CHECKING:
     from ..analysis.report import Report
+    from ..dashboard.watched import Watched
 
 CAPTURES: Final = Path("launchscope-out")  # where profile keeps them
 FIRST_PORT: Final = 8050
@@ -48,25 +48,42 @@ def command(
     its own server; without PATH the newest capture in launchscope-out/. Ctrl-C ends it.
     """
     from ..analysis.report import analyze
+    from ..dashboard.watched import Watched
 
     chosen = paths or (newest_capture(),)
+    watched = Watched.of(chosen)
     with Bar() as progress:
         report = analyze(*chosen, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
     report.require_gpu_ops()
-    show(report, chosen, host=host, port=port, browser=not no_browser)
+    show(report, watched, host=host, port=port, browser=not no_browser)
 
 
 def newest_capture() -> Path:
-    """The capture that was kept last."""
-    found = sorted(CAPTURES.glob("*"), key=lambda path: path.stat().st_mtime) if CAPTURES.is_dir() else []
-    if not found:
+    """The capture that was kept last; one that is still being written has no name yet."""
+    from ..analysis.capture import is_being_written, is_capture
+
+    there = list(CAPTURES.glob("*")) if CAPTURES.is_dir() else []
+    named = [path for path in there if not path.name.startswith(".")]
+    for path in sorted(named, key=_changed_at, reverse=True):
+        if is_capture(path):
+            return path
+    if any(is_being_written(path) for path in there):
         raise LaunchscopeError(
-            f"nothing to show: no PATH given and no capture in {CAPTURES}/; try launchscope demo --dashboard"
+            f"nothing to show yet: the only capture in {CAPTURES}/ is still being written; try again when it is whole"
         )
-    return found[-1]
+    raise LaunchscopeError(
+        f"nothing to show: no PATH given and no capture in {CAPTURES}/; try launchscope demo --dashboard"
+    )
 
 
-def show(report: Report, paths: Sequence[Path], *, host: str, port: int | None, browser: bool) -> None:
+def _changed_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # gone meanwhile
+        return 0.0
+
+
+def show(report: Report, watched: Watched, *, host: str, port: int | None, browser: bool) -> None:
     """Serve the page until Ctrl-C."""
     try:
         from ..dashboard.serve import serve
@@ -76,7 +93,7 @@ def show(report: Report, paths: Sequence[Path], *, host: str, port: int | None, 
         ) from error
     serve(
         report,
-        paths,
+        watched,
         host=host,
         ports=range(FIRST_PORT, FIRST_PORT + 50) if port is None else (port,),
         browser=browser,

@@ -39,7 +39,9 @@ def command(
 
     capture = CAPTURES / f"{name.removesuffix('.zip')}.zip"
     if in_browser:
-        show(load(capture), (capture,), host="127.0.0.1", port=None, browser=True)
+        from ..dashboard.watched import Watched
+
+        show(load(capture), Watched.of((capture,)), host="127.0.0.1", port=None, browser=True)
         return
     deliver(load(capture), output=output, file=file, verbose=verbose)
     say(f"this was {capture}; measure your own model with: launchscope profile model.py")

@@ -6,7 +6,6 @@ import logging
 import socket
 import webbrowser
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import flask
 from werkzeug.serving import BaseWSGIServer, make_server
@@ -21,10 +20,9 @@ from .watched import Watched
 
 
 def serve(
-    report: Report, paths: Iterable[Path], *, host: str, ports: Iterable[int], browser: bool, say: Callable[[str], None]
+    report: Report, watched: Watched, *, host: str, ports: Iterable[int], browser: bool, say: Callable[[str], None]
 ) -> None:
     """Serve on the first of the ports that is free, until Ctrl-C. LaunchscopeError where none is."""
-    watched = Watched.of(paths)
     listening = _listen(host, ports)
     access = Access.of(host, listening.getsockname()[1])
 

@@ -53,7 +53,7 @@ _WORDS: Final = {
     "https://pytorch.org/memory_viz, and export_chrome_trace the profiler's trace",
     "pickle": "a pickle (torch.save, pickle.dump), which is never opened, as that would run it: give the trace that "
     "torch.profiler's export_chrome_trace wrote",
-    "zip": "a .zip inside of another file: unpack it and give the trace inside",
+    "zip": "a .zip inside of another file, or a part of one: unpack it and give the trace inside, or copy it whole",
     "zstd": "compressed with zstd: unpack it first (unzstd)",
     "bzip2": "compressed with bzip2: unpack it first (bunzip2)",
     "xz": "compressed with xz: unpack it first (unxz)",
