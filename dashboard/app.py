@@ -14,7 +14,7 @@ from markupsafe import escape
 from ..analysis.errors import LaunchscopeError
 from ..analysis.export import json as json_output
 from ..analysis.export import perfetto
-from . import callbacks, layout, tables
+from . import callbacks, layout, moves, tables
 from .opened import Opened
 from .server import Access, guard
 from .uploads import Uploads
@@ -79,7 +79,7 @@ def _downloads(server: flask.Flask, opened: Opened) -> None:
                 flask.abort(HTTPStatus.CONFLICT, str(error))
         elif name.removesuffix(".csv") in tables.TABLES and name.endswith(".csv"):
             view: View = from_query(flask.request.query_string.decode("ascii", "replace"))
-            content = tables.csv(tables.table(name.removesuffix(".csv"), opened, callbacks.shown_bands(opened, view)))
+            content = tables.csv(tables.table(name.removesuffix(".csv"), opened, moves.shown_bands(opened, view)))
             kind = "text/csv"
         else:
             flask.abort(404)
