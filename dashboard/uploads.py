@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import secrets
-import shutil
+import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Final, TypeVar
 
 import flask
 import msgspec
@@ -37,11 +37,11 @@ MAX_BYTES: Final = 256 << 20
 KEPT: Final = 8
 KEPT_BYTES: Final = 512 << 20
 """Of the files whose pages are kept: what is read of one takes several times its size."""
-SILENCE_S: Final = 60.0
-"""How long a sender may pause, as nobody else's file is read meanwhile."""
+PATIENCE_S: Final = 60.0
+"""How long a sender may take for a block, as nobody else's file is read meanwhile."""
 BELOW: Final = "/r/"
 _LONGEST_LABEL: Final = 100  # characters
-_BLOCK_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 256 << 10
 
 _Document = TypeVar("_Document", bound=msgspec.Struct)
 Names = tuple[tuple[str, str], ...]
@@ -163,21 +163,28 @@ def _bytes_of(pages: dict[str, _Page]) -> int:
 def _receive(environ: WSGIEnvironment, file: Path, most_bytes: int) -> None:
     """Write a request's body to a file, block by block. RequestEntityTooLarge as soon as it is known to be."""
     body = get_input_stream(environ, max_content_length=most_bytes)
-    with file.open("wb") as copy, _ending_when_silent(environ):
-        shutil.copyfileobj(body, copy, _BLOCK_BYTES)
+    connection: socket.socket | None = environ.get("werkzeug.socket")  # a test has none
+    with file.open("wb") as copy:
+        while block := _next_block(body, connection):
+            copy.write(block)
 
 
-@contextlib.contextmanager
-def _ending_when_silent(environ: WSGIEnvironment) -> Iterator[None]:
-    connection = environ.get("werkzeug.socket")  # a test has none
+def _next_block(body: IO[bytes], connection: socket.socket | None) -> bytes:
+    """What comes next; of a sender that is too slow no more is taken, as if it had hung up."""
     if connection is None:
-        yield
-        return
-    connection.settimeout(SILENCE_S)
+        return body.read(_BLOCK_BYTES)
+    waiting = threading.Timer(PATIENCE_S, _take_no_more, (connection,))  # a socket's own timeout would break its file
+    waiting.daemon = True
+    waiting.start()
     try:
-        yield
+        return body.read(_BLOCK_BYTES)
     finally:
-        connection.settimeout(None)
+        waiting.cancel()
+
+
+def _take_no_more(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it has hung up by itself
+        connection.shutdown(socket.SHUT_RD)
 
 
 def _read(file: Path) -> Report:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import io
 import json
+import socket
 import tempfile
+import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flask
 import pytest
@@ -20,11 +22,15 @@ from launchscope.dashboard.server import COOKIE, Access
 from launchscope.dashboard.uploads import Uploads, label_of
 from launchscope.dashboard.watched import Watched
 from launchscope.fixtures.builder import trace
+from werkzeug.serving import make_server
 from werkzeug.test import Client, TestResponse
 
 from ..analysis.captures import two_modes as manifest_of_two
 from ..analysis.captures import write_capture
 from .opening import two_modes
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
 
 LOCAL = Access("127.0.0.1", 8050, None)
 SHARED = Access("10.0.0.5", 8050, "secret-token")
@@ -34,7 +40,11 @@ NAME = "upload?name=step-3.json"
 
 
 def served(access: Access = LOCAL, **limits: int) -> Client:
-    """A client of the synthetic capture's page, to which files can be uploaded."""
+    return Client(served_app(access, **limits))
+
+
+def served_app(access: Access = LOCAL, **limits: int) -> WSGIApplication:
+    """The synthetic capture's page, to which files can be uploaded."""
 
     def page_of(report: Report, path: str) -> flask.Flask:
         page: flask.Flask = build_app(open_bands(report), access, Watched(()), uploads, path).server
@@ -42,7 +52,7 @@ def served(access: Access = LOCAL, **limits: int) -> Client:
 
     uploads = Uploads(page_of, **limits)
     first = build_app(two_modes(), access, Watched(()), uploads).server
-    return Client(uploads.beside(first))
+    return uploads.beside(first)
 
 
 def post(page: Client, data: bytes, where: str = f"/{NAME}", **more: Any) -> TestResponse:
@@ -173,6 +183,26 @@ def test_a_body_that_ends_early_is_no_page() -> None:
     environ = {"wsgi.input": io.BytesIO(STEP[:50]), "CONTENT_LENGTH": str(len(STEP))}
     answer = served().post(f"/{NAME}", environ_overrides=environ, base_url=BASE)
     assert answer.status_code == 400
+
+
+@pytest.mark.parametrize(
+    "head", ["Content-Length: 1000\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n5\r\nabc"], ids=["length", "chunks"]
+)
+def test_a_sender_that_falls_silent_makes_room_for_others(
+    head: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Through a real socket; no traceback reaches the terminal."""
+    monkeypatch.setattr("launchscope.dashboard.uploads.PATIENCE_S", 0.1)
+    server = make_server("127.0.0.1", 0, served_app(), threaded=True)
+    serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+    serving.start()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as sender:
+        sender.sendall(f"POST /{NAME} HTTP/1.1\r\nHost: 127.0.0.1:8050\r\n{head}".encode())
+        assert sender.recv(100).startswith(b"HTTP/1.1 400")
+        sender.sendall(b"more")
+    server.shutdown()
+    serving.join()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_one_file_is_read_at_a_time() -> None:
