@@ -21,6 +21,7 @@ from .document import (
     TraceDoc,
 )
 from .freed_memory import return_freed_memory
+from .gap_causes import Threads
 from .gaps import Gaps, find_gaps
 from .graphs import GraphReplays, graph_replays
 from .host_submit import submits_as_profiled
@@ -82,13 +83,16 @@ def analyze_trace(
     that recorded the trace.
     """
     graphs = graph_replays(trace)
+    return_freed_memory(len(trace.gpu_ops))
     stacks = CallStacks.of(trace)
     return_freed_memory(len(trace.gpu_ops))
     steps = find_steps(trace, marks_ns=marks_ns, step_regex=step_regex, replays=graphs)
-    whole = {device: find_gaps(trace, steps, device) for device in trace.devices}
+    threads = Threads(trace)
+    whole = {device: find_gaps(trace, steps, device, None, threads) for device in trace.devices}
     return_freed_memory(len(trace.gpu_ops))
     windows = {device: steady_windows(trace, steps, device) for device in trace.devices}
-    steady = {d: find_gaps(trace, steps, d, windows[d]) if windows[d] else None for d in trace.devices}
+    steady = {d: find_gaps(trace, steps, d, windows[d], threads) if windows[d] else None for d in trace.devices}
+    del threads
     return_freed_memory(len(trace.gpu_ops))
     covered = coverage(trace, steps, graphs)
     times = launch_times(trace)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .trace import NONE, Ints
+from .trace import NONE, Ints, narrow
 
 Scalar = TypeVar("Scalar", np.signedinteger[Any], np.bool_)
 
@@ -36,3 +36,10 @@ def numbered(*columns: Ints) -> Ints:
         values, place = np.unique(column, return_inverse=True)
         numbers = np.unique(numbers * len(values) + place, return_inverse=True)[1]
     return numbers
+
+
+def grouped(numbers: Ints, count: int) -> list[Ints]:
+    """The rows of each number below ``count``, ascending."""
+    short = numbers.astype(np.min_scalar_type(count))  # numpy sorts short ones the fastest
+    order = narrow(np.argsort(short, kind="stable"))
+    return np.split(order, np.searchsorted(short[order], np.arange(1, count)))[:count]

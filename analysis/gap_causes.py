@@ -13,9 +13,9 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import follow, numbered
+from .columns import follow, grouped, numbered
 from .intervals import Intervals
-from .trace import NONE, Bools, Ints, Trace
+from .trace import NONE, Bools, Ints, Trace, narrow
 
 STALL_NS: Final = 100_000
 STALL_INTERVALS: Final = 20
@@ -57,7 +57,8 @@ class Cuts:
 
 def cut_parts(trace: Trace, cuts: Cuts, threads: Threads, start: Ints, end: Ints) -> tuple[dict[str, Ints], Bools]:
     """ns of each gap's part inside its window by cause, and the gaps in which a blocking call of L's thread ended."""
-    parts = {cause: np.where(cuts.whole_cause[cause], end - start, 0) for cause in cuts.whole_cause}
+    whole = narrow(end - start)  # no part is longer
+    parts = {cause: np.where(holds, whole, 0) for cause, holds in cuts.whole_cause.items()}
     h, m = np.clip(cuts.h, start, end), np.clip(cuts.m, start, end)
     sync = np.zeros(len(start), np.int64)
     after_sync = np.zeros(len(start), np.bool_)
@@ -68,8 +69,9 @@ def cut_parts(trace: Trace, cuts: Cuts, threads: Threads, start: Ints, end: Ints
         ends = np.sort(trace.blocking_calls.end_ns[calls])
         until = np.searchsorted(ends, cuts.h[rows], side="right")
         after_sync[rows] = until > np.searchsorted(ends, cuts.a[rows], side="left")
-    cut = {"sync": sync, "host": h - start - sync, "launch": m - h, "dispatch": end - m}
-    return parts | {cause: np.where(cuts.is_cut, ns, 0) for cause, ns in cut.items()}, after_sync
+    for cause, ns in (("sync", sync), ("host", h - start - sync), ("launch", m - h), ("dispatch", end - m)):
+        parts[cause] = np.where(cuts.is_cut, ns, 0).astype(whole.dtype)
+    return parts, after_sync
 
 
 class Threads:
@@ -80,24 +82,29 @@ class Threads:
         tables = (trace.launches, trace.blocking_calls, trace.host_ops)
         process, thread = (np.concatenate([getattr(t, name) for t in tables]) for name in ("process", "thread"))
         number = numbered(process, thread)
-        sizes = np.cumsum([len(t) for t in tables])
-        self._of_launch, self._of_blocking, self._of_host_op = np.split(number, sizes[:-1])
+        count = int(number.max(initial=-1)) + 1
+        number = number.astype(np.min_scalar_type(count))
+        ends = np.cumsum([len(t) for t in tables])
+        self._of_launch, of_blocking, of_host_op = np.split(number, ends[:-1])
+        self._launches, self._blocking, self._host_ops = (
+            grouped(part, count) for part in (self._of_launch, of_blocking, of_host_op)
+        )
 
     def groups(self, launch_row: Ints, chosen: Bools) -> list[tuple[int, Ints]]:
         """The chosen gaps by the thread of their launch."""
         rows = np.flatnonzero(chosen)
-        thread = self._of_launch[launch_row[rows]]
-        return [(int(number), rows[thread == number]) for number in np.unique(thread)]
+        threads, place = np.unique(self._of_launch[launch_row[rows]], return_inverse=True)
+        return [(number, rows[own]) for number, own in zip(threads.tolist(), grouped(place, len(threads)), strict=True)]
 
     def blocking_calls(self, thread: int) -> Ints:
         """Rows of the thread's blocking calls."""
-        return np.flatnonzero(self._of_blocking == thread)
+        return self._blocking[thread]
 
     def stall_limit_ns(self, launch_row: Ints) -> NDArray[np.float64]:
         """For each gap how long a part must be to be a stall; infinite where the thread has no interval to go by."""
         limits = np.full(len(launch_row), np.inf)
         for thread, rows in self.groups(launch_row, launch_row != NONE):
-            starts = self._trace.launches.start_ns[self._of_launch == thread]
+            starts = self._trace.launches.start_ns[self._launches[thread]]
             if len(starts) > 1:
                 limits[rows] = max(STALL_NS, STALL_INTERVALS * float(np.median(np.diff(starts))))
         return limits
@@ -107,26 +114,25 @@ class Threads:
         found = np.full(len(chosen), NONE, np.int64)
         calls = self._trace.blocking_calls
         for thread, rows in self.groups(cuts.launch_row, chosen):
-            begun = self._begun(thread)
-            idle = np.searchsorted(begun, cuts.h[rows], side="left") == np.searchsorted(begun, cuts.a[rows])
-            idle_rows = rows[idle]
-            process = self._trace.launches.process[self._of_launch == thread][0]
-            others = np.flatnonzero((self._of_blocking != thread) & (calls.process == process))
+            idle_rows = rows[self._begun(thread, cuts.a[rows], cuts.h[rows]) == 0]
+            process = self._trace.launches.process[self._launches[thread][0]]
+            others = np.setdiff1d(np.flatnonzero(calls.process == process), self._blocking[thread], assume_unique=True)
             first = np.searchsorted(cuts.h[idle_rows], calls.start_ns[others], side="right")
             last = np.searchsorted(cuts.a[idle_rows], calls.end_ns[others], side="left")
-            for call, since, until in zip(others.tolist(), first.tolist(), last.tolist(), strict=True):
+            within = first < last
+            for call, since, until in zip(*(x[within].tolist() for x in (others, first, last)), strict=True):
                 found[idle_rows[since:until]] = call
         return found
 
-    def _begun(self, thread: int) -> Ints:
-        """Start of everything that the thread recorded, sorted."""
+    def _begun(self, thread: int, since_ns: Ints, until_ns: Ints) -> Ints:
+        """How much the thread began from each time up to the other."""
         trace = self._trace
-        return np.sort(
-            np.concatenate(
-                [
-                    trace.launches.start_ns[self._of_launch == thread],
-                    trace.blocking_calls.start_ns[self._of_blocking == thread],
-                    trace.host_ops.start_ns[self._of_host_op == thread],
-                ]
-            )
-        )
+        count = np.zeros(len(since_ns), np.int64)
+        for table, rows in (
+            (trace.launches, self._launches),
+            (trace.blocking_calls, self._blocking),
+            (trace.host_ops, self._host_ops),
+        ):
+            start_ns = table.start_ns[rows[thread]]
+            count += np.searchsorted(start_ns, until_ns) - np.searchsorted(start_ns, since_ns)
+        return count

@@ -143,8 +143,17 @@ class Gaps:
         return f"the launching thread did nothing while thread {calls.thread[call]} sat in {api}"
 
 
-def find_gaps(trace: Trace, steps: Steps, device: int, windows: Sequence[tuple[int, int]] | None = None) -> Gaps:
-    """The gaps of one device and their causes, inside disjoint ascending windows (ns); by default the whole trace."""
+def find_gaps(
+    trace: Trace,
+    steps: Steps,
+    device: int,
+    windows: Sequence[tuple[int, int]] | None = None,
+    threads: Threads | None = None,
+) -> Gaps:
+    """The gaps of one device and their causes, inside disjoint ascending windows (ns); by default the whole trace.
+
+    ``threads`` are the trace's, where they are known already.
+    """
     rows = np.flatnonzero(trace.gpu_ops.device == device)
     ops = trace.gpu_ops if len(rows) == len(trace.gpu_ops) else trace.gpu_ops.take(rows)
     busy = Intervals.union(ops.start_ns, ops.end_ns)
@@ -153,18 +162,13 @@ def find_gaps(trace: Trace, steps: Steps, device: int, windows: Sequence[tuple[i
     whole_start, whole_end = busy.end_ns[:-1][gap], busy.start_ns[1:][gap]
     prev_op, next_op = rows[_ended_last(ops, whole_start)], rows[_starts_first(trace.launches, ops, whole_end)]
     cuts = Cuts.of(trace, whole_start, whole_end, prev_op, next_op)
-    threads = Threads(trace)
+    threads = threads or Threads(trace)
     parts, after_sync = cut_parts(trace, cuts, threads, start, end)
     has_steps = len(steps.names) > 0
     boundary = steps.op_step[prev_op] != steps.op_step[next_op] if has_steps else np.zeros(len(gap), np.bool_)
     after_sync &= ~boundary
     limit = threads.stall_limit_ns(cuts.launch_row)
     is_graph = follow(trace.launches.is_graph, cuts.launch_row, absent=False)
-    is_narrow = not len(gap) or int((end - start).max()) < 2**31  # then sums of a gap's parts fit 32 bits as well
-
-    def compact(part_ns: Ints) -> Ints:
-        return _zeros_shared(narrow(part_ns) if is_narrow else part_ns)
-
     return Gaps(
         device=device,
         window_ns=int((within[:, 1] - within[:, 0]).sum()),
@@ -175,11 +179,11 @@ def find_gaps(trace: Trace, steps: Steps, device: int, windows: Sequence[tuple[i
         end_ns=end,
         prev_op=narrow(prev_op),
         next_op=narrow(next_op),
-        parts_ns={cause: compact(ns) for cause, ns in parts.items()},
+        parts_ns={cause: _zeros_shared(ns) for cause, ns in parts.items()},
         boundary=boundary,
-        after_sync_ns=compact(np.where(after_sync, parts["host"], 0)),
-        stall_host_ns=compact(np.where(~boundary & ~after_sync & (parts["host"] > limit), parts["host"], 0)),
-        stall_launch_ns=compact(np.where(~boundary & (parts["launch"] > limit), parts["launch"], 0)),
+        after_sync_ns=_zeros_shared(np.where(after_sync, parts["host"], 0)),
+        stall_host_ns=_zeros_shared(np.where(~boundary & ~after_sync & (parts["host"] > limit), parts["host"], 0)),
+        stall_launch_ns=_zeros_shared(np.where(~boundary & (parts["launch"] > limit), parts["launch"], 0)),
         observer=is_graph & (parts["launch"] > 0),
         waiting_call=narrow(threads.waiting_calls(cuts, parts["host"] > 0)),
     )

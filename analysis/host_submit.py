@@ -31,7 +31,8 @@ def host_submit_ns(trace: Trace, launch_step: Ints, steps: Ints) -> NDArray[np.f
     row_of = np.full(max(launch_step.max(initial=NONE), steps.max(initial=NONE)) + 2, NONE, np.int64)
     row_of[steps] = np.arange(len(steps))
     row = row_of[launch_step]  # NONE: the last, of no step
-    for (process, thread), own in threads(launches.process, launches.thread).items():
+    blocking_of = threads(blocking.process, blocking.thread)
+    for thread, own in threads(launches.process, launches.thread).items():
         own = own[row[own] != NONE]
         if not len(own):
             continue
@@ -39,7 +40,7 @@ def host_submit_ns(trace: Trace, launch_step: Ints, steps: Ints) -> NDArray[np.f
         first = np.flatnonzero(np.diff(row[own], prepend=NONE))
         start = np.minimum.reduceat(launches.start_ns[own], first)
         end = np.maximum.reduceat(launches.end_ns[own], first)
-        calls = np.flatnonzero((blocking.process == process) & (blocking.thread == thread))
+        calls = blocking_of.get(thread, own[:0])
         blocked = Intervals.union(blocking.start_ns[calls], blocking.end_ns[calls])
         np.maximum.at(result, row[own[first]], end - start - blocked.covered_ns(start, end))
     return result

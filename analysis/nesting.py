@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .trace import NONE, Ints
+from .trace import NONE, Ints, narrow
 
 
 def last_reaching(ends_ns: Ints, before: Ints, times_ns: Ints) -> Ints:
@@ -51,9 +51,12 @@ def _maxima(values: Ints) -> list[Ints]:
 
 def outermost_first(start_ns: Ints, end_ns: Ints) -> Ints:
     """Rows by start; of those that start together the longest first. Quick where they are by start already."""
-    order = np.argsort(start_ns, kind="stable")
+    is_sorted = bool((start_ns[1:] >= start_ns[:-1]).all())
+    order = narrow(np.arange(len(start_ns)) if is_sorted else np.argsort(start_ns, kind="stable"))
+    by_start_ns = start_ns if is_sorted else start_ns[order]
     tied = np.zeros(len(order) + 1, np.bool_)
-    tied[1:-1] = np.equal(start_ns[order[1:]], start_ns[order[:-1]])
+    tied[1:-1] = by_start_ns[1:] == by_start_ns[:-1]
+    del by_start_ns
     tied = tied[:-1] | tied[1:]
     rows = order[tied]
     order[tied] = rows[np.lexsort((-end_ns[rows], start_ns[rows]))]
@@ -67,6 +70,6 @@ def threads(process: Ints, thread: Ints) -> dict[tuple[int, int], Ints]:
     processes, names = np.unique(process), np.unique(thread)
     number = np.searchsorted(processes, process) * len(names) + np.searchsorted(names, thread)
     number = number.astype(np.min_scalar_type(len(processes) * len(names)))  # numpy sorts short ones the fastest
-    order = np.argsort(number, kind="stable")
+    order = narrow(np.argsort(number, kind="stable"))
     groups = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
     return {(int(process[rows[0]]), int(thread[rows[0]])): rows for rows in groups}

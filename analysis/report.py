@@ -23,6 +23,7 @@ from .capture import Capture, Manifest, is_capture, open_capture
 from .captured_traces import analyze_capture
 from .document import ReportDocument, TargetDoc, UnreadDoc
 from .errors import UnreadableInput
+from .freed_memory import no_collection
 from .health import HealthDocument, health_document
 from .readers import Progress
 from .trace_files import TraceFile, check_is_there, expanded, named_apart, trace_files
@@ -107,6 +108,7 @@ def load(
     return analyze(path, step_regex=step_regex, strict=strict, cache=cache)
 
 
+@no_collection()
 def analyze(
     *paths: str | PathLike[str],
     step_regex: str | None = None,

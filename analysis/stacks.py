@@ -61,6 +61,7 @@ def _stacks(trace: Trace, frames: Ints, times_ns: Ints) -> tuple[Ints, list[Stac
     del frames
     top = last_reaching(end_ns, np.searchsorted(start_ns, times_ns, side="right"), times_ns)
     around, waiting = _ancestors(start_ns, end_ns, top)
+    del start_ns, end_ns
     number = np.full(len(around) + 1, NONE, np.int64)  # of the stack up to each frame
     number[NONE] = 0  # () is around the outermost
     stacks: list[Stack] = [()]

@@ -21,7 +21,7 @@ def summarize(values: ArrayLike) -> Summary:
     data = np.asarray(values, dtype=np.float64)
     if data.size == 0:
         return Summary(median=None, p10=None, p90=None, total=0.0, count=0)
-    p10, median, p90 = np.percentile(data, (10, 50, 90))
+    p10, median, p90 = np.percentile(data, (10, 50, 90)) if data.size > 1 else data.repeat(3)
     return Summary(median=float(median), p10=float(p10), p90=float(p90), total=float(data.sum()), count=int(data.size))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from .columns import follow
 from .graphs import GraphReplays
 from .intervals import Intervals
+from .nesting import threads
 from .odd_ops import Overlaps, duplicates, same_stream_overlaps
 from .steps import Steps
 from .trace import NONE, Bools, HostKind, Ints, Trace
@@ -93,9 +94,9 @@ def _inside_launch(trace: Trace, rows: Ints) -> Bools:
     """True where a row of host_ops lies inside a launch call of its thread."""
     host, launches = trace.host_ops, trace.launches
     inside = np.zeros(len(rows), np.bool_)
-    for process, thread in np.unique(np.stack([host.process[rows], host.thread[rows]], axis=1), axis=0):
-        own = np.flatnonzero((launches.process == process) & (launches.thread == thread))
-        here = np.flatnonzero((host.process[rows] == process) & (host.thread[rows] == thread))
+    launches_of = threads(launches.process, launches.thread)
+    for thread, here in threads(host.process[rows], host.thread[rows]).items():
+        own = launches_of.get(thread, here[:0])
         reached = np.append(np.maximum.accumulate(launches.end_ns[own]), np.iinfo(np.int64).min)
         last = np.searchsorted(launches.start_ns[own], host.start_ns[rows[here]], side="right") - 1
         inside[here] = reached[last] >= host.end_ns[rows[here]]  # none before it: the last entry

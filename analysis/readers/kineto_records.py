@@ -192,8 +192,11 @@ def records_of(entries: Sequence[Entry]) -> Records:
 
 def _plain_records(entries: Sequence[Any]) -> Records | None:
     """The columns of records that are as Kineto writes them; None, or OverflowError, where a number of them isn't."""
-    code_of = _CODES.__getitem__
-    kept = [record for record in entries if type(record) is _Plain and code_of(record.cat) != _LEFT_OUT]
+    kept = [record for record in entries if type(record) is _Plain]
+    codes = [*map(_CODES.__getitem__, [record.cat for record in kept])]
+    if _LEFT_OUT in codes:
+        kept = [record for record, code in zip(kept, codes, strict=True) if code != _LEFT_OUT]
+        codes = [code for code in codes if code != _LEFT_OUT]
     start = _times([record.ts for record in kept])
     dur = short_times([record.dur for record in kept])
     if start is None or dur is None:
@@ -205,7 +208,7 @@ def _plain_records(entries: Sequence[Any]) -> Records | None:
         [record.name for record in kept],
         [record.pid for record in kept],
         [record.tid for record in kept],
-        [code_of(record.cat) for record in kept],
+        codes,
         [record.args for record in kept],
         has_text=False,
     )
