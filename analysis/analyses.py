@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -33,6 +35,9 @@ from .steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns
 from .trace import NONE, OpKind, Trace
 from .trace_verdict import trace_bound, trace_times, trace_verdict
 from .withheld import withheld_figures
+
+_MOST_AT_ONCE: Final = 700_000
+"""Host ops up to which stacks and gaps are found at the same time; of more, both together take too much memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,18 +87,21 @@ def analyze_trace(
     ``host_submit_ns`` is the unprofiled one of the same mode: it gives τ_step. ``node_gap_ns`` is ν of the machine
     that recorded the trace.
     """
-    graphs = graph_replays(trace)
-    return_freed_memory(len(trace.gpu_ops))
-    stacks = CallStacks.of(trace)
-    return_freed_memory(len(trace.gpu_ops))
-    steps = find_steps(trace, marks_ns=marks_ns, step_regex=step_regex, replays=graphs)
-    threads = Threads(trace)
-    whole = {device: find_gaps(trace, steps, device, None, threads) for device in trace.devices}
-    return_freed_memory(len(trace.gpu_ops))
-    windows = {device: steady_windows(trace, steps, device) for device in trace.devices}
-    steady = {d: find_gaps(trace, steps, d, windows[d], threads) if windows[d] else None for d in trace.devices}
-    del threads
-    return_freed_memory(len(trace.gpu_ops))
+    with ThreadPoolExecutor(1) as other:  # numpy lets go of the interpreter
+        stacks_to_come = other.submit(CallStacks.of, trace)
+        if len(trace.host_ops) > _MOST_AT_ONCE:
+            wait([stacks_to_come])
+            return_freed_memory(len(trace.gpu_ops))
+        graphs = graph_replays(trace)
+        steps = find_steps(trace, marks_ns=marks_ns, step_regex=step_regex, replays=graphs)
+        threads = Threads(trace)
+        whole = {device: find_gaps(trace, steps, device, None, threads) for device in trace.devices}
+        return_freed_memory(len(trace.gpu_ops))
+        windows = {device: steady_windows(trace, steps, device) for device in trace.devices}
+        steady = {d: find_gaps(trace, steps, d, windows[d], threads) if windows[d] else None for d in trace.devices}
+        del threads
+        return_freed_memory(len(trace.gpu_ops))
+        stacks = stacks_to_come.result()
     covered = coverage(trace, steps, graphs)
     times = launch_times(trace)
     headline = max(whole, key=lambda device: whole[device].busy_ns, default=None)

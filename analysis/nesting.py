@@ -10,11 +10,17 @@ from .trace import NONE, Ints, narrow
 def last_reaching(ends_ns: Ints, before: Ints, times_ns: Ints) -> Ints:
     """For each query the last row before row ``before`` that ends after its time; NONE where none does.
 
-    Of ranges sorted by start, outermost first, that is the innermost one around. All queries climb a tree of maxima
-    together, and down again: O(log n) each, in numpy.
+    Of ranges sorted by start, outermost first, that is the innermost one around: mostly the row just before. All other
+    queries climb a tree of maxima together, and down again: O(log n) each, in numpy.
     """
     found = np.full(len(before), NONE, np.int64)
     queries = np.flatnonzero(before > 0)
+    row = before[queries] - 1
+    reaches = ends_ns[row] > times_ns[queries]
+    found[queries[reaches]] = row[reaches]
+    queries = queries[~reaches & (row > 0)]
+    if not len(queries):
+        return found
     until, times = before[queries], times_ns[queries]
     tree = _maxima(ends_ns)
     for level, most in enumerate(tree):

@@ -91,4 +91,4 @@ def _report(capture: Path, output: str | None, verbose: bool) -> None:
     try:
         deliver(load(capture), output=output, file=None, verbose=verbose)
     finally:  # what was measured is worth more than the report of it
-        say(f"kept in {capture} · show it again: launchscope analyze {capture} · Perfetto: launchscope export")
+        say(f"kept in {capture} · see it: launchscope dashboard {capture} · again: launchscope analyze, export")

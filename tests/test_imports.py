@@ -40,6 +40,7 @@ ROOMS = {
     "analysis.captured_traces": {"analysis", "analysis.errors", "analysis.trace", "analysis.document",
                                  "analysis.capture", "analysis.readers"},
     "analysis.report": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
+                        "analysis.freed_memory",
                         "analysis.trace_files", "analysis.captured_traces", "analysis.readers", "analysis.export"},
     "analysis.export.kernel_names": {"analysis"},
     "analysis.export": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.document",

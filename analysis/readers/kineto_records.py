@@ -12,7 +12,7 @@ import functools
 import operator
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from itertools import compress, count
 from typing import Any, Final, NamedTuple
@@ -48,6 +48,7 @@ STEP: Final = "ProfilerStep#"
 CALL: Final = len(OpKind)
 HOST: Final = CALL + 1
 _LEFT_OUT: Final = 255
+_SEARCHED_BYTES: Final = 1 << 12  # for the first start of a piece
 _MOST_CATEGORIES: Final = 256  # to remember; a writer has some twenty
 
 OP_ARGS: Final = ("bytes", "graph", "graph_node")
@@ -93,16 +94,27 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
 _NO_ARGS: Final = _Args()
 
 
-class _Plain(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+class _Timed(msgspec.Struct, gc=False, kw_only=True):
     """A record with a duration as Kineto writes it today: ids are numbers, names are text."""
 
     pid: int
     tid: int
-    ts: msgspec.Raw
     dur: float  # short enough for its ns to be told from it
     cat: str = ""
     name: str = ""
     args: _Args = _NO_ARGS
+
+
+class _Near(_Timed, tag_field="ph", tag="X", kw_only=True):
+    """One whose start is as short: times since a base in the file, or since the machine started."""
+
+    ts: float
+
+
+class _Plain(_Timed, tag_field="ph", tag="X", kw_only=True):
+    """One with any start."""
+
+    ts: msgspec.Raw
 
 
 class _OddArgs(msgspec.Struct, gc=False):
@@ -135,7 +147,7 @@ _OTHERS: Final = [
     msgspec.defstruct(f"_Other{number}", [], tag_field="ph", tag=phase, gc=False)
     for number, phase in enumerate(_PHASES)
 ]
-_PLAIN: Final = msgspec.json.Decoder(list[functools.reduce(operator.or_, [_Plain, *_OTHERS])])  # type: ignore[misc]
+_LONG_START: Final = re.compile(rb'"ts"\s*:\s*[0-9]{12}')
 _ENTRIES: Final = msgspec.json.Decoder(list[Entry])
 _Row = tuple[msgspec.Raw, msgspec.Raw, str, Number, Number, int, _Args]
 
@@ -158,9 +170,11 @@ _CODES: Final = _Codes(
 
 def decode_piece(piece: bytes) -> Records | None:
     """The records of a JSON list, mended where it takes no more than that; None where it is no list."""
-    with contextlib.suppress(msgspec.DecodeError, RecursionError, OverflowError):
-        if (records := _plain_records(_PLAIN.decode(piece))) is not None:
-            return records
+    has_long_start = _LONG_START.search(piece, 0, _SEARCHED_BYTES) is not None
+    for decoder, timed, starts in _TIMED[has_long_start:]:
+        with contextlib.suppress(msgspec.DecodeError, RecursionError, OverflowError):
+            if (records := _timed_records(decoder.decode(piece), timed, starts)) is not None:
+                return records
     for text in mendings(piece):
         with contextlib.suppress(msgspec.DecodeError, RecursionError):
             return records_of(_ENTRIES.decode(text))
@@ -190,14 +204,16 @@ def records_of(entries: Sequence[Entry]) -> Records:
     return _records(count, start, dur, name, process, thread, codes, args, has_text=True)
 
 
-def _plain_records(entries: Sequence[Any]) -> Records | None:
+def _timed_records(
+    entries: Sequence[Any], timed: type[_Timed], starts: Callable[[Sequence[Any]], Ints | None]
+) -> Records | None:
     """The columns of records that are as Kineto writes them; None, or OverflowError, where a number of them isn't."""
-    kept = [record for record in entries if type(record) is _Plain]
+    kept = [record for record in entries if type(record) is timed]
     codes = [*map(_CODES.__getitem__, [record.cat for record in kept])]
     if _LEFT_OUT in codes:
         kept = [record for record, code in zip(kept, codes, strict=True) if code != _LEFT_OUT]
         codes = [code for code in codes if code != _LEFT_OUT]
-    start = _times([record.ts for record in kept])
+    start = starts([record.ts for record in kept])
     dur = short_times([record.dur for record in kept])
     if start is None or dur is None:
         return None
@@ -348,6 +364,13 @@ def to_ns(text: bytes) -> int | None:
     if 2**63 <= ns < 2**64:
         ns -= 2**64  # an unsigned counter that ran below zero: the difference of two clocks
     return ns if ns in _INT64 else None
+
+
+_TIMED: Final = tuple(
+    (msgspec.json.Decoder(list[functools.reduce(operator.or_, [timed, *_OTHERS])]), timed, starts)  # type: ignore[misc]
+    for timed, starts in ((_Near, short_times), (_Plain, _times))
+)
+"""Ways to decode records as Kineto writes them, the quicker one first; it refuses starts that a double can't tell."""
 
 
 def _given_or(values: list[Any], others: Iterable[Any]) -> list[Any]:
