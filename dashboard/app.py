@@ -15,6 +15,7 @@ from ..analysis.errors import LaunchscopeError
 from ..analysis.export import json as json_output
 from ..analysis.export import perfetto
 from . import callbacks, layout, moves, tables
+from .lanes import prepare
 from .opened import Opened
 from .server import Access, guard
 from .uploads import Uploads
@@ -31,6 +32,10 @@ def build_app(
 
     What is asked of the server carries the ``path`` that the page has; the app itself is asked without it.
     """
+    for key in opened.first:
+        band = opened.band(key)
+        assert band is not None
+        prepare(band)  # else the first who looks waits for it
     app = dash.Dash(
         "launchscope",
         assets_folder=str(ASSETS),

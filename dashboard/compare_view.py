@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ..analysis.analyses import TraceAnalysis
 from ..analysis.compare import compare
 from ..analysis.compare_document import (
     BlockingChangeDoc,
@@ -80,15 +78,10 @@ def compare_sections(opened: Opened, key_a: str, key_b: str) -> list[Section]:
     a, b = opened.band(key_a), opened.band(key_b)
     if a is None or b is None:
         return []
-    found = _compared(a.analysis, b.analysis)
+    found = a.kept(("compared", b.key), lambda: compare(a.analysis, b.analysis))
     page = _Page(a, b, found, short_names_of(found))
     sections = [page.causes(), page.figures(), *page.tables()]
     return [section for section in sections if section.rows or section.sentences]
-
-
-@lru_cache(32)
-def _compared(a: TraceAnalysis, b: TraceAnalysis) -> ComparisonDoc:
-    return compare(a, b)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +143,7 @@ class _Page:
             sentences.append(BEYOND_SPREAD)
         if len(rows) > len(told):
             sentences.append(f"{number(len(rows) - len(told))} more rows are in the JSON of the comparison.")
-        firsts = {} if band is None else _first_ops(band.analysis)
+        firsts = {} if band is None else _first_ops(band)
         ops = tuple(None if band is None or name not in firsts else (band.key, firsts[name]) for _, name in told)
         return Section(key, title, tuple(sentences), columns, tuple(row for row, _ in told), ops)
 
@@ -251,7 +244,7 @@ def _counts(doc: LaunchChangeDoc | BlockingChangeDoc) -> tuple[str, str, str]:
     return number(doc.before), number(doc.after), _change(doc.before, doc.after, "count")
 
 
-def _first_ops(analysis: TraceAnalysis) -> dict[str, int]:
+def _first_ops(band: Band) -> dict[str, int]:
     """By name the row of the first such GPU op of the typical step."""
-    rows = alike_steps(analysis).ops[::-1].tolist()
-    return {analysis.trace.name(int(analysis.trace.gpu_ops.name[row])): row for row in rows}
+    trace = band.analysis.trace
+    return {trace.name(int(trace.gpu_ops.name[row])): row for row in alike_steps(band).ops[::-1].tolist()}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
 
 import numpy as np
 
@@ -16,8 +14,6 @@ from ..analysis.compared_ops import align_either_way
 from ..analysis.export.kernel_names import short_names
 from ..analysis.trace import NONE
 from .opened import Band
-
-KEPT: Final = 64  # alignments of pairs of traces; one of 735 ops takes 12 KB
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ def counterparts(
 
 
 def _counterpart(band: Band, row: int, other: Band) -> Counterpart | str:
-    own, its = alike_steps(band.analysis), alike_steps(other.analysis)
+    own, its = alike_steps(band), alike_steps(other)
     for alike, label in ((own, band.label), (its, other.label)):
         if not len(alike.ops):
             return f"no kept step in {label}"
@@ -59,7 +55,7 @@ def _counterpart(band: Band, row: int, other: Band) -> Counterpart | str:
     if at is None:
         return "outside of the steps that run the same ops as most"
     step, place = at
-    alignment = _aligned(band.analysis, other.analysis)
+    alignment = _aligned(band, other)
     places, how, words = _places(alignment, place)
     if not len(places):
         return "nothing runs in its place"
@@ -75,32 +71,26 @@ def _counterpart(band: Band, row: int, other: Band) -> Counterpart | str:
         row=rows[0],
         rows=rows,
         name=name,
-        short_name=short_name(other.analysis, name),
+        short_name=short_name(other, name),
         dur_ns=int(ops.dur_ns[list(rows)].sum()),
         how=how,
         words=words,
     )
 
 
-def short_name(analysis: TraceAnalysis, name: str) -> str:
+def short_name(band: Band, name: str) -> str:
     """A GPU op's short name, as the tables of its trace have it."""
-    return _short_names(analysis).get(name) or short_names([name])[name]
+    known = band.kept("short names", lambda: short_names(doc.name for doc in band.analysis.document.kernels))
+    return known.get(name) or short_names([name])[name]
 
 
-@lru_cache(KEPT)
-def _short_names(analysis: TraceAnalysis) -> dict[str, str]:
-    return short_names(doc.name for doc in analysis.document.kernels)
+def alike_steps(band: Band) -> AlikeSteps:
+    """The steps of a band that run the same ops."""
+    return band.kept("alike steps", lambda: AlikeSteps.of(band.analysis.trace, band.analysis.steps))
 
 
-@lru_cache(KEPT)
-def alike_steps(analysis: TraceAnalysis) -> AlikeSteps:
-    """The steps of a trace that run the same ops, worked out once."""
-    return AlikeSteps.of(analysis.trace, analysis.steps)
-
-
-@lru_cache(KEPT)
-def _aligned(one: TraceAnalysis, other: TraceAnalysis) -> Alignment:
-    return align_either_way(one, other)
+def _aligned(one: Band, other: Band) -> Alignment:
+    return one.kept(("aligned", other.key), lambda: align_either_way(one.analysis, other.analysis))
 
 
 def _places(alignment: Alignment, place: int) -> tuple[Sequence[int], str, str]:

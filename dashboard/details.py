@@ -116,7 +116,7 @@ def details(opened: Opened, band_key: str, row: int, others: Sequence[str] | Non
         band=band_key,
         row=row,
         name=name,
-        short_name=short_name(analysis, name),
+        short_name=short_name(band, name),
         category=OpKind(int(ops.kind[row])).word,
         bytes=int(ops.bytes[row]) if ops.bytes[row] != NONE else None,
         device=int(ops.device[row]),

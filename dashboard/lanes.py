@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -99,16 +97,9 @@ class BandLanes:
         )
 
 
-_PREPARED: Final[WeakKeyDictionary[Band, BandLanes]] = WeakKeyDictionary()
-_PREPARING: Final = threading.Lock()
-
-
 def prepare(band: Band) -> BandLanes:
-    """The band's lanes, made at the first call and kept for as long as the band lives. Any thread may call it."""
-    with _PREPARING:
-        if band not in _PREPARED:
-            _PREPARED[band] = _prepared(band)
-        return _PREPARED[band]
+    """The band's lanes, made at the first call."""
+    return band.kept("lanes", lambda: _prepared(band))
 
 
 def _prepared(band: Band) -> BandLanes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from ..analysis.trace import NONE
 FIRST_BANDS: Final = 6
 """Traces without modes that are shown at first; the others can be chosen."""
 
+_Kept = TypeVar("_Kept")
+
 _NOT_IN_KEYS: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -32,6 +35,16 @@ class Band:
     label: str
     analysis: TraceAnalysis
     mode: ModeDoc | None
+    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _keeping: threading.RLock = field(default_factory=threading.RLock, repr=False)
+
+    def kept(self, key: Any, make: Callable[[], _Kept]) -> _Kept:
+        """What ``make`` gives, made once and kept for as long as the band lives. Any thread may ask."""
+        with self._keeping:
+            if key not in self._kept:
+                self._kept[key] = make()
+            found: _Kept = self._kept[key]
+            return found
 
     @property
     def device(self) -> int | None:
