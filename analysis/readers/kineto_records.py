@@ -208,7 +208,7 @@ def _timed_records(
     entries: Sequence[Any], timed: type[_Timed], starts: Callable[[Sequence[Any]], Ints | None]
 ) -> Records | None:
     """The columns of records that are as Kineto writes them; None, or OverflowError, where a number of them isn't."""
-    kept = [record for record in entries if type(record) is timed]
+    kept: list[Any] = [record for record in entries if type(record) is timed]
     codes = [*map(_CODES.__getitem__, [record.cat for record in kept])]
     if _LEFT_OUT in codes:
         kept = [record for record, code in zip(kept, codes, strict=True) if code != _LEFT_OUT]
