@@ -82,6 +82,21 @@ class Records(msgspec.Struct):
         return len(self.code)
 
 
+_NO_RECORDS: Final = Records(
+    entries=0,
+    has_event=False,
+    untimed=0,
+    names=[],
+    code=b"",
+    start=b"",
+    dur=b"",
+    name=b"",
+    numbers=[b"", b"", b"", b""],
+    correlation=b"",
+    op_args=[b"", b"", b""],
+)
+
+
 class _Args(msgspec.Struct, gc=False, frozen=True):
     correlation: int = NONE
     device: int | None = None
@@ -190,6 +205,9 @@ def records_of(entries: Sequence[Entry]) -> Records:
         for e in events
         if e.ph == "X" and isinstance(e.cat, str) and (code := code_of(e.cat)) != _LEFT_OUT
     ]
+    has_event = any(event.ph is not None or event.cat is not None for event in events)
+    if not rows:
+        return msgspec.structs.replace(_NO_RECORDS, entries=len(entries), has_event=has_event)
     untimed = 0
     times = _times([row[0] for row in rows] + [row[1] for row in rows])
     if times is None:
@@ -199,7 +217,6 @@ def records_of(entries: Sequence[Entry]) -> Records:
         assert times is not None
     start, dur = np.split(times, 2)
     _, _, name, process, thread, codes, args = zip(*rows, strict=True) if rows else ((),) * 7
-    has_event = any(event.ph is not None or event.cat is not None for event in events)
     count = _Count(len(entries), has_event, untimed)
     return _records(count, start, dur, name, process, thread, codes, args, has_text=True)
 
