@@ -65,6 +65,9 @@ _MARKS: Final = (
     _Mark("predicted_ns", "predicted as one graph", "diamond", False),
 )
 
+_MEASURED_AT: Final = -0.13  # height of the marks, from the middle of their row
+_MODEL_AT: Final = -0.36
+
 
 def bound_figure(opened: Opened, theme: Theme) -> Figure:
     """The measured step beside what bounds it: W, max(W, N·τ), W + N·τ, the floor, and the graph that is predicted."""
@@ -145,7 +148,7 @@ def _step_marks(rows: Sequence[_Bounded], theme: Theme) -> dict[str, Any]:
         "mode": "markers",
         "name": "measured T",
         "x": [ns / NS_PER_US for _, _, ns in here],
-        "y": [-place - 0.05 for place, _, _ in here],
+        "y": [-place + _MEASURED_AT for place, _, _ in here],
         "error_x": {"type": "data", "array": up, "arrayminus": down, "color": theme.measured, "thickness": 2},
         "marker": {"symbol": "diamond", "size": 12, "color": theme.measured},
         "hovertext": [
@@ -172,7 +175,7 @@ def _marks(mark: _Mark, rows: Sequence[_Bounded], theme: Theme) -> dict[str, Any
         "mode": "markers",
         "name": mark.name,
         "x": [ns / NS_PER_US for _, _, ns in here],
-        "y": [-place - (0.05 if mark.is_measured else 0.3) for place, _, _ in here],
+        "y": [-place + (_MEASURED_AT if mark.is_measured else _MODEL_AT) for place, _, _ in here],
         "marker": marker,
         "hovertext": [f"{bold(row.label)}: {mark.name} = {duration(ns)}{_terms(mark, row)}" for _, row, ns in here],
         "hoverinfo": "text",
@@ -195,7 +198,7 @@ def _spans(rows: Sequence[_Bounded], theme: Theme) -> dict[str, Any]:
     for place, row in enumerate(rows):
         if row.bound is not None and row.bound.bound_ns and row.bound.serial_ns:
             xs += [row.bound.bound_ns / NS_PER_US, row.bound.serial_ns / NS_PER_US, None]
-            ys += [-place - 0.3, -place - 0.3, None]
+            ys += [-place + _MODEL_AT, -place + _MODEL_AT, None]
     return {
         "type": "scatter",
         "mode": "lines",

@@ -129,7 +129,7 @@ def _mode_facts(mode: ModeDoc) -> Iterator[Fact]:
     yield Fact("speedup", units.times(mode.speedup), hint("Against eager, process by process.", "speedup"))
     effects = mode.observer_effect
     if effects:
-        told = " · ".join(f"{units.times(effect.median)} {name}" for name, effect in effects.items())
+        told = " · ".join(f"{units.times(effect.median)}\u00a0{name}" for name, effect in effects.items())
         yield Fact("observer effect", told, "Step time under the profiler ÷ unprofiled, by pass.")
 
 

@@ -11,7 +11,21 @@ from ..analysis.export.parts import MOSTLY
 from ..analysis.trace import Ints
 from ..analysis.units import duration, share
 from .opened import Band, Opened
-from .plotting import Figure, axis, bold, clipped, layout, log_ticks, note, reason, row_text, rows_axis, tick_words
+from .plotting import (
+    ROW_BOTTOM,
+    ROW_TOP,
+    Figure,
+    axis,
+    bold,
+    clipped,
+    layout,
+    log_ticks,
+    note,
+    reason,
+    row_text,
+    rows_axis,
+    tick_words,
+)
 from .theme import Theme
 
 BINS_PER_DECADE: Final = 10
@@ -116,8 +130,8 @@ def _histogram(
                     "type": "bar",
                     "name": clipped(band.label),
                     "x": np.round(middle, 5).tolist(),
-                    "y": (shares[rows] / shares.max() * 0.58).tolist(),
-                    "base": -place - 0.45,
+                    "y": (shares[rows] / shares.max() * (ROW_TOP - ROW_BOTTOM)).tolist(),
+                    "base": -place + ROW_BOTTOM,
                     "width": np.round(np.log10(right[rows] / left[rows]), 5).tolist(),
                     "marker": marker,
                     "customdata": shares[rows].tolist(),
@@ -140,7 +154,7 @@ def _tau_line(place: int, tau: float, theme: Theme) -> dict[str, Any]:
         "mode": "lines",
         "name": "τ",
         "x": [at, at],
-        "y": [-place - 0.45, -place + 0.2],
+        "y": [-place + ROW_BOTTOM, -place + ROW_TOP],
         "line": {"color": theme.launch, "width": 2.5},
         "hoverinfo": "skip",
     }
@@ -150,7 +164,7 @@ def _tau_label(place: int, tau: float, theme: Theme) -> dict[str, Any]:
     return {
         "text": f"τ = {duration(tau)}",
         "x": float(np.log10(tau)),
-        "y": -place + 0.2,
+        "y": -place + ROW_TOP,
         "xanchor": "left",
         "yanchor": "top",
         "xshift": 4,

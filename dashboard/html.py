@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from ..analysis.units import MISSING, number, plural, printable
 from . import cards
-from .charts import bound_figure, durations_figure, idle_figure
+from .charts import bound_figure, chart_rem, durations_figure, idle_figure
 from .opened import Opened, open_bands
 from .tables import TABLES, Row, TableData, table
 from .theme import DARK, LIGHT, Theme
@@ -105,7 +105,7 @@ def render(report: Report) -> str:
         "next_steps": cards.next_steps(opened),
         "cards": cards.cards(opened),
         "legend": legend_items(LIGHT),
-        "chart_rem": 11 + 4 * max(len(bands), 2),  # each has a row in every chart
+        "chart_rem": chart_rem(opened),
         "charts": [(name, title) for name, (title, _) in CHARTS.items()],
         "tables": [plain_table(name, table(name, opened, bands), labels) for name in TABLES],
     }

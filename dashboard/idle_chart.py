@@ -11,7 +11,20 @@ from ..analysis.export.mode_table import TAX_TITLES, shown_name
 from ..analysis.export.parts import headline_gaps
 from ..analysis.units import duration, duration_pm, ratio, share
 from .opened import Band, Opened
-from .plotting import HATCHES, NS_PER_US, Figure, axis, bold, clipped, layout, note, reason, row_text, rows_axis
+from .plotting import (
+    HATCHES,
+    NS_PER_US,
+    ROW_TOP,
+    Figure,
+    axis,
+    bold,
+    clipped,
+    layout,
+    note,
+    reason,
+    row_text,
+    rows_axis,
+)
 from .theme import CAUSE_COLORS, Theme
 
 Split = Literal["tax", "cause"]
@@ -35,8 +48,8 @@ _PARTS: Final[Mapping[Split, tuple[Sequence[str], Mapping[str, str]]]] = {
 _LEAST_TOLD: Final = 0.01  # share of a row from which a part is told in its words
 _MOST_TOLD: Final = 3
 _A_STEP: Final = "a step"
-_BAR: Final = 0.4  # height of a bar, of its row
-_BAR_AT: Final = -0.14  # its middle, from the middle of its row
+_BAR: Final = 0.36  # height of a bar, of its row
+_BAR_AT: Final = ROW_TOP - 0.03 - _BAR / 2  # its middle, from the middle of its row
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import dash_ag_grid as dag  # type: ignore[import-untyped]
 from dash import dcc, html
 
 from . import cards, what_if
+from .charts import chart_rem
 from .opened import Opened
 from .tables import TABLES, table
 
@@ -27,7 +28,7 @@ DOWNLOADS: Final = (
     ("report.html", "one-file HTML"),
 )
 GRAPH_CONFIG: Final[Any] = {"displaylogo": False, "responsive": True, "showTips": False}
-CHART_STYLE: Final = {"height": "24rem"}
+MODEL_STYLE: Final = {"height": "24rem"}
 TIMELINE_CONFIG: Final[Any] = GRAPH_CONFIG | {
     "scrollZoom": True,
     "doubleClick": False,
@@ -51,7 +52,7 @@ def page(opened: Opened, *, most_upload_bytes: int | None = None) -> html.Div:
                     _next_steps(opened),
                     _cards(opened),
                     _timelines(opened),
-                    _charts(),
+                    _charts(opened),
                     _model(opened),
                     _compare(opened),
                     _tables(opened),
@@ -161,7 +162,10 @@ def _timelines(opened: Opened) -> html.Section:
                     id="bands", options=_band_options(opened), value=list(opened.first), multi=True, clearable=False
                 ),
             ),
-            html.Div(id="legend", className="legend"),
+            html.Div(
+                [html.Span("gaps, where the GPU idles, by cause:"), html.Div(id="legend", className="legend")],
+                className="idle-legend",
+            ),
             html.Div(
                 dcc.Graph(id="timeline", config=TIMELINE_CONFIG, responsive=True),
                 id="timeline-frame",
@@ -175,9 +179,10 @@ def _timelines(opened: Opened) -> html.Section:
     )
 
 
-def _charts() -> html.Section:
+def _charts(opened: Opened) -> html.Section:
+    height = {"height": f"{chart_rem(opened)}rem"}
     graphs = [
-        dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True, style=CHART_STYLE)
+        dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True, style=height)
         for name in ("idle", "durations", "bound")
     ]
     return html.Section([html.H2("Where the time goes"), html.Div(graphs, className="charts")])
@@ -213,7 +218,7 @@ def _model(opened: Opened) -> html.Section:
             html.Div(id="readout"),
             html.Div(
                 [
-                    dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True, style=CHART_STYLE)
+                    dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True, style=MODEL_STYLE)
                     for name in ("what-if", "sketch")
                 ],
                 className="charts two",

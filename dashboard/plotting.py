@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -22,6 +23,14 @@ HATCHES: Final = ("/", "\\", "x", "-", "|", "+", ".")
 
 _MOST_NAME: Final = 28  # characters of a foreign name inside a chart
 _MOST_WORDS: Final = 90  # of a foreign sentence
+_MOST_LINE: Final = 86  # of a row's words on one line, in the narrowest chart beside another one
+_FEW_TICKS: Final = 3
+_FINE_TICKS: Final = 6  # at most, on an axis too short for round figures of a decade
+
+ROW_TOP: Final = -0.02
+"""Top of what is drawn in a row, from the row's middle; above it two lines of words have room."""
+
+ROW_BOTTOM: Final = -0.45
 
 
 def escaped(text: str) -> str:
@@ -93,14 +102,14 @@ def rows_axis(theme: Theme, rows: int) -> dict[str, Any]:
 
 
 def row_text(theme: Theme, row: int, text: str) -> dict[str, Any]:
-    """The words of a row, above what is drawn in it."""
+    """The words of a row, on what is drawn in it; long ones on two lines."""
     return {
-        "text": text,
+        "text": "<br>".join(textwrap.wrap(text, _MOST_LINE, break_long_words=False, break_on_hyphens=False)),
         "x": 0,
         "xref": "paper",
         "xanchor": "left",
-        "y": -row + 0.5,
-        "yanchor": "top",
+        "y": -row + ROW_TOP,
+        "yanchor": "bottom",
         "showarrow": False,
         "align": "left",
         "font": {"size": TEXT_PX, "color": theme.ink},
@@ -119,7 +128,10 @@ def bold(text: str) -> str:
 
 
 def log_ticks(low_ns: float, high_ns: float, most: int = 10) -> list[float]:
-    """Round times between two, ascending: 1, 2 and 5 of each decade, or the decades alone where those are many."""
+    """Round times between two, ascending: 1, 2 and 5 of each decade, or the decades alone where those are many.
+
+    Where two times are so near that they have few of these between them: at even distances.
+    """
     first, last = math.floor(math.log10(low_ns)), math.ceil(math.log10(high_ns))
     for steps in ((1, 2, 5), (1,)):
         found = [
@@ -128,9 +140,20 @@ def log_ticks(low_ns: float, high_ns: float, most: int = 10) -> list[float]:
             for step in steps
             if low_ns * 0.999 <= step * 10.0**power <= high_ns * 1.001
         ]
+        if len(found) < _FEW_TICKS:
+            return _even_ticks(low_ns, high_ns)
         if len(found) <= most:
             return found
     return found[:: math.ceil(len(found) / most)]
+
+
+def _even_ticks(low_ns: float, high_ns: float) -> list[float]:
+    """The multiples of a round time between two."""
+    if high_ns <= low_ns:
+        return [low_ns]
+    power = 10.0 ** math.floor(math.log10((high_ns - low_ns) / _FINE_TICKS))
+    step = next(times * power for times in (1, 2, 5, 10) if (high_ns - low_ns) / (times * power) <= _FINE_TICKS)
+    return [number * step for number in range(math.ceil(low_ns / step), math.floor(high_ns / step) + 1)]
 
 
 def tick_words(times_ns: Iterable[float]) -> list[str]:

@@ -13,7 +13,7 @@ from .heat_strip import Rects
 from .hover import escaped, hover_texts
 from .marks import Marks, Tone
 from .stage import PlacedBand, PlacedLane, Stage, column_edges
-from .theme import CAUSE_COLORS, Theme
+from .theme import CAUSE_COLORS, Theme, text_on
 
 Trace = dict[str, Any]
 """One entry of a figure's data, or one part of its layout, as plotly's JSON."""
@@ -22,7 +22,7 @@ MARK: Final = "mark"
 MARK_SHARE: Final = 0.5
 """Of a heat strip's height that marks of what is found take."""
 
-_CHAR_PX: Final = 6.2  # of a name inside its rectangle
+_CHAR_PX: Final = 6.6  # of a name inside its rectangle
 _NAME_PX: Final = 60  # a rectangle has its name inside from this width on
 
 
@@ -132,7 +132,7 @@ class Rectangles:
                 "insidetextanchor": "middle",
                 "textangle": 0,
                 "constraintext": "none",
-                "insidetextfont": {"color": self._theme.paper, "size": 10},
+                "insidetextfont": {"color": text_on(trace["marker"]["color"]), "size": 11},
             }
         return trace
 

@@ -12,7 +12,7 @@ from ..analysis.document import CAUSES
 from ..analysis.export.parts import MOSTLY, SMALL_CAUSE
 from ..analysis.units import MISSING, duration, share
 from .opened import Band
-from .plotting import NS_PER_US, Figure, axis, bold, clipped, empty, layout, row_text, rows_axis
+from .plotting import NS_PER_US, ROW_BOTTOM, ROW_TOP, Figure, axis, bold, clipped, empty, layout, row_text, rows_axis
 from .sketch import Recorded, Timeline, as_graph, coarse, recorded_step, redrawn, runs_of_gaps
 from .starting_point import StartingPoint, apply, is_moved
 from .theme import CAUSE_COLORS, Theme
@@ -22,7 +22,10 @@ _MOST_STRETCHES: Final = 64  # over a sketch's width: at more, no narrow screen 
 
 
 def sketch_figure(band: Band, start: StartingPoint, view: View, theme: Theme) -> Figure:
-    """One recorded step, hatched where the GPU is idle; below it the same as the knobs make it, and as one graph."""
+    """One recorded step, hatched where the GPU is idle; below it the same as the knobs make it, and as one graph.
+
+    It has no zoom: what is drawn together would look like single kernels.
+    """
     title = f"One step of {clipped(band.label)}, redrawn from the closed form"
     recorded = recorded_step(band, view.step)
     if recorded is None:
@@ -44,7 +47,13 @@ def sketch_figure(band: Band, start: StartingPoint, view: View, theme: Theme) ->
             title,
             "hatched: the GPU is idle; neighbouring kernels and gaps are drawn together",
             barmode="overlay",
-            xaxis=axis(theme, "µs since the step's start", range=[0, end * 1.005 / NS_PER_US or 1], tickformat=","),
+            xaxis=axis(
+                theme,
+                "µs since the step's start",
+                range=[0, end * 1.005 / NS_PER_US or 1],
+                tickformat=",",
+                fixedrange=True,
+            ),
             yaxis=rows_axis(theme, len(lanes)),
             shapes=[_frame(place, lane, theme) for place, lane in enumerate(lanes) if lane.is_predicted],
             annotations=[row_text(theme, place, _lane_told(lane)) for place, lane in enumerate(lanes)],
@@ -93,8 +102,8 @@ def _frame(place: int, lane: _Lane, theme: Theme) -> dict[str, Any]:
         "type": "rect",
         "x0": 0,
         "x1": lane.timeline.end_ns / NS_PER_US,
-        "y0": -place - 0.4,
-        "y1": -place + 0.14,
+        "y0": -place + ROW_BOTTOM,
+        "y1": -place + ROW_TOP,
         "line": {"color": theme.predicted, "dash": "dash", "width": 2},
     }
 
@@ -131,8 +140,8 @@ def _bars(
         "name": name,
         "base": [round(at / NS_PER_US, 3) for at, _ in stretches],
         "x": [round(length / NS_PER_US, 3) for _, length in stretches],
-        "y": [-place - 0.13] * len(stretches),
-        "width": 0.54,
+        "y": [-place + (ROW_BOTTOM + ROW_TOP) / 2] * len(stretches),
+        "width": ROW_TOP - ROW_BOTTOM,
         "marker": marker,
         "matters": matters,
         "hovertemplate": f"{name}: %{{x:,.1f}} µs<extra></extra>",

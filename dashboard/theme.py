@@ -28,6 +28,9 @@ CAUSE_COLORS: Final[Mapping[str, str]] = {
 assert set(CAUSE_COLORS) == set(CAUSES)
 
 
+_AS_FAR_FROM_BOTH: Final = 0.179  # luminance with the same contrast to black and to white
+
+
 @dataclass(frozen=True)
 class Theme:
     """One set of colours."""
@@ -80,6 +83,18 @@ DARK: Final = Theme(
     measured=_SKY,
     predicted=_ORANGE,
 )
+
+
+def luminance(color: str) -> float:
+    """Of a colour as WCAG defines it, 0 to 1."""
+    channels = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def text_on(color: str) -> str:
+    """Black or white, whichever is read better on this colour: one of them has a contrast of 4.5 to any."""
+    return "#000000" if luminance(color) > _AS_FAR_FROM_BOTH else "#FFFFFF"
 
 
 def theme_named(name: str | None) -> Theme:

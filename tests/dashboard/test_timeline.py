@@ -20,8 +20,9 @@ from launchscope.dashboard.heat_strip import Lane, Rects, heat_strip
 from launchscope.dashboard.hover import escaped
 from launchscope.dashboard.lanes import prepare
 from launchscope.dashboard.opened import Band
+from launchscope.dashboard.rectangles import style_colors
 from launchscope.dashboard.stage import stage
-from launchscope.dashboard.theme import CAUSE_COLORS, DARK, LIGHT
+from launchscope.dashboard.theme import CAUSE_COLORS, DARK, LIGHT, Theme, luminance, text_on
 from launchscope.dashboard.timeline import MOST_RECTS, Figure, legend_items, search_count, timeline_figure
 from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
@@ -443,6 +444,13 @@ def test_the_legend_tells_every_cause_by_colour_and_meaning() -> None:
     assert [item["cause"] for item in items] == list(CAUSES)
     assert [item["color"] for item in items] == [CAUSE_COLORS[cause] for cause in CAUSES]
     assert all(item["meaning"] for item in items)
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)
+def test_names_inside_rectangles_can_be_read(theme: Theme) -> None:
+    for color in style_colors(theme).values():
+        darker, lighter = sorted((luminance(color), luminance(text_on(color))))
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5
 
 
 def test_long_kernel_names_fit() -> None:

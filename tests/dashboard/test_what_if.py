@@ -277,6 +277,7 @@ def test_what_the_sketch_predicts_is_drawn_as_predicted() -> None:
     assert "GPU work, predicted" not in names(still)
     assert still["layout"]["shapes"] == []
     moved = sketch_figure(band_of(capture(), "eager"), start, View(knobs={"tau": 0.5}), LIGHT)
+    assert moved["layout"]["xaxis"]["fixedrange"]  # a zoom would show neighbours drawn together as single kernels
     lanes = [text["text"] for text in moved["layout"]["annotations"]]
     assert ["recorded" in lane for lane in lanes] == [True, False, False]
     assert all("predicted" in lane for lane in lanes[1:])
