@@ -236,8 +236,11 @@ def _charts(app: Dash, opened: Opened) -> None:
         Output("bound", "figure"),
         Input("model-view", "data"),
         Input("scheme", "data"),
+        Input("painted", "data"),
     )
-    def draw(query: str | None, scheme: str | None) -> tuple[Any, ...]:
+    def draw(query: str | None, scheme: str | None, painted: bool | None) -> tuple[Any, ...]:
+        if not painted:
+            return (no_update,) * 3
         theme = _theme(query, scheme)
         return (
             charts.idle_figure(opened, theme),
@@ -253,8 +256,11 @@ def _model(app: Dash, opened: Opened) -> None:
         Output("readout", "children"),
         Input("model-view", "data"),
         Input("scheme", "data"),
+        Input("painted", "data"),
     )
-    def draw(query: str | None, scheme: str | None) -> tuple[Any, ...]:
+    def draw(query: str | None, scheme: str | None, painted: bool | None) -> tuple[Any, ...]:
+        if not painted:
+            return (no_update,) * 3
         view, theme = from_query(query or ""), _theme(query, scheme)
         start = what_if.starting_point(opened)
         assert opened.baseline is not None

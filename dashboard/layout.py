@@ -43,7 +43,16 @@ def page(opened: Opened, *, most_upload_bytes: int | None = None) -> html.Div:
             dcc.Location(id="url", refresh=False),
             *(
                 dcc.Store(id=name)
-                for name in ("scheme", "width", "keys", "range", "timeline-view", "model-view", "compare-view")
+                for name in (
+                    "scheme",
+                    "width",
+                    "keys",
+                    "range",
+                    "painted",
+                    "timeline-view",
+                    "model-view",
+                    "compare-view",
+                )
             ),
             _header(opened),
             html.Main(

@@ -67,6 +67,12 @@
     });
   }
 
+  /* The charts further down wait for the timelines: a browser draws one after the other. */
+  function tellPainted(tries) {
+    if (document.querySelector("#timeline .hm, #timeline .barlayer .point") || !tries) return set("painted", true);
+    window.setTimeout(tellPainted, 50, tries - 1);
+  }
+
   function move(by) {
     const timeline = plot();
     if (!timeline || !window.Plotly) return;
@@ -132,6 +138,7 @@
     tellWidth();
     nameSliders();
     listen();
+    tellPainted(100);
     new MutationObserver(nameSliders).observe(document.body, { childList: true, subtree: true });
     scheme.addEventListener("change", tellScheme);
     let timer = null;

@@ -69,6 +69,8 @@ def test_the_verdict_is_the_first_thing_to_read(open_page: Open) -> None:
     expect(page.locator(".card")).to_have_count(4)
     expect(page.locator(".card.baseline h2")).to_have_text("eager")
     expect(page.locator(".card").nth(1)).to_contain_text("2.22 ms")
+    for chart in ("idle", "durations", "bound", "what-if", "sketch"):  # drawn when the timelines are
+        expect(page.locator(f"#{chart} .main-svg").first).to_be_visible()
 
 
 def test_keys_zoom_pan_and_fit(open_page: Open) -> None:
@@ -170,6 +172,7 @@ def test_a_kernel_is_followed_to_the_other_modes(open_page: Open) -> None:
 def test_a_slider_changes_the_prediction_and_reset_takes_it_back(open_page: Open) -> None:
     page = open_page()
     readout = page.locator("#readout")
+    expect(readout).to_contain_text("measured")
     measured = readout.inner_text()
     page.locator("#knob-tau [role=slider]").first.press("ArrowLeft")
     wait_for_query(page, "tau=")
