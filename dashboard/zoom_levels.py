@@ -32,8 +32,8 @@ PARTS: Final = 8
 """Into which a level divides the windows of the level above."""
 
 _ALIGNS: Final[tuple[Align, ...]] = ("time", "step")
-_LEVELS: Final[tuple[Align, ...]] = ("time", "step", "time", "step", "time")
-"""Which scale gets one level more, in turn."""
+_LEVELS: Final[tuple[Align, ...]] = ("step", "time", "step", "time")
+"""Which scale of a step gets one level more, in turn, once every step has one of the scale that is shown first."""
 
 Range = tuple[float, float]
 Differing = dict[str, Any]
@@ -84,9 +84,10 @@ def timelines(bands: Sequence[Band], room: int) -> Timelines:
             break
         for align, made in overviews.items():
             steps[align].append(made)
-    for align in _LEVELS:
-        for step, made in enumerate(steps[align]):
-            left -= drawn.refine(made, step, align, left)
+    wanted: list[tuple[int, Align]] = [(step, "time") for step in range(len(steps["time"]))]
+    wanted += [(step, align) for step in range(len(steps["time"])) for align in _LEVELS]
+    for step, align in wanted:
+        left -= drawn.refine(steps[align][step], step, align, left)
     return Timelines(steps["time"], steps["step"], drawn.dark, kept)
 
 

@@ -160,11 +160,20 @@ def test_the_timelines_are_those_of_the_dashboard_in_both_themes(theme: Theme, a
         view = View(step=number, align="step" if align == "step" else "time")
         expected = plain(timeline_figure(bands, view, theme, zoom_levels.WIDTH_PX))
         assert plain(in_theme(data, step, step[0][0], theme)) == expected
+        if len(step) == 1:
+            assert (align, number) == ("step", 3)  # the first step comes first
+            continue
         low, high = expected["layout"]["xaxis"]["range"]
         window = (low + (high - low) * 3 / 8, low + (high - low) * 4 / 8)
         view = View(step=number, align=view.align, x=window)
         expected = plain(timeline_figure(bands, view, theme, zoom_levels.WIDTH_PX))
         assert plain(in_theme(data, step, step[1][3], theme))["data"] == expected["data"]
+
+
+def test_every_zoom_of_the_first_step_ends_at_the_kernels_of_graphs_too() -> None:
+    finest = page_data()["timelines"]["time"][0][-1]
+    assert len(finest) == zoom_levels.PARTS**2
+    assert not any(trace["type"] == "heatmap" for piece in finest for trace in unpacked(piece)["data"])
 
 
 def test_the_file_is_below_its_bound_and_says_what_it_leaves_out() -> None:
