@@ -30,6 +30,8 @@ from .theme import Theme
 
 BINS_PER_DECADE: Final = 10
 
+_TAU_LABEL: Final = 0.17  # share of the width of a narrow chart that the words beside the line of τ take
+
 
 def durations_figure(opened: Opened, theme: Theme, bands: Sequence[str] | None = None) -> Figure:
     """How long the kernels run, a histogram per band on one logarithmic axis, with τ drawn in.
@@ -41,6 +43,7 @@ def durations_figure(opened: Opened, theme: Theme, bands: Sequence[str] | None =
     data: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     ends: list[float] = []
+    taus: list[float] = []
     for place, band in enumerate(shown):
         durations = _kernel_durations(band)
         tau = _tau_of(band)
@@ -52,6 +55,7 @@ def durations_figure(opened: Opened, theme: Theme, bands: Sequence[str] | None =
         ends += [edges[0], edges[-1], *([] if tau is None else [tau])]
         data += _histogram(place, band, edges, counts / len(durations), tau, theme)
         if tau is not None:
+            taus.append(tau)
             data.append(_tau_line(place, tau, theme))
             annotations.append(_tau_label(place, tau, theme))
     figure: Figure = {
@@ -61,7 +65,7 @@ def durations_figure(opened: Opened, theme: Theme, bands: Sequence[str] | None =
             "How long kernels run, against τ",
             "share of kernels by duration; hatched: shorter than one launch takes",
             barmode="overlay",
-            xaxis=_log_time_axis(theme, ends, "duration of a kernel"),
+            xaxis=_log_time_axis(theme, ends, taus, "duration of a kernel"),
             yaxis=rows_axis(theme, len(shown)),
             showlegend=False,
             annotations=annotations or [note(theme, "nothing was opened that holds a kernel")],
@@ -174,16 +178,19 @@ def _tau_label(place: int, tau: float, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _log_time_axis(theme: Theme, ends_ns: Sequence[float], title: str) -> dict[str, Any]:
-    """A linear axis of log10(ns), so that bars keep their widths, labelled with times."""
+def _log_time_axis(theme: Theme, ends_ns: Sequence[float], taus_ns: Sequence[float], title: str) -> dict[str, Any]:
+    """A linear axis of log10(ns), so that bars keep their widths, labelled with times; right of any τ is its label."""
     if not ends_ns:
         return axis(theme, title, range=[0, 1], showticklabels=False)
     low, high = min(ends_ns), max(ends_ns)
     ticks = log_ticks(low, high, most=9)
+    left, right = float(np.log10(low)) - 0.05, float(np.log10(high)) + 0.05
+    if taus_ns:
+        right = max(right, (float(np.log10(max(taus_ns))) - _TAU_LABEL * left) / (1 - _TAU_LABEL))
     return axis(
         theme,
         title,
-        range=[float(np.log10(low)) - 0.05, float(np.log10(high)) + 0.05],
+        range=[left, right],
         tickvals=np.log10(ticks).tolist(),
         ticktext=tick_words(ticks),
     )

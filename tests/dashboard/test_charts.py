@@ -245,6 +245,15 @@ def test_long_words_of_a_row_stand_on_two_lines() -> None:
     assert all(len(line) <= 90 for text in texts for line in text.split("<br>"))
 
 
+def test_the_label_of_tau_has_room_beside_its_line() -> None:
+    for opened in (two_modes(), capture()):
+        layout = durations_figure(opened, LIGHT)["layout"]
+        low, high = layout["xaxis"]["range"]
+        labels = [each["x"] for each in layout["annotations"] if each["text"].startswith("τ = ")]
+        assert labels
+        assert all(x <= high - 0.16 * (high - low) for x in labels)
+
+
 def test_a_chart_grows_with_its_rows() -> None:
     assert chart_rem(capture()) - chart_rem(two_modes()) == pytest.approx(2 * 4.6)
 
