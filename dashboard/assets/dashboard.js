@@ -12,6 +12,8 @@
   const PERFETTO = "https://ui.perfetto.dev";
   const scheme = window.matchMedia("(prefers-color-scheme: dark)");
   let count = 0;
+  let moving = 0; // moves of ours that plotly has not done
+  let wanted = null; // the range told last, until the address has it: figures of views before it may still come
 
   const set = (id, data) => window.dash_clientside.set_props(id, { data: data });
   const ready = (id) => document.getElementById(id);
@@ -63,8 +65,39 @@
       return;
     }
     timeline.on("plotly_relayout", (change) => {
-      if (Object.keys(change).some((name) => name.startsWith("xaxis.range"))) set("range", [...timeline.layout.xaxis.range]);
+      if (!moving && Object.keys(change).some((name) => name.startsWith("xaxis.range"))) tell(timeline.layout.xaxis.range);
     });
+    timeline.on("plotly_afterplot", () => {
+      if (wanted && !moving && !isNear(timeline.layout.xaxis.range, wanted)) show(timeline);
+    });
+  }
+
+  function tell(range) {
+    wanted = [...range];
+    set("range", wanted);
+  }
+
+  /* Plotly does one after the other, and says when it has. */
+  async function show(timeline) {
+    moving += 1;
+    try {
+      await window.Plotly.relayout(timeline, { "xaxis.range": [...wanted] });
+    } finally {
+      moving -= 1;
+    }
+  }
+
+  /* The same range, but for what nine digits in the address leave of it. */
+  function isNear(range, other) {
+    const least = 1e-3 * (other[1] - other[0]) + 1e-8 * Math.max(...other.map(Math.abs));
+    return range.every((edge, place) => Math.abs(edge - other[place]) <= least);
+  }
+
+  /* The address has what is wanted, or another view has taken its place. */
+  function settle() {
+    const x = new URLSearchParams(window.location.search).get("x");
+    const isOlder = wanted && x && !isNear(x.split(",").map(Number), wanted);
+    if (!isOlder) wanted = null;
   }
 
   /* The charts further down wait for the timelines: a browser draws one after the other. */
@@ -76,9 +109,10 @@
   function move(by) {
     const timeline = plot();
     if (!timeline || !window.Plotly) return;
-    const [low, high] = timeline.layout.xaxis.range;
+    const [low, high] = wanted || timeline.layout.xaxis.range;
     const [middle, width] = by((low + high) / 2, high - low);
-    window.Plotly.relayout(timeline, { "xaxis.range": [middle - width / 2, middle + width / 2] });
+    tell([middle - width / 2, middle + width / 2]);
+    show(timeline);
   }
 
   document.addEventListener("keydown", (event) => {
@@ -98,6 +132,7 @@
     }
     if (event.key in MOVES) return move(MOVES[event.key]);
     if (KEYS.includes(event.key)) {
+      wanted = null;
       count += 1;
       set("keys", { key: event.key, count: count });
     }
@@ -149,9 +184,13 @@
     const push = window.history.pushState;
     window.history.pushState = function () {
       push.apply(this, arguments);
+      settle();
       paint();
     };
-    window.addEventListener("popstate", paint);
+    window.addEventListener("popstate", () => {
+      wanted = null;
+      paint();
+    });
   }
 
   paint();
