@@ -51,6 +51,17 @@ LONGEST_OP: Final = """key => {
 """Row and place on the screen of the longest GPU op of a band that is in view."""
 
 
+COUNTS: Final = """() => {
+    const grid = dash_ag_grid.getApi('grid');
+    return Array.from({length: grid.getDisplayedRowCount()}, (_, row) => grid.getDisplayedRowAtIndex(row).data.count);
+}"""
+"""The column of counts, as the table shows it."""
+
+
+def in_json(values: list[int]) -> str:
+    return json.dumps(values, separators=(",", ":"))
+
+
 def view_range(page: Page) -> tuple[float, float]:
     low, high = page.evaluate(RANGE)
     return low, high
@@ -184,11 +195,16 @@ def test_a_slider_changes_the_prediction_and_reset_takes_it_back(open_page: Open
 
 def test_the_table_sorts_and_filters(open_page: Open) -> None:
     page = open_page()
+    header = page.locator("#grid .ag-header-cell[col-id=count]")
     expect(page.locator("#grid .ag-center-cols-container .ag-row").first).to_be_visible()
-    rows = page.evaluate("dash_ag_grid.getApi('grid').getDisplayedRowCount()")
-    assert rows > 10
+    counts = page.evaluate(COUNTS)
+    assert len(counts) > 10
+    header.locator(".ag-header-cell-label").click()
+    page.wait_for_function(f"want => JSON.stringify(({COUNTS})()) === want", arg=in_json(sorted(counts)))
+    header.locator(".ag-header-cell-label").click()
+    page.wait_for_function(f"want => JSON.stringify(({COUNTS})()) === want", arg=in_json(sorted(counts, reverse=True)))
     page.evaluate("dash_ag_grid.getApi('grid').setFilterModel({kernel: {type: 'contains', filter: 'elementwise'}})")
-    assert 0 < page.evaluate("dash_ag_grid.getApi('grid').getDisplayedRowCount()") < rows
+    assert 0 < page.evaluate("dash_ag_grid.getApi('grid').getDisplayedRowCount()") < len(counts)
 
 
 def test_two_modes_are_compared(open_page: Open) -> None:
