@@ -11,7 +11,7 @@ from dash import ALL, Dash, Input, Output, State, ctx, html, no_update
 from . import charts, timeline, what_if
 from .moves import clicked, op_of_row, pressed, show_op, shown_bands, stepped, zoomed
 from .opened import Opened
-from .panels import comparison_panel, details_panel
+from .panels import MODEL_REM, chart, comparison_panel, details_panel
 from .tables import table
 from .theme import Theme, theme_named
 from .view import View, from_query, to_query
@@ -21,6 +21,7 @@ KNOBS: Final = ("tau", "bandwidth", "kernels", "batch", "weights")
 _STORES: Final = {
     "timeline-view": ("bands", "step", "x", "align", "search", "selected", "overlays", "theme"),
     "model-view": ("knobs", "theme"),
+    "chart-view": ("theme",),
     "compare-view": ("compare",),
 }
 """The parts of the view that each part of the page is drawn from."""
@@ -230,29 +231,28 @@ def _timelines(app: Dash, opened: Opened) -> None:
 
 
 def _charts(app: Dash, opened: Opened) -> None:
+    height_rem = charts.chart_rem(opened)
+
     @app.callback(
-        Output("idle", "figure"),
-        Output("durations", "figure"),
-        Output("bound", "figure"),
-        Input("model-view", "data"),
+        Output("charts", "children"),
+        Input("chart-view", "data"),
         Input("scheme", "data"),
         Input("painted", "data"),
     )
-    def draw(query: str | None, scheme: str | None, painted: bool | None) -> tuple[Any, ...]:
+    def draw(query: str | None, scheme: str | None, painted: bool | None) -> Any:
         if not painted:
-            return (no_update,) * 3
+            return no_update
         theme = _theme(query, scheme)
-        return (
-            charts.idle_figure(opened, theme),
-            charts.durations_figure(opened, theme),
-            charts.bound_figure(opened, theme),
-        )
+        return [
+            chart("idle", charts.idle_figure(opened, theme), height_rem),
+            chart("durations", charts.durations_figure(opened, theme), height_rem),
+            chart("bound", charts.bound_figure(opened, theme), height_rem),
+        ]
 
 
 def _model(app: Dash, opened: Opened) -> None:
     @app.callback(
-        Output("what-if", "figure"),
-        Output("sketch", "figure"),
+        Output("model-charts", "children"),
         Output("readout", "children"),
         Input("model-view", "data"),
         Input("scheme", "data"),
@@ -260,7 +260,7 @@ def _model(app: Dash, opened: Opened) -> None:
     )
     def draw(query: str | None, scheme: str | None, painted: bool | None) -> tuple[Any, ...]:
         if not painted:
-            return (no_update,) * 3
+            return (no_update,) * 2
         view, theme = from_query(query or ""), _theme(query, scheme)
         start = what_if.starting_point(opened)
         assert opened.baseline is not None
@@ -270,8 +270,10 @@ def _model(app: Dash, opened: Opened) -> None:
             for row in what_if.readout(start, view)
         ]
         return (
-            what_if.what_if_figure(start, view, theme),
-            what_if.sketch_figure(opened.baseline, start, view, theme),
+            [
+                chart("what-if", what_if.what_if_figure(start, view, theme), MODEL_REM),
+                chart("sketch", what_if.sketch_figure(opened.baseline, start, view, theme), MODEL_REM),
+            ],
             html.Table([html.Thead(head), html.Tbody(rows)]),
         )
 

@@ -11,6 +11,7 @@ from dash import dcc, html
 from . import cards, what_if
 from .charts import chart_rem
 from .opened import Opened
+from .panels import GRAPH_CONFIG, MODEL_REM
 from .tables import TABLES, table
 
 KEYS: Final = (
@@ -27,8 +28,6 @@ DOWNLOADS: Final = (
     ("report.json", "JSON"),
     ("report.html", "one-file HTML"),
 )
-GRAPH_CONFIG: Final[Any] = {"displaylogo": False, "responsive": True, "showTips": False}
-MODEL_STYLE: Final = {"height": "24rem"}
 TIMELINE_CONFIG: Final[Any] = GRAPH_CONFIG | {
     "scrollZoom": True,
     "doubleClick": False,
@@ -51,6 +50,7 @@ def page(opened: Opened, *, most_upload_bytes: int | None = None) -> html.Div:
                     "painted",
                     "timeline-view",
                     "model-view",
+                    "chart-view",
                     "compare-view",
                 )
             ),
@@ -189,12 +189,8 @@ def _timelines(opened: Opened) -> html.Section:
 
 
 def _charts(opened: Opened) -> html.Section:
-    height = {"height": f"{chart_rem(opened)}rem"}
-    graphs = [
-        dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True, style=height)
-        for name in ("idle", "durations", "bound")
-    ]
-    return html.Section([html.H2("Where the time goes"), html.Div(graphs, className="charts")])
+    room = {"minHeight": f"{chart_rem(opened)}rem"}
+    return html.Section([html.H2("Where the time goes"), html.Div(id="charts", className="charts", style=room)])
 
 
 def _model(opened: Opened) -> html.Section:
@@ -225,13 +221,7 @@ def _model(opened: Opened) -> html.Section:
             html.P(intro, className="muted"),
             html.Div([*sliders, html.Button("reset to what was measured", id="reset")], className="knobs"),
             html.Div(id="readout"),
-            html.Div(
-                [
-                    dcc.Graph(id=name, config=GRAPH_CONFIG, responsive=True, style=MODEL_STYLE)
-                    for name in ("what-if", "sketch")
-                ],
-                className="charts two",
-            ),
+            html.Div(id="model-charts", className="charts two", style={"minHeight": f"{MODEL_REM}rem"}),
         ],
         className="model",
     )

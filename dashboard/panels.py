@@ -1,9 +1,9 @@
-"""What a click shows, and what a comparison tells, as components."""
+"""Charts, what a click shows, and what a comparison tells, as components."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from dash import dcc, html
 
@@ -13,9 +13,19 @@ from .compare_view import Section, compare_sections
 from .details import Details, GapBefore, LaunchOf, NodeOf, details
 from .moves import Op, follow_op
 from .opened import Opened
+from .plotting import Figure
 from .view import View, to_query
 
 Pair = tuple[str, Any]
+
+GRAPH_CONFIG: Final[Any] = {"displaylogo": False, "responsive": True, "showTips": False}
+MODEL_REM: Final = 24.0
+"""Height of the model's charts."""
+
+
+def chart(name: str, figure: Figure, height_rem: float) -> dcc.Graph:
+    """A chart that is made with its figure: an empty one takes a browser as long to draw."""
+    return dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, responsive=True, style={"height": f"{height_rem}rem"})
 
 
 def details_panel(opened: Opened, view: View) -> Any:
