@@ -17,7 +17,6 @@ from .theme import Theme, theme_named
 from .view import View, from_query, to_query
 from .watched import Watched
 
-KNOBS: Final = ("tau", "bandwidth", "kernels", "batch", "weights")
 _STORES: Final = {
     "timeline-view": ("bands", "step", "x", "align", "search", "selected", "overlays", "theme"),
     "model-view": ("knobs", "theme"),

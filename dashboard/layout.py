@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import dash_ag_grid as dag  # type: ignore[import-untyped]
@@ -314,11 +314,6 @@ def _labelled(label: str, name: str, control: Any) -> html.Div:
 
 def _band_options(opened: Opened) -> list[dict[str, str]]:
     return [{"value": band.key, "label": band.label} for band in opened.bands]
-
-
-def paragraphs(texts: Sequence[str]) -> Iterator[html.P]:
-    """A paragraph each."""
-    yield from (html.P(text) for text in texts)
 
 
 def _named(label: str) -> dict[str, Any]:
