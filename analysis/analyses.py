@@ -124,7 +124,7 @@ def analyze_trace(
         withheld={},
         devices=[_device_document(trace, whole[device], steady[device]) for device in trace.devices],
         steps=step_figures,
-        launches=launches_doc(trace, times, stacks),
+        launches=launches_doc(trace, times, stacks, steps),
         blocking_calls=blocking_calls(trace, steps, stacks),
         graphs=graphs.to_doc(trace),
         kernels=[] if headline is None else kernel_table(trace, headline, steps=steps),

@@ -52,13 +52,13 @@ def coverage(trace: Trace, steps: Steps, replays: GraphReplays | None = None) ->
     facts = TraceFacts.of(trace, steps, graph_replays(trace) if replays is None else replays)
     unreliable = tuple(_reasons(facts))
     return Coverage(
-        counts=_counts(facts, reliable=not unreliable),
+        counts=_counts(facts, unreliable),
         notices=(*trace.notices, *steps.notices, *trace_notices(facts)),
         unreliable=unreliable,
     )
 
 
-def _counts(facts: TraceFacts, *, reliable: bool) -> CoverageDoc:
+def _counts(facts: TraceFacts, unreliable: tuple[str, ...]) -> CoverageDoc:
     trace, ops, launches = facts.trace, facts.trace.gpu_ops, facts.trace.launches
     linked = int(facts.linked.sum())
     return CoverageDoc(
@@ -77,7 +77,8 @@ def _counts(facts: TraceFacts, *, reliable: bool) -> CoverageDoc:
         steps_found=facts.steps.found,
         steps_dropped=facts.steps.dropped,
         step_source=facts.steps.source,
-        reliable=reliable,
+        reliable=not unreliable,
+        unreliable=list(unreliable),
     )
 
 

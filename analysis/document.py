@@ -59,6 +59,7 @@ class CoverageDoc(msgspec.Struct, frozen=True, kw_only=True):
     steps_dropped: int
     step_source: str  # capture, profiler_step, annotation, repetition, none
     reliable: bool
+    unreliable: list[str] = []  # why it is not
 
 
 class WarningDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +123,8 @@ class OperatorDoc(msgspec.Struct, frozen=True, kw_only=True):
     launches: int
     kernels: int
     stack: list[str]  # enclosing operators and Python frames where recorded, outermost first
+    launches_per_step: float | None = None  # over kept steps; null without
+    kernels_per_step: float | None = None
 
 
 class LaunchesDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -367,6 +370,8 @@ class ReportDocument(msgspec.Struct, frozen=True, kw_only=True):
     launchscope: str
     target: TargetDoc | None
     environment: dict[str, str | int | float | bool | None] | None
+    created: str | None = None  # when the capture was measured, ISO 8601, UTC
+    run: str | None = None  # shared by captures that were measured in turn
     traces: list[TraceDoc]
     unread: list[UnreadDoc] = []
     profile: ProfileDoc | None

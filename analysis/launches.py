@@ -11,6 +11,7 @@ from .columns import follow, named
 from .document import LaunchesDoc, OperatorDoc, QueueDepthDoc
 from .stacks import CallStacks
 from .statistics import summarize
+from .steps import Steps
 from .trace import NONE, Bools, Ints, Trace
 
 
@@ -35,14 +36,14 @@ def launch_times(trace: Trace) -> LaunchTimes:
     return LaunchTimes(first_op, launches.dur_ns, first_start - launches.start_ns, first_start - launches.end_ns)
 
 
-def launches_doc(trace: Trace, times: LaunchTimes, stacks: CallStacks) -> LaunchesDoc:
+def launches_doc(trace: Trace, times: LaunchTimes, stacks: CallStacks, steps: Steps | None = None) -> LaunchesDoc:
     """The ``launches`` object of the report."""
     return LaunchesDoc(
         overhead_ns=summarize(times.overhead_ns),
         latency_ns=summarize(times.latency_ns),
         queue_ns=summarize(times.queue_ns),
         by_api=by_api(trace),
-        by_operator=by_operator(trace, stacks),
+        by_operator=by_operator(trace, stacks, steps),
     )
 
 
@@ -53,10 +54,10 @@ def by_api(trace: Trace) -> dict[str, int]:
     return {trace.name(name): int(counts[name]) for name in found[np.argsort(-counts[found], kind="stable")].tolist()}
 
 
-def by_operator(trace: Trace, stacks: CallStacks) -> list[OperatorDoc]:
+def by_operator(trace: Trace, stacks: CallStacks, steps: Steps | None = None) -> list[OperatorDoc]:
     """Launches and their kernels by innermost operator and the stack around the call, most launches first.
 
-    Without recorded operators: one row, operator null.
+    Without recorded operators: one row, operator null. Per-step counts are over kept steps, null without any.
     """
     launches, ops = trace.launches, trace.gpu_ops
     operator = follow(trace.host_ops.name, launches.operator_row)
@@ -64,7 +65,15 @@ def by_operator(trace: Trace, stacks: CallStacks) -> list[OperatorDoc]:
     _, first, group, count = np.unique(
         (operator - NONE) * len(stacks.stacks) + stack, return_index=True, return_inverse=True, return_counts=True
     )
-    its_kernels = np.bincount(group[ops.launch_row[ops.is_kernel & (ops.launch_row != NONE)]], minlength=len(first))
+    of_kernel = ops.launch_row[ops.is_kernel & (ops.launch_row != NONE)]
+    kept = 0 if steps is None else len(steps.kept_rows)
+    in_step = np.zeros(len(launches), np.bool_) if steps is None else np.isin(steps.launch_step, steps.kept_rows)
+
+    def counts(rows: Ints) -> Ints:
+        return np.bincount(group[rows], minlength=len(first))
+
+    its_kernels = counts(of_kernel)
+    step_launches, step_kernels = counts(np.flatnonzero(in_step)), counts(of_kernel[in_step[of_kernel]])
     order = np.lexsort((first, -count))
     heads, name_of = first[order], trace.names.__getitem__
     rows = zip(
@@ -72,11 +81,20 @@ def by_operator(trace: Trace, stacks: CallStacks) -> list[OperatorDoc]:
         stack[heads].tolist(),
         count[order].tolist(),
         its_kernels[order].tolist(),
+        step_launches[order].tolist(),
+        step_kernels[order].tolist(),
         strict=True,
     )
     return [
-        OperatorDoc(operator=name, launches=launched, kernels=ran, stack=list(map(name_of, stacks.stacks[number])))
-        for name, number, launched, ran in rows
+        OperatorDoc(
+            operator=name,
+            launches=launched,
+            kernels=ran,
+            stack=list(map(name_of, stacks.stacks[number])),
+            launches_per_step=launched_in_steps / kept if kept else None,
+            kernels_per_step=ran_in_steps / kept if kept else None,
+        )
+        for name, number, launched, ran, launched_in_steps, ran_in_steps in rows
     ]
 
 

@@ -144,6 +144,8 @@ def analyze(
         launchscope=__version__,
         target=_target_document(manifest) if manifest else None,
         environment=dict(manifest.environment) if manifest else None,
+        created=manifest.created if manifest else None,
+        run=manifest.run if manifest else None,
         traces=[analysis.document for analysis in analyses],
         unread=unread,
         profile=profile,

@@ -96,10 +96,12 @@ def times(factor: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A count, or a median of counts: ``64,335``, ``1.5``."""
+    """A count, or a median or mean of counts: ``64,335``, ``1.5``, ``0.25``. Never ``0`` for something."""
     if value is None or not math.isfinite(value):
         return MISSING
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+    if float(value).is_integer() or abs(value) >= 10:
+        return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+    return f"{value:.2g}" if abs(value) < 0.1 else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def plural(count: float, noun: str, nouns: str | None = None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from launchscope.analysis.document import OperatorDoc, QueueDepthDoc
 from launchscope.analysis.launches import by_api, by_operator, launch_times, launches_doc, queue_depth
 from launchscope.analysis.stacks import CallStacks
+from launchscope.analysis.steps import find_steps
 from launchscope.fixtures.builder import trace
 
 US = 1000
@@ -46,6 +47,24 @@ def test_rows_by_operator_and_stack() -> None:
         OperatorDoc(operator="aten::mm", launches=2, kernels=2, stack=["m.py(3): forward", "aten::linear", "aten::mm"]),
         OperatorDoc(operator="aten::add", launches=1, kernels=1, stack=["m.py(3): forward", "aten::add"]),
         OperatorDoc(operator=None, launches=1, kernels=1, stack=["m.py(3): forward"]),
+    ]
+
+
+def test_rows_per_step_are_over_kept_steps_alone() -> None:
+    """The first of five steps launches twice as much, and is dropped as a warm-up; one of four copies."""
+    builder = trace()
+    for number in range(5):
+        builder.step(number, 100 * number, 90)
+        for index in range(20 if number else 40):
+            at = 100 * number + 2 * index
+            builder.op("aten::mm", at, 2).launch(at=at, dur=1).kernel(at=at + 1, dur=1)
+        if number == 2:
+            builder.op("aten::item", 280, 8).launch(at=281, dur=2, api="cudaMemcpyAsync").memcpy(285, 1)
+    recorded = builder.build()
+    rows = by_operator(recorded, CallStacks.of(recorded), find_steps(recorded))
+    assert [(row.operator, row.launches, row.launches_per_step, row.kernels_per_step) for row in rows] == [
+        ("aten::mm", 120, 20.0, 20.0),
+        ("aten::item", 1, 0.25, 0.0),
     ]
 
 

@@ -72,7 +72,8 @@ def test_a_share_never_rounds_to_nothing_or_all(fraction: float | None, text: st
 
 def test_the_rest() -> None:
     assert [units.times(x) for x in (None, 1.07, 8.3, 13.57)] == ["–", "1.07×", "8.3×", "13.6×"]
-    assert [units.number(x) for x in (None, 64_335, 1.5)] == ["–", "64,335", "1.5"]
+    assert [units.number(x) for x in (None, 64_335, 1.5, 0.25, 734.2)] == ["–", "64,335", "1.5", "0.25", "734.2"]
+    assert [units.number(x) for x in (0.0625, 1 / 11, 0.0004, 9.999)] == ["0.062", "0.091", "0.0004", "10"]
     assert [units.byte_size(x) for x in (None, 64, 14 << 20, 2.3 * 2**30)] == ["–", "64 B", "14.0 MiB", "2.30 GiB"]
     assert units.rate(4.26e12, "B") == "4.26 TB/s"
     assert [units.error(x) for x in (None, 0.0, 0.002, 0.31)] == ["–", "0", "2e-3", "0.31"]
