@@ -34,6 +34,8 @@ GRAPH_OF: Final = {"eager": "graph", "fused": "fused_graph"}
 """The mode that replays as one CUDA graph what the other launches kernel by kernel."""
 UNGRAPHED: Final = {graph: mode for mode, graph in GRAPH_OF.items()}
 COMPILED: Final = ("fused", "fused_graph")
+RECORDED_PASSES: Final = ("cuda", "cpu_cuda")
+"""The passes that a mode's processes are recorded in, in turn."""
 WARM_CACHE_NOTE: Final = "the compile cache was warm"
 """A process's note that its ``compile_ns`` is no cold compilation."""
 MANIFEST: Final = "manifest.json"
@@ -160,6 +162,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     calibration: Calibration | None = None
     floor: Floor | None = None
     modes: dict[Mode, ModeRecord] = {}
+    run: str | None = None  # shared by two captures that were measured in turn: their processes pair by repeat
     seconds: dict[str, Seconds] = {}  # where the run's time went: 'import torch', 'compile', 'timing', …
 
 

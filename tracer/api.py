@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
-import time
+import uuid
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from .. import __version__
 from ..analysis import capture
-from ..analysis.errors import BadTarget, LaunchscopeError, NothingMeasured
-from .calibrate import load_or_measure, machine
-from .client import ForkServer, ProcessFailed
+from ..analysis.errors import NothingMeasured
+from .checkout import checked_out
+from .client import ForkServer
 from .device import CUDA, require_hardware
 from .options import MODES, REPEATS, STEPS, ProfileOptions, Progress
 from .reasons import nothing_measured
-from .worker import Job, Result, load_device, trace_name
+from .run import Run
+from .worker import load_device
 
 PRELOAD: Final = ("torch", "torch.profiler", "launchscope.tracer.worker")
 PRELOAD_FUSED: Final = (
@@ -43,26 +42,78 @@ def run_profile(options: ProfileOptions, progress: Progress, device_layer: str =
     Raises MissingRequirement without GPU, driver or torch; BadTarget when the target can't be profiled as it stands;
     NothingMeasured when every mode failed; Interrupted on Ctrl-C.
     """
-    began = time.perf_counter()
     if device_layer == CUDA:
         require_hardware()
-    destination = options.out or _default_place(Path(options.target.rpartition(":")[0] or options.target).stem)
-    writer = capture.CaptureWriter(destination)
-    run = _Run(options, writer, progress, device_layer)
-    try:
-        with ForkServer(_preload(options)) as server:
-            progress("starting")
-            run.seconds["import torch"] = server.preload_s
-            run.all(server)
-    except KeyboardInterrupt:
-        raise Interrupted(_finish(run, writer, began)) from None
-    except BaseException:
-        writer.discard()
-        raise
-    path = _finish(run, writer, began)
-    if path is None:
-        raise NothingMeasured(nothing_measured({mode: run.error(mode) for mode in run.modes}))
+    run = Run(options, capture.CaptureWriter(_place(options)), progress, device_layer)
+    (path,) = _measure([run], progress)
     return path
+
+
+def run_against(
+    options: ProfileOptions, against: str, progress: Progress, device_layer: str = CUDA
+) -> tuple[Path, Path]:
+    """Measure two targets process by process in turn: the captures of the target and of ``against``.
+
+    ``against`` is another file, or git:REV, the target as that revision has it: its code runs. Raises as
+    ``run_profile``, and LaunchscopeError for a revision that can't be had.
+    """
+    if device_layer == CUDA:
+        require_hardware()
+    kind, colon, revision = against.partition(":")
+    with ExitStack() as stack:
+        checkout, other = None, against
+        if kind == "git" and colon:
+            checkout, other = stack.enter_context(checked_out(revision, options.target))
+        place, pair = _place(options), uuid.uuid4().hex
+        beside = place.with_name(f"{place.stem}-against{place.suffix}")
+        writer = capture.CaptureWriter(place)
+        try:
+            runs = [
+                Run(options, writer, progress, device_layer, run=pair, side="target: "),
+                Run(
+                    replace(options, target=other, out=beside),
+                    capture.CaptureWriter(beside),
+                    progress,
+                    device_layer,
+                    checkout=checkout,
+                    run=pair,
+                    side="against: ",
+                ),
+            ]
+        except BaseException:
+            writer.discard()
+            raise
+        path, against_path = _measure(runs, progress)
+    return path, against_path
+
+
+def _measure(runs: Sequence[Run], progress: Progress) -> list[Path]:
+    """Every (repeat, mode) of each run in turn, then the stacks; the captures."""
+    try:
+        with ForkServer(_preload([run.options for run in runs])) as server:
+            progress("starting")
+            for run in runs:
+                run.prepare(server)
+            for repeat in range(runs[0].options.repeats):
+                for mode in dict.fromkeys(mode for run in runs for mode in run.modes):
+                    for run in runs if repeat % 2 == 0 else reversed(runs):  # neither side is always the first
+                        run.repeat(server, mode, repeat)
+            for run in runs:
+                run.stacks(server)
+    except KeyboardInterrupt:
+        kept = [run.finish() for run in runs]
+        raise Interrupted(kept[0]) from None
+    except BaseException:
+        for run in runs:
+            run.writer.discard()
+        raise
+    paths = [run.finish() for run in runs]
+    for run in runs:
+        if not run.measured:
+            said = run.side + nothing_measured({mode: run.error(mode) for mode in run.modes})
+            kept = "".join(f" (what was measured beside it is in {path})" for path in paths if path is not None)
+            raise NothingMeasured(said + kept)
+    return [path for path in paths if path is not None]
 
 
 def profile(
@@ -106,166 +157,14 @@ def profile(
     )
 
 
-def _finish(run: _Run, writer: capture.CaptureWriter, began: float) -> Path | None:
-    """Name the capture, if it holds any measurement."""
-    run.seconds["all"] = time.perf_counter() - began
-    if not _measured(run.modes):
-        writer.discard()
-        return None
-    return writer.finish(run.manifest())
+def _preload(runs: Sequence[ProfileOptions]) -> list[str]:
+    fused = PRELOAD_FUSED if {"fused", "fused_graph"} & set(runs[0].modes) else ()
+    theirs = [name for options in runs for name in _imports_of_transformers(_script(options))]
+    return list(dict.fromkeys([*PRELOAD, *fused, *theirs]))
 
 
-class _Run:
-    """The state of one profile run: what has been measured so far."""
-
-    def __init__(
-        self, options: ProfileOptions, writer: capture.CaptureWriter, progress: Progress, device_layer: str
-    ) -> None:
-        self.options = options
-        self.writer = writer
-        self.progress = progress
-        self.device_layer = device_layer
-        self.created = datetime.now(UTC).isoformat(timespec="seconds")
-        self.modes: dict[str, list[capture.ProcessRecord]] = {mode: [] for mode in options.modes}
-        self.seconds: dict[str, float] = {}
-        self.environment: dict[str, str | int | float | bool | None] = {}
-        self.calibration: capture.Calibration | None = None
-        self.target: capture.Target | None = None
-        self.labels: tuple[str, ...] = ()
-        self.floor: capture.Floor | None = None
-
-    def all(self, server: ForkServer) -> None:
-        """Probe the machine, calibrate it if need be, then every (repeat, mode) in turn and the stacks pass."""
-        self.environment = machine(server, self.device_layer)
-        began = time.perf_counter()
-        try:
-            self.calibration, _, _ = load_or_measure(server, self.environment, self.device_layer, self.progress)
-        except LaunchscopeError as error:  # it costs the floor and the predictions, not the run
-            self.labels = (str(error),)
-        self.seconds["calibrate"] = time.perf_counter() - began
-        for repeat in range(self.options.repeats):
-            for mode in list(self.modes):
-                if mode in self.modes and self.error(mode) is None:
-                    self.one(server, mode, repeat, "cpu_cuda" if repeat % 2 else "cuda")
-        first = next(iter(self.modes))
-        if self.options.repeats > 1 and first in ("eager", capture.AS_WRITTEN) and self.error(first) is None:
-            self.one(server, first, self.options.repeats, "stacks")
-
-    def one(self, server: ForkServer, mode: str, repeat: int, trace_pass: str) -> None:
-        """One fresh process."""
-        job = self._job(mode, repeat, trace_pass)
-        of = "with stacks" if trace_pass == "stacks" else f"process {repeat + 1} of {self.options.repeats}"
-        phases = ["start"]
-
-        def tell(phase: str) -> None:
-            phases.append(phase)
-            self.progress(f"{mode}, {of}: {phase}")
-
-        try:
-            result: Result = server.run(
-                "launchscope.tracer.worker:run",
-                job,
-                Result,
-                self.options.timeout_s,
-                tell,
-            )
-        except ProcessFailed as error:
-            if phases[-1] == "build":
-                result = Result(refusal=f"{self.options.target}: the process that builds it {error}")
-            else:
-                result = _failed(repeat, f"the process {error} ({phases[-1]})", error.kept)
-        if result.refusal is not None:
-            if not _measured(self.modes):
-                raise BadTarget(result.refusal)  # as it would be in every other mode
-            result = _failed(repeat, result.refusal)
-        for phase, seconds in result.seconds.items():
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
-        if result.as_written is not None and mode != capture.AS_WRITTEN:
-            self._only_as_written(mode)
-            mode = capture.AS_WRITTEN
-            result = self._renamed(result)
-        self.target = self.target or _labelled(result, self.labels)
-        self.floor = self.floor or result.floor
-        if result.process is not None:
-            self.modes[mode].append(result.process)
-
-    def error(self, mode: str) -> str | None:
-        """Why the mode failed; null when it has not."""
-        return next((process.error for process in self.modes[mode] if process.error), None)
-
-    def manifest(self) -> capture.Manifest:
-        from .describe import masked, masked_command, target_name
-
-        fallback = capture.Target(name=target_name(self.options.target), settings=masked(self.options.settings))
-        return capture.Manifest(
-            launchscope=__version__,
-            created=self.created,
-            command=masked_command(sys.argv),
-            target=self.target or fallback,
-            environment=self.environment,
-            calibration=self.calibration,
-            floor=self.floor,
-            modes={mode: self._mode_record(mode) for mode in self.modes},
-            seconds={phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
-        )
-
-    def _mode_record(self, mode: str) -> capture.ModeRecord:
-        processes = tuple(self.modes[mode])
-        measured = any(process.samples_ns for process in processes)
-        return capture.ModeRecord(processes=processes, error=None if measured else self.error(mode) or "interrupted")
-
-    def _only_as_written(self, mode: str) -> None:
-        """The target is under graphs or compiled by its own hand: one mode replaces all."""
-        self.modes = {capture.AS_WRITTEN: self.modes[mode]}
-
-    def _renamed(self, result: Result) -> Result:
-        """The same result, its trace named after the mode that it turned out to be."""
-        record = result.process
-        if record is None or record.trace is None:
-            return result
-        trace = trace_name(capture.AS_WRITTEN, record.repeat, record.trace_pass or "")
-        (self.writer.folder / record.trace).rename(self.writer.folder / trace)
-        return msgspec.structs.replace(result, process=msgspec.structs.replace(record, trace=trace))
-
-    def _job(self, mode: str, repeat: int, trace_pass: str) -> Job:
-        o = self.options
-        return Job(
-            mode=mode,
-            repeat=repeat,
-            trace_pass=trace_pass,
-            folder=str(self.writer.folder),
-            target=o.target,
-            batch_size=o.batch_size,
-            dtype=o.dtype,
-            context_length=o.context_length,
-            steps=o.steps,
-            settings=o.settings,
-            device_layer=self.device_layer,
-        )
-
-
-def _measured(modes: Mapping[str, list[capture.ProcessRecord]]) -> bool:
-    return any(process.samples_ns for processes in modes.values() for process in processes)
-
-
-def _failed(repeat: int, error: str, kept: bytes | None = None) -> Result:
-    """The result of a process that failed: what it had kept, with the error."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    result = msgspec.json.decode(kept, type=Result) if kept else Result()
-    record = result.process or capture.ProcessRecord(repeat=repeat, started=now)
-    return msgspec.structs.replace(result, process=msgspec.structs.replace(record, error=error))
-
-
-def _labelled(result: Result, labels: tuple[str, ...]) -> capture.Target | None:
-    if result.target is None:
-        return None
-    written = (result.as_written,) if result.as_written else ()
-    return msgspec.structs.replace(result.target, labels=(*result.target.labels, *written, *labels))
-
-
-def _preload(options: ProfileOptions) -> list[str]:
-    fused = PRELOAD_FUSED if {"fused", "fused_graph"} & set(options.modes) else ()
-    return [*PRELOAD, *fused, *_imports_of_transformers(Path(options.target.rpartition(":")[0] or options.target))]
+def _script(options: ProfileOptions) -> Path:
+    return Path(options.target.rpartition(":")[0] or options.target)
 
 
 def _imports_of_transformers(script: Path) -> list[str]:
@@ -280,6 +179,10 @@ def _imports_of_transformers(script: Path) -> list[str]:
         if isinstance(node, ast.ImportFrom) and node.module == "transformers"
         for alias in node.names
     ]
+
+
+def _place(options: ProfileOptions) -> Path:
+    return options.out or _default_place(_script(options).stem)
 
 
 def _default_place(stem: str) -> Path:

@@ -14,6 +14,7 @@ MODES: Final = ("eager", "graph", "fused", "fused_graph")  # of capture.MODES, w
 STEPS: Final = 12
 MIN_STEPS: Final = 3  # a sacrifice, a kept step and the one after it, which ends the kept step's period
 REPEATS: Final = 3
+CHECK_REPEATS: Final = 8  # of analysis.checks.difference, which would load numpy; a test compares
 TIMEOUT_S: Final = 600.0
 
 DTYPES: Final = {
@@ -52,6 +53,7 @@ class ProfileOptions:
     settings: dict[str, str] = field(default_factory=dict)  # --set
     out: Path | None = None  # the capture folder; must not exist yet
     timeout_s: float = TIMEOUT_S  # for one process, compilation included
+    for_check: bool = False  # record the first two processes of a mode alone: the others are there for their times
 
     def __post_init__(self) -> None:
         if not self.target.strip():

@@ -14,6 +14,7 @@ import msgspec
 from ..analysis import capture
 from ..analysis.errors import LaunchscopeError
 from . import protocol
+from .checkout import Checkout
 from .device import Device, Step
 from .options import ProfileOptions
 from .reasons import reason
@@ -28,7 +29,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: str
     repeat: int
-    trace_pass: str
+    trace_pass: str  # 'timing': nothing is recorded
     folder: str  # the capture under its temporary name
     target: str
     batch_size: int | None
@@ -37,6 +38,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     settings: dict[str, str]
     device_layer: str
+    checkout: Checkout | None = None  # the revision that the target lies in
 
 
 def trace_name(mode: str, repeat: int, trace_pass: str) -> str:
@@ -128,10 +130,14 @@ def _measure(state: _State) -> None:
     device = load_device(job.device_layer)
     torch.manual_seed(SEED)
     torch.set_grad_enabled(False)
+    if job.checkout is not None:
+        job.checkout.enter()
     progress("build")
     resolved = resolve(_options(job), device.name)
     target = resolved.target
     warmup, state.as_written = protocol.first_steps(target, device, progress)
+    if job.checkout is not None:
+        job.checkout.refuse_strangers()
     state.target = _describe(job, resolved)
     state.keep(warmup_ns=tuple(warmup))
     mode = "eager" if state.as_written else job.mode
@@ -140,6 +146,8 @@ def _measure(state: _State) -> None:
     if job.trace_pass != "stacks":  # no time is ever taken from that process
         state.keep(**protocol.unprofiled(prepared.step, device, progress))
         state.tell.keep(state.result())  # a profiler can take its process down with it
+    if job.trace_pass == "timing":
+        return
     progress("profiler session")
     with device.session(job.trace_pass) as session:
         marks = protocol.marked_steps(prepared.step, STACK_STEPS if job.trace_pass == "stacks" else job.steps)

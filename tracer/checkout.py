@@ -1,0 +1,147 @@
+"""Another revision of the target's repository, in a git worktree of its own that goes however the run ends.
+
+    python -P -m launchscope.tracer.checkout REPOSITORY FOLDER
+
+removes the worktree when its standard input closes: at the end of the run, or when the run was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..analysis.errors import BadTarget, LaunchscopeError
+
+_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+_SHOWN: Final = 3  # modules that a message names
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A revision in a folder of its own."""
+
+    repository: str  # top level of the working tree that the user works in
+    folder: str  # top level of the revision
+    commit: str
+
+    def counterpart(self, path: str | Path) -> Path | None:
+        """The same place in the revision; null for what lies outside of the repository, or was installed into it."""
+        real = Path(os.path.realpath(path))
+        if not real.is_relative_to(self.repository) or _INSTALLED & set(real.parts):
+            return None
+        return Path(self.folder, real.relative_to(self.repository))
+
+    def enter(self) -> None:
+        """From now on this process finds the revision where it found the working tree."""
+        here = self.counterpart(Path.cwd())
+        if here is not None:
+            os.chdir(here if here.is_dir() else self.folder)
+        sys.path[:] = [str(self.counterpart(entry) or entry) if entry else entry for entry in sys.path]
+
+    def refuse_strangers(self) -> None:
+        """BadTarget if code of the working tree was imported after all, by way of an editable installation."""
+        strangers = sorted(
+            name
+            for name, module in list(sys.modules.items())
+            if (file := getattr(module, "__file__", None)) and self.counterpart(file) and not _is_ours(name)
+        )
+        if strangers:
+            more = f" and {len(strangers) - _SHOWN} more" if len(strangers) > _SHOWN else ""
+            raise BadTarget(
+                f"git:{self.commit[:12]}: {', '.join(strangers[:_SHOWN])}{more} came from the working tree "
+                f"{self.repository}, not from that revision (installed with pip -e?): both sides would run the same "
+                "code; uninstall it, and import it from the target's own folder"
+            )
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == "launchscope" and not module.startswith("launchscope.fixtures.models")
+
+
+@contextmanager
+def checked_out(revision: str, target: str) -> Iterator[tuple[Checkout, str]]:
+    """The revision of the repository that the target lies in, and the target there, until the end of the block.
+
+    Hooks don't run and submodules stay empty. LaunchscopeError outside of git, for a revision that isn't there, and
+    for one without the target.
+    """
+    place, colon, name = target.rpartition(":")
+    file = Path(place if colon and name.isidentifier() else target)
+    is_file = file.suffix == ".py" or file.exists()
+    home = Path(os.path.realpath(file)).parent if is_file else Path.cwd()
+    top = _git(home, "rev-parse", "--show-toplevel")
+    if top is None:
+        raise LaunchscopeError(f"--against git:{revision}: {home} lies in no git repository")
+    repository = os.path.realpath(top)
+    commit = _git(home, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if commit is None:
+        raise LaunchscopeError(
+            f"--against git:{revision}: no such revision in {repository}; a CI's checkout may need more depth"
+        )
+    parent = tempfile.mkdtemp(prefix="launchscope-revision-")
+    checkout = Checkout(repository, str(Path(parent, commit[:12])), commit)
+    with _removed_at_the_end(checkout):
+        _add(checkout, revision)
+        if not is_file:
+            yield checkout, target
+            return
+        there = checkout.counterpart(file)
+        if there is None or not there.is_file():
+            raise LaunchscopeError(f"--against git:{revision}: that revision has no {file}")
+        yield checkout, f"{there}:{name}" if colon and name.isidentifier() else str(there)
+
+
+@contextmanager
+def _removed_at_the_end(checkout: Checkout) -> Iterator[None]:
+    """A process of its own waits for our end, of whatever kind, and removes the worktree then."""
+    remover = subprocess.Popen(
+        [sys.executable, "-P", "-m", __name__, checkout.repository, checkout.folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for us
+    )
+    assert remover.stdin is not None
+    try:
+        yield
+    finally:
+        remover.stdin.close()
+        remover.wait()
+
+
+def _add(checkout: Checkout, revision: str) -> None:
+    done = subprocess.run(
+        ["git", "-C", checkout.repository, "-c", "core.hooksPath=/dev/null",
+         "worktree", "add", "--quiet", "--detach", checkout.folder, checkout.commit],
+        capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise LaunchscopeError(f"--against git:{revision}: it can't be checked out: {done.stderr.strip()}")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git says; null when it fails, or isn't there."""
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout.rstrip("\n") if done.returncode == 0 else None
+
+
+def _remove(repository: str, folder: str) -> None:
+    command = ["git", "-C", repository, "worktree", "remove", "--force", folder]
+    subprocess.run(command, capture_output=True, check=False)
+    shutil.rmtree(Path(folder).parent, ignore_errors=True)
+    subprocess.run(["git", "-C", repository, "worktree", "prune"], capture_output=True, check=False)
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()
+    _remove(*sys.argv[1:])
