@@ -1,0 +1,112 @@
+"""A finished check, told: the answer, then per target and mode a table, and for each failure where to look first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ..checks.document import HOLDS, REGRESSION, CheckDoc, FindingDoc, PartDoc, SideDoc
+from ..units import MISSING, plural
+from . import check_words, markdown, terminal
+from .annotations import without_commands
+from .blocks import Block, Fact, Heading, Headline, Listing
+from .tables import Column, Row, Table
+
+CAUSES: Final = 5  # told without --verbose
+COMMIT: Final = 12  # characters that tell commits apart
+DATE: Final = 10  # characters of an ISO 8601 time
+
+_COLUMNS: Final = (
+    Column("figure", right=False),
+    Column("measured"),
+    Column("allowed"),
+    Column("outcome", right=False),
+    Column("baseline"),
+    Column("change (99 %)"),
+    Column("processes"),
+    Column("asked for by", right=False, optional=True),
+)
+
+
+def render_terminal(doc: CheckDoc, *, width: int, color: bool, verbose: bool) -> str:
+    """As text, ``width`` columns at most; no line of it is a command to a CI runner that reads along."""
+    return without_commands(terminal.render_blocks(tell(doc, verbose=verbose), width=width, color=color))
+
+
+def render_markdown(doc: CheckDoc) -> str:
+    """As GitHub-flavoured Markdown."""
+    return markdown.render_blocks(tell(doc, verbose=False))
+
+
+def tell(doc: CheckDoc, *, verbose: bool) -> Iterator[Block]:
+    """The whole story; ``verbose`` tells every cause, and those of parts that hold."""
+    good = {HOLDS: True, REGRESSION: False}.get(doc.outcome)
+    yield Headline(check_words.answer(doc), good)
+    for part in check_words.parts_in_order(doc):
+        yield from _tell_part(part, divides=len(doc.parts) > 1, verbose=verbose)
+    if doc.notes:
+        yield Fact("notes", doc.notes)
+
+
+def _tell_part(part: PartDoc, *, divides: bool, verbose: bool) -> Iterator[Block]:
+    yield Heading(check_words.where(part.current), _about(part.current), divides)
+    if part.baseline is not None:
+        yield Fact("baseline", [" · ".join(filter(None, [part.baseline.source, _about(part.baseline)]))])
+    if part.differs:
+        yield Fact("other machine", [_differs(part.differs)], concern=True)
+    findings = check_words.gravest_first(part.findings)
+    if findings:
+        yield Listing(_table(findings).without_empty_columns(MISSING))
+    failed = [finding for finding in findings if finding.outcome != HOLDS]
+    for finding in failed:
+        look = [] if finding.first_look is None else [f"look first: {finding.first_look}"]
+        yield Fact(finding.figure, [finding.message, *look], concern=True)
+    if part.causes and (failed or verbose):
+        yield _causes(part.causes, verbose=verbose)
+
+
+def _about(side: SideDoc) -> str:
+    """Where figures come from: commit, date, processes, GPU."""
+    gpu = side.machine.get("gpu")
+    told = [
+        None if side.commit is None else f"commit {_short(side.commit)}",
+        None if side.created is None else side.created[:DATE],
+        plural(side.processes, "process", "processes") if side.processes else None,
+        None if gpu is None else str(gpu),
+    ]
+    return " · ".join(part for part in told if part)
+
+
+def _short(commit: str) -> str:
+    return commit[:COMMIT] + ("+" if commit.endswith("+") and len(commit) > COMMIT else "")
+
+
+def _differs(differs: dict[str, list[str]]) -> str:
+    told = (f"{part} {now}, the baseline's {was}" for part, (was, now) in differs.items())
+    return "; ".join(told)
+
+
+def _table(findings: Sequence[FindingDoc]) -> Table:
+    rows = [
+        Row(
+            [
+                finding.figure,
+                check_words.measured(finding),
+                check_words.allowed(finding),
+                check_words.WORDS[finding.outcome],
+                check_words.baseline(finding),
+                check_words.change(finding),
+                check_words.processes(finding),
+                finding.where,
+            ],
+            strong=finding.outcome == REGRESSION,
+        )
+        for finding in findings
+    ]
+    return Table(_COLUMNS, rows)
+
+
+def _causes(causes: Sequence[str], *, verbose: bool) -> Fact:
+    told = causes if verbose else causes[:CAUSES]
+    more = [f"{plural(len(causes) - len(told), 'more change')}: -v"] if len(told) < len(causes) else []
+    return Fact("likely causes", [*told, *more])

@@ -1,0 +1,166 @@
+"""A check's findings in words: figures beside what was allowed, changes with their interval, the answer in a line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ..checks.document import (
+    GRAVEST_FIRST,
+    HOLDS,
+    INCONCLUSIVE,
+    REGRESSION,
+    TO_FIX,
+    CheckDoc,
+    FindingDoc,
+    PartDoc,
+    SideDoc,
+)
+from ..units import MISSING, byte_size, duration, number, plural, share
+
+TOLD: Final = 3  # targets and modes that the answer names
+
+ANSWERS: Final = {
+    REGRESSION: ("REGRESSION", "is broken", "are broken"),
+    TO_FIX: ("TO FIX", "can't be checked", "can't be checked"),
+    INCONCLUSIVE: ("INCONCLUSIVE", "can't be told", "can't be told"),
+}
+WORDS: Final = {HOLDS: "holds", REGRESSION: "REGRESSION", TO_FIX: "to fix", INCONCLUSIVE: "can't tell"}
+
+_SCALES: Final = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))}
+_MORE_DIGITS: Final = range(4, 16)
+
+
+def answer(doc: CheckDoc) -> str:
+    """The whole check in one line: how many limits don't hold, and which."""
+    limits = [finding for part in doc.parts for finding in part.findings]
+    grave = [finding for finding in limits if finding.outcome == doc.outcome]
+    if not limits and doc.outcome == HOLDS:
+        return "Nothing was checked."
+    if doc.outcome == HOLDS:
+        return "The only limit holds." if len(limits) == 1 else f"All {number(len(limits))} limits hold."
+    word, one, several = ANSWERS[doc.outcome]
+    if not grave:
+        return f"{word}: nothing could be checked."
+    count = f"{number(len(grave))} of {plural(len(limits), 'limit')}"
+    return f"{word}: {count} {one if len(grave) == 1 else several}: {_which(doc.parts, doc.outcome)}"
+
+
+def _which(parts: Iterable[PartDoc], outcome: str) -> str:
+    told = []
+    for part in parts:
+        figures = dict.fromkeys(finding.figure for finding in part.findings if finding.outcome == outcome)
+        if figures:
+            told.append(f"{where(part.current)}: {', '.join(figures)}")
+    more = [f"and {number(len(told) - TOLD)} more"] if len(told) > TOLD else []
+    return "; ".join([*told[:TOLD], *more])
+
+
+def where(side: SideDoc) -> str:
+    """Target and mode: ``llama_1b.py, graph``."""
+    return f"{side.target}, {side.mode}"
+
+
+def gravest_first(findings: Iterable[FindingDoc]) -> list[FindingDoc]:
+    """Those that don't hold before those that do, else in their order."""
+    return sorted(findings, key=lambda finding: GRAVEST_FIRST.index(finding.outcome))
+
+
+def parts_in_order(doc: CheckDoc) -> list[PartDoc]:
+    """The part with the gravest finding first."""
+
+    def gravest(part: PartDoc) -> int:
+        return min((GRAVEST_FIRST.index(finding.outcome) for finding in part.findings), default=len(GRAVEST_FIRST))
+
+    return sorted(doc.parts, key=gravest)
+
+
+def measured(finding: FindingDoc) -> str:
+    """The measured figure, with as many digits as tell it from what is allowed."""
+    return _apart(finding.measured, finding.allowed, finding.unit)
+
+
+def allowed(finding: FindingDoc) -> str:
+    """The limit as it was written, and the value that it comes to where the baseline has a part in it."""
+    if finding.allowed is None or not finding.limit.lstrip().startswith(("+", "-", "−")):
+        return finding.limit
+    return f"{finding.limit} ({_apart(finding.allowed, finding.measured, finding.unit)})"
+
+
+def baseline(finding: FindingDoc) -> str:
+    """The baseline's figure."""
+    return written(finding.baseline, finding.unit)
+
+
+def written(value: float | None, unit: str) -> str:
+    """A figure of any unit: ``300``, ``95 %``, ``2.29 ms``, ``14.0 MiB``."""
+    return {"share": share, "ns": duration, "bytes": byte_size}.get(unit, number)(value)
+
+
+def _apart(value: float | None, other: float | None, unit: str) -> str:
+    """The value written so that it does not read as another one that it is not: ``94.96 %`` beside 95 %."""
+    text = written(value, unit)
+    if value is None or other is None or value == other or text != written(other, unit):
+        return text
+    scale, sign = 1.0, ""
+    if unit == "share":
+        scale, sign = 0.01, " %"
+    elif unit == "ns":
+        scale, sign = next(((s, f" {u}") for s, u in _SCALES["ns"] if abs(value) >= s), (1.0, " ns"))
+    elif unit == "bytes":
+        sign = " B"
+    texts = ((f"{value / scale:,.{n}g}", f"{other / scale:,.{n}g}") for n in _MORE_DIGITS)
+    return next((f"{mine}{sign}" for mine, its in texts if mine != its), text)
+
+
+def change(finding: FindingDoc) -> str:
+    """From the baseline: of a time in per cent with its interval and processes, of a count the difference."""
+    interval = finding.interval
+    if interval is not None:
+        return f"{percent(interval.change)} ({span(interval.low, interval.high)})"
+    if finding.measured is None or finding.baseline is None:
+        return MISSING
+    difference = finding.measured - finding.baseline
+    if not difference:
+        return "0"
+    if finding.unit == "share":
+        return f"{'+' if difference > 0 else '−'}{abs(difference) * 100:.3g} points"
+    return f"{'+' if difference > 0 else '−'}{written(abs(difference), finding.unit)}"
+
+
+def processes(finding: FindingDoc) -> str:
+    """How many processes a change rests on: ``8 pairs``, ``8, 8``."""
+    interval = finding.interval
+    if interval is None:
+        return MISSING
+    if interval.paired:
+        return plural(interval.processes, "pair")
+    return f"{number(interval.processes)}, {number(interval.processes_baseline)}"
+
+
+def percent(change: float) -> str:
+    """A change with its sign: ``+5.1 %``."""
+    text = f"{abs(change) * 100:.1f} %" if abs(change) < 1 else f"{abs(change) * 100:,.0f} %"
+    return f"{'−' if change < 0 else '+'}{text}"
+
+
+def span(low: float, high: float) -> str:
+    """An interval of changes: ``+3.9 to +6.2 %``; in words where it has no ends."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "too few processes"
+    return f"{percent(low).removesuffix(' %')} to {percent(high)}"
+
+
+def details(finding: FindingDoc) -> list[str]:
+    """Everything known of one finding, as ``name: value`` lines for outputs without a table."""
+    told: Sequence[tuple[str, str]] = (
+        ("measured", measured(finding)),
+        ("allowed", allowed(finding)),
+        ("baseline", baseline(finding)),
+        ("change", change(finding)),
+        ("processes", processes(finding)),
+        ("asked for by", finding.where),
+        ("look first", finding.first_look or MISSING),
+    )
+    return [f"{name}: {value}" for name, value in told if value != MISSING]
