@@ -4,7 +4,8 @@
     ├── UnreadableInput         a file or folder that is not what it should be
     ├── BadTarget               the script named on the command line can't be profiled as it stands
     ├── MissingRequirement      no GPU, no driver, no torch, an absent extra
-    └── NothingMeasured         a profile in which no mode ran
+    ├── NothingMeasured         a profile in which no mode ran
+    └── ConfigError             limits or settings of a check that say nothing, or too much
 
 A command prints the message on stderr and exits with 2. Anything else that is raised is a bug.
 """
@@ -54,3 +55,7 @@ class MissingRequirement(LaunchscopeError):
 
 class NothingMeasured(LaunchscopeError):
     """A profile in which every mode failed."""
+
+
+class ConfigError(LaunchscopeError):
+    """A limit, a table or a key of a check's configuration that can't be meant; the message says what to write."""

@@ -69,7 +69,7 @@ def _blocking(changes: Sequence[BlockingChangeDoc]) -> Iterator[str]:
         rows = [row for row in changes if row.change * sign > 0]
         for row in rows[:TOLD]:
             where = "" if row.operator is None else f" in {row.operator}"
-            line = _users_line(row.stack)
+            line = users_line(row.stack)
             at = "" if line is None else f", at {printable(line)}"
             counts = f"{number(row.before)} → {number(row.after)} per step"
             yield f"{plural(abs(row.change), 'blocking call')} {what}: {row.api}{where}{at} ({counts})."
@@ -77,7 +77,7 @@ def _blocking(changes: Sequence[BlockingChangeDoc]) -> Iterator[str]:
             yield f"{plural(len(rows) - TOLD, 'other blocking call')} {what}."
 
 
-def _users_line(stack: Sequence[str]) -> str | None:
+def users_line(stack: Sequence[str]) -> str | None:
     """The innermost Python frame of the user's own files, else the innermost one; None without any."""
     frames = [frame for frame in stack if _LINE.search(frame)]
     own = [frame for frame in frames if not _NOT_THE_USERS.search(frame)]
@@ -136,7 +136,7 @@ def _alone(docs: Iterable[CameDoc], what: str, short: Mapping[str, str]) -> Iter
     for operator, its in ranked[:TOLD]:
         count, spent_ns = sum(doc.count for doc in its), sum(doc.ns for doc in its)
         first = max(its, key=lambda doc: doc.count)
-        line = _users_line(first.stack)
+        line = users_line(first.stack)
         where = "" if operator in (None, first.name) else _in_operator(first).replace(" in ", " from ", 1)
         where += "" if line is None else f", at {printable(line)}"
         more = f" and {len(its) - 1} more" if len(its) > 1 else ""

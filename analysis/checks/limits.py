@@ -1,0 +1,208 @@
+"""Limits: what a check allows of each figure, parsed from the words of a configuration file."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
+
+from ..errors import ConfigError
+
+COUNT: Final = "count"
+SHARE: Final = "share"
+TIME: Final = "ns"
+BYTES: Final = "bytes"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Something that can be limited."""
+
+    name: str
+    unit: str
+    words: str  # in a sentence
+    example: str  # a limit that makes sense
+    less_is_better: bool = True
+    more_is_better: bool = False
+
+
+FIGURES: Final = {
+    figure.name: figure
+    for figure in (
+        Figure("launches", COUNT, "launches per step", "<= 300"),
+        Figure("kernels", COUNT, "kernels per step", "+0"),
+        Figure("graph_launches", COUNT, "graph launches per step", "== 1", more_is_better=True),
+        Figure("blocking_calls", COUNT, "blocking calls per step", "== 0"),
+        Figure("memcpys", COUNT, "memory copies per step", "+0"),
+        Figure("graph_coverage", SHARE, "graph coverage", ">= 0.95", less_is_better=False, more_is_better=True),
+        Figure("step_time", TIME, "step time", "+3%"),
+        Figure("gpu_work", TIME, "GPU work per step", "+3%"),
+        Figure("launch_tax", TIME, "launch tax per step", "<= 800 us"),
+        Figure("true_idle", SHARE, "true idle", "<= 0.2"),
+        Figure("graph_memory", BYTES, "memory held by graphs", "<= 64 MiB"),
+    )
+}
+TIMED: Final = ("step_time", "gpu_work", "launch_tax", "true_idle")
+"""Figures that the clock decides: no two measurements agree in them, and only those of one machine are comparable."""
+OF_GRAPHS: Final = ("graph_launches", "graph_coverage", "graph_memory")
+"""Figures of which a limit that names no mode is about the modes that may replay graphs."""
+
+_TIMES: Final = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
+_SIZES: Final = {
+    "B": 1.0,
+    "KiB": 2.0**10,
+    "MiB": 2.0**20,
+    "GiB": 2.0**30,
+    "TiB": 2.0**40,
+    "kB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+}
+_UNITS: Final[Mapping[str, Mapping[str, float]]] = {COUNT: {}, SHARE: {}, TIME: _TIMES, BYTES: _SIZES}
+
+_LIMIT: Final = re.compile(r"\s*(<=|>=|==|<|>|\+|-)?\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
+_LONGEST: Final = 60  # characters of a value in a message
+_MOST: Final = 1e18
+"""Larger than any count, and 30 years in ns."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What is allowed of one figure.
+
+    ``sign`` is <=, <, >=, > or == against ``amount``; + or -: from the baseline's value it may grow, or fall, by at
+    most ``amount``, which is a share of it where ``proportional``.
+    """
+
+    figure: str
+    sign: str
+    amount: float  # count, share, ns or bytes
+    proportional: bool = False
+    text: str = field(default="", compare=False)  # as it was written
+    where: str = field(default="", compare=False)  # what asked for it
+
+    @property
+    def relative(self) -> bool:
+        """Whether it needs a baseline."""
+        return self.sign in ("+", "-")
+
+    def allowed(self, baseline: float | None) -> float:
+        """The value that it comes to; the baseline's is needed where it is relative."""
+        if not self.relative:
+            return self.amount
+        assert baseline is not None, "a relative limit needs the baseline's value"
+        by = baseline * self.amount if self.proportional else self.amount
+        return baseline + by if self.sign == "+" else baseline - by
+
+    def holds(self, value: float, baseline: float | None, *, noise: float = 0.0) -> bool:
+        """Whether the value is allowed; ``noise`` is what it may be off by for how floats are added up."""
+        allowed = self.allowed(baseline)
+        match self.sign:
+            case "<=" | "+":
+                return value <= allowed + noise
+            case ">=" | "-":
+                return value >= allowed - noise
+            case "<":
+                return value < allowed - noise
+            case ">":
+                return value > allowed + noise
+            case _:
+                return abs(value - allowed) <= noise
+
+    def __str__(self) -> str:
+        """In the words that ``parse`` takes."""
+        amount = _shortest(self.amount)
+        if self.proportional:
+            amount = f"{_percent(self.amount)}%"
+        elif self.amount and FIGURES[self.figure].unit in (TIME, BYTES):
+            amount += " ns" if FIGURES[self.figure].unit == TIME else " B"
+        return f"{self.sign}{'' if self.relative else ' '}{amount}"
+
+
+def parse(figure: str, value: object, at: str = "limits", where: str = "") -> Limit:
+    """The limit that a configuration's value means; ``at`` tells where it stands. ConfigError says what to write."""
+    kind = FIGURES[figure]
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        _refuse(kind, at, value, f"is {_kind_of(value)}, no limit")
+    if isinstance(value, str):
+        found = _LIMIT.fullmatch(value)
+        if found is None:
+            _refuse(kind, at, value, "is no limit")
+        sign, amount, unit = found[1] or "==", _number(kind, at, value, found[2]), found[3]
+        text = value.strip()
+    else:
+        sign, amount, unit, text = "==", _number(kind, at, value, value), "", str(value)
+    _check_sign(kind, at, value, sign)
+    proportional = sign in ("+", "-") and unit == "%"
+    if proportional and kind.unit == SHARE:
+        points = f"{sign}{_shortest(round(amount / 100, 12))}"
+        _refuse(kind, at, value, f"could mean two things; of a share, write points: '{points}'", example=False)
+    scale = 0.01 if proportional else _scale(kind, at, value, amount, unit)
+    amount = amount / 100 if scale == 0.01 else amount * scale
+    if kind.unit == SHARE and amount > 1:
+        _refuse(kind, at, value, "is more than all; shares are 0 to 1, or 0% to 100%")
+    return Limit(figure, sign, amount, proportional, text, where)
+
+
+def _number(kind: Figure, at: str, value: object, digits: str | int | float) -> float:
+    try:
+        number = float(digits)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or number > _MOST:
+        _refuse(kind, at, value, "is no number that can be a limit")
+    if number < 0:
+        _refuse(kind, at, value, "is below 0, which nothing is")
+    return number
+
+
+def _check_sign(kind: Figure, at: str, value: object, sign: str) -> None:
+    if sign == "==" and kind.name in TIMED:
+        _refuse(kind, at, value, "means exactly that, and no two measurements are so alike")
+    if sign in ("<=", "<", "+") and not kind.less_is_better:
+        _refuse(kind, at, value, f"sets an upper limit, and of {kind.words} more is better")
+    if sign in (">=", ">", "-") and not kind.more_is_better:
+        _refuse(kind, at, value, f"sets a lower limit, and of {kind.words} less is better")
+
+
+def _scale(kind: Figure, at: str, value: object, amount: float, unit: str) -> float:
+    units = _UNITS[kind.unit]
+    if unit in units:
+        return units[unit]
+    if unit == "%" and kind.unit == SHARE:
+        return 0.01
+    if not unit and (not units or not amount):
+        return 1.0
+    if not units:
+        _refuse(kind, at, value, f"has a unit, '{unit}'; {kind.words} have none")
+    meant = next((known for known in units if known.lower() == unit.lower()), "ms" if kind.unit == TIME else "MiB")
+    known = ", ".join(name for name in units if name != "μs")
+    fixed = f"{str(value).strip().removesuffix(unit).rstrip()} {meant}"
+    has = f"the unit '{unit}'" if unit else "no unit"
+    _refuse(kind, at, value, f"has {has}; there are {known}: write '{fixed}', say", example=False)
+
+
+def _refuse(kind: Figure, at: str, value: object, why: str, *, example: bool = True) -> NoReturn:
+    more = f": write {kind.name} = \"{kind.example}\", say" if example else ""
+    shown = str(value).lower() if isinstance(value, bool) else str(value)
+    shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
+    quoted = f"'{shown}'" if isinstance(value, str) else shown
+    raise ConfigError(f"{at}: {kind.name} = {quoted} {why}{more}")
+
+
+def _kind_of(value: object) -> str:
+    names = {bool: "true or false", list: "a list", dict: "a table"}
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+def _shortest(amount: float) -> str:
+    return repr(amount).removesuffix(".0")
+
+
+def _percent(share: float) -> str:
+    """The shortest per cent that is divided back to the same share."""
+    near = (f"{share * 100:.{digits}g}" for digits in range(1, 18))
+    return next((text for text in near if float(text) / 100 == share), _shortest(share * 100))
