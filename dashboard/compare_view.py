@@ -11,15 +11,15 @@ from ..analysis.compare_document import (
     BlockingChangeDoc,
     CameDoc,
     ComparisonDoc,
-    FigureDoc,
     LaunchChangeDoc,
     MergedDoc,
     OpsDoc,
     PairedDoc,
 )
 from ..analysis.document import ModeDoc
+from ..analysis.export.compare_words import BEYOND_SPREAD, INFERRED, change, counts, operator, side_by_side, written
 from ..analysis.likely_causes import short_names_of, signed_duration
-from ..analysis.units import MISSING, byte_size, duration, number, printable, share, times
+from ..analysis.units import MISSING, duration, number, printable
 from .counterparts import alike_steps
 from .opened import Band, Opened
 
@@ -27,29 +27,6 @@ MOST_ROWS: Final = 200  # of one table; the JSON document has them all
 MOST_NAMES: Final = 5  # of one run of merged ops
 
 STACK_DEPTH: Final = 3  # innermost frames of a blocking call
-
-BEYOND_SPREAD: Final = (
-    "Told where the change is more than the steps of either recording differ by; two processes that run the same "
-    "code may differ by more."
-)
-
-MANY: Final = 10  # times as much: told as such, not in per cent
-
-INFERRED: Final = "Inferred by aligning a step of each."
-
-WORDS: Final = {
-    "step_ns": "step, as profiled",
-    "window_ns": "recording",
-    "busy_ns": "GPU work, as profiled",
-    "idle_ns": "idle, as profiled",
-    "gpu_ops": "GPU ops",
-    "graph_launches": "graph launches",
-    "blocking_calls": "blocking calls",
-    "memcpys": "memory copies",
-    "graph_coverage": "graph coverage",
-    "graph_coverage_by_time": "graph coverage by time",
-}
-"""Figures whose names are no words; ``idle.<cause>_ns`` and ``tax.<tax>_ns`` are told by their parts."""
 
 
 class ChangeCard(NamedTuple):
@@ -101,7 +78,7 @@ class _Page:
 
     def figures(self) -> Section:
         cards = [*_mode_cards(self.a.mode, self.b.mode)]
-        cards += [_card(figure) for figure in self.found.figures if figure.before or figure.after]
+        cards += [ChangeCard(*side_by_side(figure)) for figure in self.found.figures if figure.before or figure.after]
         columns = ("per step" if self.found.scope == "step" else "in all", self.a.label, self.b.label, "change")
         return Section("figures", "Side by side", (), columns, tuple(map(tuple, cards)))
 
@@ -148,11 +125,11 @@ class _Page:
         return Section(key, title, tuple(sentences), columns, tuple(row for row, _ in told), ops)
 
     def _alone(self, doc: CameDoc) -> tuple[str, ...]:
-        return self.short[doc.name], _operator(doc), number(doc.count), duration(doc.ns)
+        return self.short[doc.name], operator(doc), number(doc.count), duration(doc.ns)
 
     def _merged(self, doc: MergedDoc) -> tuple[str, ...]:
         sizes = f"{number(doc.ops_before)} → {number(doc.ops_after)}"
-        times = (duration(doc.ns_before), duration(doc.ns_after), _change(doc.ns_before, doc.ns_after, "ns"))
+        times = (duration(doc.ns_before), duration(doc.ns_after), change(doc.ns_before, doc.ns_after, "ns"))
         return self._run(doc.before), self._run(doc.after), sizes, number(doc.count), *times
 
     def _run(self, ops: Sequence[OpsDoc]) -> str:
@@ -167,7 +144,7 @@ class _Page:
         medians = (duration(doc.median_before_ns), duration(doc.median_after_ns))
         return (
             name,
-            _operator(doc),
+            operator(doc),
             number(doc.count),
             *medians,
             signed_duration(doc.change_ns),
@@ -187,61 +164,16 @@ def _mode_cards(a: ModeDoc | None, b: ModeDoc | None) -> Iterator[ChangeCard]:
         ("graph memory", "bytes", a.graph_memory_bytes, b.graph_memory_bytes),
     ):
         if before is not None or after is not None:
-            yield ChangeCard(label, _written(before, unit), _written(after, unit), _change(before, after, unit))
-
-
-def _card(figure: FigureDoc) -> ChangeCard:
-    before, after = (_written(value, figure.unit) for value in (figure.before, figure.after))
-    return ChangeCard(_label(figure.name), before, after, _change(figure.before, figure.after, figure.unit))
-
-
-def _label(name: str) -> str:
-    kind, dot, its = name.removesuffix("_ns").partition(".")
-    if not dot:
-        return WORDS.get(name, name)
-    if kind == "idle":
-        return f"idle: {its}"
-    words = {"between_steps": "idle between steps", "other": "other idle"}.get(its, f"{its} tax")
-    return f"{words}, as profiled"
-
-
-def _written(value: float | None, unit: str) -> str:
-    return {"ns": duration, "share": share, "bytes": byte_size}.get(unit, number)(value)
-
-
-def _change(before: float | None, after: float | None, unit: str) -> str:
-    """With its sign: ``−11.2 ms (−83 %)``; of shares in points; a dash where either side is not known."""
-    if before is None or after is None:
-        return MISSING
-    change = after - before
-    if not change:
-        return "0"
-    sign = "+" if change > 0 else ""
-    if unit == "share":
-        return f"{sign}{number(round(change * 100, 1)).replace('-', '−')} points"
-    written = f"{sign}{_written(change, unit).replace('-', '−')}"
-    if not before:
-        return written
-    return f"{written} ({times(after / before) if after > MANY * before else sign + share(change / before)})"
-
-
-def _operator(doc: CameDoc | PairedDoc) -> str:
-    if doc.operator is None:
-        return MISSING
-    return printable(doc.operator) + (" (inferred)" if doc.operator_inferred else "")
+            yield ChangeCard(label, written(before, unit), written(after, unit), change(before, after, unit))
 
 
 def _launches(doc: LaunchChangeDoc) -> tuple[str, ...]:
-    return printable(doc.api), printable(doc.operator or MISSING), *_counts(doc)
+    return printable(doc.api), printable(doc.operator or MISSING), *counts(doc)
 
 
 def _blocking(doc: BlockingChangeDoc) -> tuple[str, ...]:
     inside = " › ".join(printable(frame) for frame in doc.stack[-STACK_DEPTH:])
-    return printable(doc.api), printable(doc.operator or MISSING), inside or MISSING, *_counts(doc)
-
-
-def _counts(doc: LaunchChangeDoc | BlockingChangeDoc) -> tuple[str, str, str]:
-    return number(doc.before), number(doc.after), _change(doc.before, doc.after, "count")
+    return printable(doc.api), printable(doc.operator or MISSING), inside or MISSING, *counts(doc)
 
 
 def _first_ops(band: Band) -> dict[str, int]:

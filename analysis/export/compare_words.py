@@ -1,0 +1,81 @@
+"""A comparison in words: figures with their change, operators, counts; the same on the page and in the terminal."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..compare_document import BlockingChangeDoc, CameDoc, FigureDoc, LaunchChangeDoc, PairedDoc
+from ..units import MISSING, byte_size, duration, number, printable, share, times
+
+MANY: Final = 10  # times as much: told as such, not in per cent
+
+INFERRED: Final = "Inferred by aligning a step of each."
+
+BEYOND_SPREAD: Final = (
+    "Told where the change is more than the steps of either recording differ by; two processes that run the same "
+    "code may differ by more."
+)
+
+WORDS: Final = {
+    "step_ns": "step, as profiled",
+    "window_ns": "recording",
+    "busy_ns": "GPU work, as profiled",
+    "idle_ns": "idle, as profiled",
+    "gpu_ops": "GPU ops",
+    "graph_launches": "graph launches",
+    "blocking_calls": "blocking calls",
+    "memcpys": "memory copies",
+    "graph_coverage": "graph coverage",
+    "graph_coverage_by_time": "graph coverage by time",
+}
+"""Figures whose names are no words; ``idle.<cause>_ns`` and ``tax.<tax>_ns`` are told by their parts."""
+
+
+def label(name: str) -> str:
+    """The figure of this name in words."""
+    kind, dot, its = name.removesuffix("_ns").partition(".")
+    if not dot:
+        return WORDS.get(name, name)
+    if kind == "idle":
+        return f"idle: {its}"
+    words = {"between_steps": "idle between steps", "other": "other idle"}.get(its, f"{its} tax")
+    return f"{words}, as profiled"
+
+
+def side_by_side(figure: FigureDoc) -> tuple[str, str, str, str]:
+    """Label, before, after, change."""
+    before, after = (written(value, figure.unit) for value in (figure.before, figure.after))
+    return label(figure.name), before, after, change(figure.before, figure.after, figure.unit)
+
+
+def written(value: float | None, unit: str) -> str:
+    """A figure of any unit."""
+    return {"ns": duration, "share": share, "bytes": byte_size}.get(unit, number)(value)
+
+
+def change(before: float | None, after: float | None, unit: str) -> str:
+    """With its sign: ``−11.2 ms (−83 %)``; of shares in points; a dash where either side is not known."""
+    if before is None or after is None:
+        return MISSING
+    difference = after - before
+    if not difference:
+        return "0"
+    sign = "+" if difference > 0 else ""
+    if unit == "share":
+        return f"{sign}{number(round(difference * 100, 1)).replace('-', '−')} points"
+    text = f"{sign}{written(difference, unit).replace('-', '−')}"
+    if not before:
+        return text
+    return f"{text} ({times(after / before) if after > MANY * before else sign + share(difference / before)})"
+
+
+def operator(doc: CameDoc | PairedDoc) -> str:
+    """The operator, and whether it is known from the other recording alone."""
+    if doc.operator is None:
+        return MISSING
+    return printable(doc.operator) + (" (inferred)" if doc.operator_inferred else "")
+
+
+def counts(doc: LaunchChangeDoc | BlockingChangeDoc) -> tuple[str, str, str]:
+    """Before, after, change."""
+    return number(doc.before), number(doc.after), change(doc.before, doc.after, "count")
