@@ -32,6 +32,7 @@ from .writing import (
 COMMANDS: Final = (
     "profile",
     "analyze",
+    "compare",
     "doctor",
     "export",
     "dashboard",

@@ -45,6 +45,13 @@ HEALTH: Final = {
 }
 """What `launchscope doctor` tells of a Report."""
 
+COMPARED: Final = {
+    "terminal": Output("analysis.export.compare_story:render_terminal", styled=True),
+    "json": Output("analysis.export.compare_json:render", ".json"),
+    "markdown": Output("analysis.export.compare_story:render_markdown", ".md"),
+}
+"""What a comparison can become."""
+
 FORMATS: Final = ("terminal", "json", "markdown")  # those that a person or a program reads from stdout
 
 
@@ -78,14 +85,28 @@ def deliver(
 ) -> None:
     """Render the report and put it where it was asked for. ``output`` None: by the file's suffix, else terminal."""
     name = output or (file and by_suffix(file, table)) or "terminal"
-    check_output(file, tuple(Path(trace.source.path) for trace in report.document.traces))  # those of a folder, too
+    if not table[name].styled:
+        _tell_warnings(report)
+    inputs = tuple(Path(trace.source.path) for trace in report.document.traces)  # those of a folder, too
+    hand_over(report, name, file=file, inputs=inputs, verbose=verbose, table=table)
+
+
+def hand_over(
+    subject: object,
+    name: str,
+    *,
+    file: Path | None,
+    inputs: tuple[Path, ...],
+    verbose: bool,
+    table: Mapping[str, Output],
+) -> None:
+    """Render what the table has a renderer for, and put it into the file, or on stdout without one."""
+    check_output(file, inputs)
     style: dict[str, Any] = {}
     if table[name].styled:
         style = {"width": WIDTH, "color": False} if file else {"width": terminal_width(), "color": wants_color()}
         style["verbose"] = verbose
-    else:
-        _tell_warnings(report)
-    content = renderer(name, table)(report, **style)
+    content = renderer(name, table)(subject, **style)
     if file is not None:
         with Bar("writing") as progress:
             write_file(file, content if isinstance(content, str | bytes) else _told(content, file, progress))

@@ -17,7 +17,7 @@ NOT_THE_PACKAGE = {"tests", "benchmarks", "docs", "build", "dist"}
 
 # (A room is a module or a package; the longest that fits counts.)  room: the rooms it may import
 ROOMS = {
-    "": {"analysis.report", "tracer"},  # __init__, lazily
+    "": {"analysis.report", "analysis.compared_paths", "tracer"},  # __init__, lazily
     "__main__": {"cli"},
     "analysis.errors": set[str](),
     "analysis.document": set[str](),
@@ -42,17 +42,21 @@ ROOMS = {
     "analysis.report": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
                         "analysis.freed_memory",
                         "analysis.trace_files", "analysis.captured_traces", "analysis.readers", "analysis.export"},
+    "analysis.compared_paths": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document",
+                                "analysis.capture", "analysis.readers", "analysis.report", "analysis.checks",
+                                "analysis.export"},
     "analysis.export.kernel_names": {"analysis"},
     "analysis.export": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.document",
-                        "analysis.capture", "analysis.report", "analysis.export", "analysis.export.kernel_names"},
+                        "analysis.capture", "analysis.report", "analysis.compared_paths", "analysis.checks",
+                        "analysis.export", "analysis.export.kernel_names"},
     "dashboard": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.document",
                   "analysis.capture", "analysis.trace_files", "analysis.report", "analysis.export",
                   "analysis.export.kernel_names", "dashboard"},
     "tracer": {"", "analysis.errors", "analysis.capture", "analysis.user_cache", "tracer"},
     "fixtures": {"analysis.errors", "analysis.trace", "analysis.readers", "fixtures"},
     "fixtures.models": {"", "fixtures.models"},
-    "cli": {"", "analysis.errors", "analysis.capture", "analysis.report", "analysis.step_regex", "tracer", "dashboard",
-            "cli"},
+    "cli": {"", "analysis.errors", "analysis.capture", "analysis.report", "analysis.compared_paths",
+            "analysis.step_regex", "tracer", "dashboard", "cli"},
 }  # fmt: skip
 
 # Packages from outside: where a module may import them at its top, and where only inside a function.

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from ..checks.document import CheckDoc, FindingDoc, PartDoc
+from ..checks.limits import FIGURES
 from ..units import one_line
 from . import check_words
 
@@ -41,9 +42,10 @@ def render(doc: CheckDoc) -> str:
 
 
 def _entry(finding: FindingDoc, part: PartDoc) -> Entry | None:
-    if finding.measured is None:
-        return None
     figure, value = finding.figure, finding.measured
+    kind = FIGURES.get(figure)
+    if value is None or (kind is not None and kind.less_is_better and kind.more_is_better):
+        return None  # one graph launch is better than none, and than two
     if figure == "graph_coverage":
         figure, value = "kernels outside graphs", 1.0 - value
     unit, scale = _UNITS[finding.unit]

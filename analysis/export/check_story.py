@@ -66,15 +66,16 @@ def _tell_part(part: PartDoc, *, divides: bool, verbose: bool) -> Iterator[Block
 
 
 def _about(side: SideDoc) -> str:
-    """Where figures come from: commit, date, processes, GPU."""
+    """Where figures come from."""
     gpu = side.machine.get("gpu")
-    told = [
-        None if side.commit is None else f"commit {_short(side.commit)}",
-        None if side.created is None else side.created[:DATE],
-        plural(side.processes, "process", "processes") if side.processes else None,
-        None if gpu is None else str(gpu),
-    ]
-    return " · ".join(part for part in told if part)
+    processes = plural(side.processes, "process", "processes") if side.processes else None
+    return about(commit=side.commit, created=side.created, processes=processes, gpu=None if gpu is None else str(gpu))
+
+
+def about(*, commit: str | None, created: str | None, **more: str | None) -> str:
+    """What is known of where figures come from: commit, date, and more."""
+    told = [None if commit is None else f"commit {_short(commit)}", None if created is None else created[:DATE]]
+    return " · ".join(part for part in [*told, *more.values()] if part)
 
 
 def _short(commit: str) -> str:
@@ -109,4 +110,10 @@ def _table(findings: Sequence[FindingDoc]) -> Table:
 def _causes(causes: Sequence[str], *, verbose: bool) -> Fact:
     told = causes if verbose else causes[:CAUSES]
     more = [f"{plural(len(causes) - len(told), 'more change')}: -v"] if len(told) < len(causes) else []
-    return Fact("likely causes", [*told, *more])
+    return numbered("likely causes", told, more)
+
+
+def numbered(label: str, sentences: Sequence[str], more: Sequence[str] = ()) -> Fact:
+    """Sentences by their weight, with their numbers where there are several."""
+    told = [f"{n}. {each}" for n, each in enumerate(sentences, 1)] if len(sentences) > 1 else list(sentences)
+    return Fact(label, [*told, *more])

@@ -51,7 +51,7 @@ def _launching_operators(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]
     """Launches by operator; with ``verbose`` by what encloses the operator too."""
     made: dict[tuple[str | None, str], list[int]] = {}
     for row in trace.launches.by_operator:
-        inside = _stack(row.stack, row.operator) if verbose else MISSING
+        inside = stack_line(row.stack, row.operator) if verbose else MISSING
         counts = made.setdefault((row.operator, inside), [0, 0])
         counts[0] += row.launches
         counts[1] += row.kernels
@@ -73,7 +73,7 @@ def _launching_operators(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]
     yield Listing(Table(columns, rows, more=len(ranked) - len(told)).without_empty_columns(MISSING))
 
 
-def _stack(frames: Sequence[str], operator: str | None) -> str:
+def stack_line(frames: Sequence[str], operator: str | None) -> str:
     """What encloses an operator, outermost first; the operator itself ends most stacks and is told already."""
     around = frames[:-1] if frames and frames[-1] == operator else frames
     near = around[-STACK_DEPTH:]
@@ -91,7 +91,7 @@ def blocking_calls(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
                 number(call.count_per_step),
                 duration(call.ns),
                 call.operator if call.operator else MISSING,
-                _stack(call.stack, call.operator),
+                stack_line(call.stack, call.operator),
             ]
         )
         for call in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 import msgspec
@@ -149,6 +150,8 @@ CHECKS = {
     "nothing": lambda: check(notes=("no limit is about this mode",)),
 }
 
+UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
 NAMES = [
     "::error file=x::gotcha",
     "##[add-mask]x",
@@ -165,6 +168,11 @@ NAMES = [
     "void f<int>" * 500,
     "* [x](http://y) _z_ $w$ ~~v~~",
 ]
+
+
+def draws(text: str) -> bool:
+    """Whether no character of it but the line breaks moves or hides others."""
+    return not {unicodedata.category(char) for char in text.replace("\n", "")} & UNSEEN
 
 
 def names() -> st.SearchStrategy[str]:

@@ -1,0 +1,58 @@
+"""Two captures or traces compared, mode by mode: schema ``launchscope.comparisons/1``; docs/compare.md describes it.
+
+``before`` is what was named first, ``after`` the second. Times are ns.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from .compare_document import ComparisonDoc
+
+SCHEMA: Final = "launchscope.comparisons/1"
+
+
+class ComparedSideDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """What was named on the command line."""
+
+    path: str
+    target: str | None  # null for a trace without a capture
+    commit: str | None
+    created: str | None
+    machine: dict[str, str | int | float | bool | None]  # gpu, driver, cuda, torch; empty for a trace
+
+
+class UnprofiledDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """T of one mode on both sides, measured without a profiler, and how far its change can be told."""
+
+    before_ns: float
+    after_ns: float
+    change: float  # as a share of before: the median of all ratios
+    low: float | None  # of the 99 % interval; null with too few processes
+    high: float | None
+    processes_before: int
+    processes_after: int
+    paired: bool  # both were measured in turn in one run
+    needed_processes: int | None  # per side, where there are too few for an interval
+
+
+class ComparedModeDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """One mode, or one pair of traces."""
+
+    name: str  # the mode, or the trace's
+    trace_pass: str | None = msgspec.field(name="pass")  # of the recordings that are compared
+    unprofiled: UnprofiledDoc | None  # null where either side was not timed
+    comparison: ComparisonDoc
+
+
+class ComparedDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """What changed from one to the other."""
+
+    schema: str = SCHEMA
+    launchscope: str
+    before: ComparedSideDoc
+    after: ComparedSideDoc
+    comparisons: list[ComparedModeDoc]
+    notes: list[str]  # what could not be compared, and how far the rest can
