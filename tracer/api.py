@@ -22,10 +22,9 @@ from .reasons import nothing_measured
 from .run import Run
 from .worker import load_device
 
-PRELOAD: Final = ("torch", "torch.profiler", "launchscope.tracer.worker")
-PRELOAD_FUSED: Final = (
-    "torch._dynamo",
-)  # not inductor: importing it starts threads and workers, which no fork may share
+PRELOAD: Final = ("torch", "torch.profiler", "torch._dynamo", "launchscope.tracer.worker")
+"""torch._dynamo, since making a model on the meta device imports it; not inductor: importing that starts threads and
+workers, which no fork may share."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -158,9 +157,8 @@ def profile(
 
 
 def _preload(runs: Sequence[ProfileOptions]) -> list[str]:
-    fused = PRELOAD_FUSED if {"fused", "fused_graph"} & set(runs[0].modes) else ()
     theirs = [name for options in runs for name in _imports_of_transformers(_script(options))]
-    return list(dict.fromkeys([*PRELOAD, *fused, *theirs]))
+    return list(dict.fromkeys([*PRELOAD, *theirs]))
 
 
 def _script(options: ProfileOptions) -> Path:
