@@ -7,14 +7,15 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-import dash
 import flask
+from dash.development.base_component import Component
 from markupsafe import escape
 
 from ..analysis.errors import LaunchscopeError
 from ..analysis.export import json as json_output
 from ..analysis.export import perfetto
 from . import callbacks, layout, moves, tables
+from .index_page import STILL_PX, IndexPage, in_index
 from .lanes import prepare
 from .opened import Opened
 from .server import Access, guard
@@ -22,12 +23,14 @@ from .uploads import Uploads
 from .view import View, from_query
 from .watched import Watched
 
+LEAST_PX: Final = 300
+MOST_PX: Final = 8_000
 ASSETS: Final = Path(__file__).parent / "assets"
 
 
 def build_app(
     opened: Opened, access: Access, watched: Watched, uploads: Uploads | None = None, path: str = "/"
-) -> dash.Dash:
+) -> IndexPage:
     """The page of one report, for those whom ``access`` admits; with ``uploads`` other files can be opened in it.
 
     What is asked of the server carries the ``path`` that the page has; the app itself is asked without it.
@@ -36,30 +39,37 @@ def build_app(
         band = opened.band(key)
         assert band is not None
         prepare(band)  # else the first who looks waits for it
-    app = dash.Dash(
-        "launchscope",
+    app = IndexPage(
+        opened,
         assets_folder=str(ASSETS),
         requests_pathname_prefix=path,
         routes_pathname_prefix="/",
-        title=_in_html(f"{opened.title} · launchscope"),
+        title=in_index(escape(f"{opened.title} · launchscope")),
         update_title="",
         serve_locally=True,
         eager_loading=False,
-        suppress_callback_exceptions=False,
+        suppress_callback_exceptions=True,  # the grid is made later
     )
     app.index_string = app.index_string.replace("<html>", '<html lang="en">')
-    app.layout = layout.page(opened, most_upload_bytes=None if uploads is None else uploads.most_bytes)
+    most_bytes = None if uploads is None else uploads.most_bytes
+
+    def page() -> Component:
+        """For the view, the colour scheme and the width that assets/dashboard.js asks for."""
+        asked = flask.request if flask.has_request_context() else None
+        if asked is None:
+            return layout.page(opened, View(), "light", STILL_PX, most_upload_bytes=most_bytes)
+        width_px = min(max(asked.args.get("width", STILL_PX, int), LEAST_PX), MOST_PX)
+        scheme = asked.args.get("scheme", "light")
+        view = from_query(asked.query_string.decode("ascii", "replace"))
+        return layout.page(opened, view, scheme, width_px, most_upload_bytes=most_bytes)
+
+    app.layout = page
     callbacks.register(app, opened, watched)
     _downloads(app.server, opened)
     if uploads is not None:
         uploads.register(app.server)
     guard(app.server, access, app.csp_hashes())
     return app
-
-
-def _in_html(text: str) -> str:
-    """For Dash's index page, into which a title goes as it is, and in which ``{%`` stands for more to come."""
-    return str(escape(text)).replace("{%", "{&#37;")
 
 
 def _downloads(server: flask.Flask, opened: Opened) -> None:

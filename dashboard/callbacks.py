@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
-from dash import ALL, Dash, Input, Output, State, ctx, html, no_update
+from dash import ALL, ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update
 
-from . import charts, timeline, what_if
+from . import charts, layout, what_if
 from .moves import clicked, op_of_row, pressed, show_op, shown_bands, stepped, zoomed
 from .opened import Opened
 from .panels import MODEL_REM, chart, comparison_panel, details_panel
+from .shown import control_values, stores, timelines
 from .tables import table
 from .theme import Theme, theme_named
 from .view import View, from_query, to_query
 from .watched import Watched
-
-_STORES: Final = {
-    "timeline-view": ("bands", "step", "x", "align", "search", "selected", "overlays", "theme"),
-    "model-view": ("knobs", "theme"),
-    "chart-view": ("theme",),
-    "compare-view": ("compare",),
-}
-"""The parts of the view that each part of the page is drawn from."""
 
 
 def register(app: Dash, opened: Opened, watched: Watched) -> None:
@@ -62,7 +55,7 @@ def _navigation(app: Dash, opened: Opened) -> None:
     events = {
         "range": Input("range", "data"),
         "click": Input("timeline", "clickData"),
-        "cell": Input("grid", "cellClicked"),
+        "cell": Input("cell", "data"),
         "keys": Input("keys", "data"),
         "rows": Input({"op": ALL, "row": ALL}, "n_clicks"),
         **{name: Input(name, "n_clicks") for name in ("previous", "next", "fit", "theme")},
@@ -73,14 +66,14 @@ def _navigation(app: Dash, opened: Opened) -> None:
         output={
             "url": Output("url", "search"),
             **{name: Output(component, "value") for name, component in controls.items()},
-            **{name: Output(name, "data") for name in _STORES},
+            **{name: Output(name, "data") for name in stores(View())},
         },
         inputs={
             "url": Input("url", "search"),
             "values": {name: Input(component, "value") for name, component in controls.items()},
             "events": events,
             "scheme": State("scheme", "data"),
-            "known": {name: State(name, "data") for name in _STORES},
+            "known": {name: State(name, "data") for name in stores(View())},
         },
     )
     def navigate(
@@ -96,39 +89,14 @@ def _navigation(app: Dash, opened: Opened) -> None:
             after = event(opened, after, each, values, events, scheme)
         query = to_query(after)
         shown = control_values(opened, after)
-        stores = {name: to_query(only(after, parts)) for name, parts in _STORES.items()}
-        if not happened and stores == known:  # the echo of an event: people type on meanwhile
+        parts = stores(after)
+        if not happened and parts == known:  # the echo of an event: people type on meanwhile
             shown = values
         return {
             "url": no_update if query == (url or "") else query,
             **{name: no_update if shown[name] == values[name] else shown[name] for name in controls},
-            **{name: no_update if value == known[name] else value for name, value in stores.items()},
+            **{name: no_update if value == known[name] else value for name, value in parts.items()},
         }
-
-
-def only(view: View, parts: Sequence[str]) -> View:
-    """The view with all but these parts at their defaults."""
-    return View(**{name: getattr(view, name) for name in parts})
-
-
-def control_values(opened: Opened, view: View) -> dict[str, Any]:
-    """What each control shows."""
-    start = what_if.starting_point(opened)
-    knobs = (
-        {}
-        if start.step is None
-        else {n: spec.shown(view.knobs.get(n)) for n, spec in what_if.slider_marks(start).items()}
-    )
-    first, second = view.compare or (None, None)
-    return {
-        "align": view.align,
-        "overlays": list(view.overlays),
-        "search": view.search,
-        "bands": [band.key for band in shown_bands(opened, view)],
-        "compare_a": first,
-        "compare_b": second,
-        **knobs,
-    }
 
 
 def event(
@@ -149,7 +117,7 @@ def event(
             return change(view, selected=clicked(opened, events["click"]))
         case "range":
             return zoomed(view, events["range"])
-        case "grid":
+        case "cell":
             cell = events["cell"] or {}
             return show_op(opened, view, op_of_row(cell.get("rowId")))
         case "keys":
@@ -195,33 +163,14 @@ def _timelines(app: Dash, opened: Opened) -> None:
         Output("timeline", "style"),
         Output("step-label", "children"),
         Output("search-count", "children"),
-        Output("legend", "children"),
         Input("timeline-view", "data"),
         Input("scheme", "data"),
         Input("width", "data"),
+        prevent_initial_call=True,  # the page came with it
     )
-    def draw(query: str | None, scheme: str | None, width: int | None) -> tuple[Any, ...]:
-        if query is None:
-            return (no_update,) * 5
-        view = from_query(query)
-        theme = _theme(query, scheme)
-        bands = shown_bands(opened, view)
-        figure = timeline.timeline_figure(bands, view, theme, width_px=width or 1200)
-        steps = max((len(band.step_windows) for band in bands), default=0)
-        found = timeline.search_count(bands, view) if view.search else None
-        layout = figure["layout"]
-        del layout["width"]  # as wide as its frame
-        style = {"height": f"{layout['height']}px"}
-        layout["uirevision"] = query  # the view has the zoom already
-        legend = [
-            html.Span(
-                [html.Span(className="swatch", style={"background": item["color"]}), item["cause"]],
-                title=item["meaning"],
-            )
-            for item in timeline.legend_items(theme)
-        ]
-        told = "" if found is None else f"{found:,} found"
-        return figure, style, f"step {min(view.step, max(steps - 1, 0)) + 1} of {steps}", told, legend
+    def draw(query: str, scheme: str, width: int) -> tuple[Any, ...]:
+        drawn = timelines(opened, from_query(query), scheme, width)
+        return drawn.figure, {"height": f"{drawn.height_px}px"}, drawn.step, drawn.found
 
     @app.callback(Output("details", "children"), Input("timeline-view", "data"))
     def detail(query: str | None) -> Any:
@@ -287,17 +236,26 @@ def _compare(app: Dash, opened: Opened) -> None:
 
 
 def _tables(app: Dash, opened: Opened) -> None:
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("launchscope", "same"),
+        Output("cell", "data"),
+        Input("grid", "cellClicked"),
+        prevent_initial_call=True,
+    )
+
     @app.callback(
-        Output("grid", "columnDefs"),
-        Output("grid", "rowData"),
+        Output("grid-frame", "children"),
         Output("table-note", "children"),
         Output("csv", "href"),
         Output("csv", "download"),
         Input("table", "value"),
         Input("bands", "value"),
+        Input("can-grid", "data"),
     )
-    def fill(name: str, keys: list[str] | None) -> tuple[Any, ...]:
+    def fill(name: str, keys: list[str] | None, can_grid: bool | None) -> tuple[Any, ...]:
+        if not can_grid:
+            return (no_update,) * 4
         bands = shown_bands(opened, View(bands=tuple(keys or ())))
         data = table(name, opened, bands)
         named = ",".join(band.key for band in bands)
-        return data.columns, data.rows, data.note or "", f"download/{name}.csv?bands={named}", f"{name}.csv"
+        return layout.grid(data), data.note or "", f"download/{name}.csv?bands={named}", f"{name}.csv"

@@ -32,6 +32,10 @@ class Covered:
         return np.diff(np.where(row < 0, 0, self._before_ns[row] + into))
 
 
+FAINTEST: Final = 0.15
+"""How dark a column is that is hardly busy, of a busy one."""
+
+
 @dataclass(frozen=True, eq=False)
 class Rects:
     """Rectangles of one look on one lane, by start. ``row`` is a row of the table that ``kind`` names."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import dash_ag_grid as dag  # type: ignore[import-untyped]
@@ -12,7 +12,11 @@ from . import cards, what_if
 from .charts import chart_rem
 from .opened import Opened
 from .panels import GRAPH_CONFIG, MODEL_REM
-from .tables import TABLES, table
+from .shown import Timelines, control_values, stores, timelines
+from .tables import TABLES, TableData
+from .theme import LIGHT
+from .timeline import legend_items
+from .view import View
 
 KEYS: Final = (
     ("w, s", "zoom in, out"),
@@ -35,36 +39,26 @@ TIMELINE_CONFIG: Final[Any] = GRAPH_CONFIG | {
 }
 
 
-def page(opened: Opened, *, most_upload_bytes: int | None = None) -> html.Div:
-    """Everything, for any view: callbacks fill in what depends on it. Null where no other file can be opened."""
+def page(opened: Opened, view: View, scheme: str, width_px: int, *, most_upload_bytes: int | None = None) -> html.Div:
+    """Everything; callbacks fill in what is not drawn yet. Null where no other file can be opened."""
+    data: dict[str, Any] = {"scheme": scheme, "width": width_px, **stores(view)}
+    values = control_values(opened, view)
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),
-            *(
-                dcc.Store(id=name)
-                for name in (
-                    "scheme",
-                    "width",
-                    "keys",
-                    "range",
-                    "painted",
-                    "timeline-view",
-                    "model-view",
-                    "chart-view",
-                    "compare-view",
-                )
-            ),
-            _header(opened),
+            *(dcc.Store(id=name) for name in ("keys", "range", "cell", "painted", "can-grid")),
+            *(dcc.Store(id=name, data=value) for name, value in data.items()),
+            header(opened),
             html.Main(
                 [
                     html.Div(id="changed", role="alert"),
-                    _next_steps(opened),
-                    _cards(opened),
-                    _timelines(opened),
+                    next_steps(opened),
+                    mode_cards(opened),
+                    timelines_section(opened, values, timelines(opened, view, scheme, width_px)),
                     _charts(opened),
-                    _model(opened),
-                    _compare(opened),
-                    _tables(opened),
+                    _model(opened, values),
+                    _compare(opened, values),
+                    _tables(),
                     _downloads(),
                     *([] if most_upload_bytes is None else [_open_another(most_upload_bytes)]),
                 ]
@@ -75,7 +69,7 @@ def page(opened: Opened, *, most_upload_bytes: int | None = None) -> html.Div:
     )
 
 
-def _header(opened: Opened) -> html.Header:
+def header(opened: Opened) -> html.Header:
     return html.Header(
         [
             html.Div(
@@ -98,7 +92,7 @@ def _header(opened: Opened) -> html.Header:
     )
 
 
-def _next_steps(opened: Opened) -> html.Section:
+def next_steps(opened: Opened) -> html.Section:
     rows = [
         html.Li(
             [
@@ -113,7 +107,7 @@ def _next_steps(opened: Opened) -> html.Section:
     return html.Section([html.H2("What to do next"), html.Ol(rows)] if rows else [], className="next")
 
 
-def _cards(opened: Opened) -> html.Section:
+def mode_cards(opened: Opened) -> html.Section:
     return html.Section([_card(card) for card in cards.cards(opened)], className="cards", **_named("Modes"))
 
 
@@ -129,7 +123,8 @@ def _card(card: cards.Card) -> html.Article:
     return html.Article(body, className="card baseline" if card.is_baseline else "card")
 
 
-def _timelines(opened: Opened) -> html.Section:
+def timelines_section(opened: Opened, values: Mapping[str, Any], drawn: Timelines) -> html.Section:
+    """The timelines with their controls, drawn."""
     return html.Section(
         [
             html.H2("Timelines"),
@@ -138,16 +133,16 @@ def _timelines(opened: Opened) -> html.Section:
                     html.Div(
                         [
                             html.Button("◀", id="previous", **_named("Step before")),
-                            html.Span(id="step-label", role="status"),
+                            html.Span(drawn.step, id="step-label", role="status"),
                             html.Button("▶", id="next", **_named("Step after")),
                         ],
                         className="steps",
                     ),
-                    _choice("align", [("time", "same scale"), ("step", "step to step")], "time", "Align"),
+                    _choice("align", [("time", "same scale"), ("step", "step to step")], values["align"], "Align"),
                     dcc.Checklist(
                         id="overlays",
                         options=[{"value": "queue", "label": "queue depth"}, {"value": "idle", "label": "GPU idle"}],
-                        value=[],
+                        value=values["overlays"],
                         inline=True,
                     ),
                     html.Button("fit", id="fit", title="The whole step (f)"),
@@ -155,9 +150,13 @@ def _timelines(opened: Opened) -> html.Section:
                         [
                             html.Label("Search", htmlFor="search"),
                             dcc.Input(
-                                id="search", type="search", placeholder="kernel or operator", debounce=0.3, value=""
+                                id="search",
+                                type="search",
+                                placeholder="kernel or operator",
+                                debounce=0.3,
+                                value=values["search"],
                             ),
-                            html.Span(id="search-count", role="status", className="muted"),
+                            html.Span(drawn.found, id="search-count", role="status", className="muted"),
                         ],
                         className="search",
                     ),
@@ -168,16 +167,29 @@ def _timelines(opened: Opened) -> html.Section:
                 "Traces shown",
                 "bands",
                 dcc.Dropdown(
-                    id="bands", options=_band_options(opened), value=list(opened.first), multi=True, clearable=False
+                    id="bands", options=_band_options(opened), value=values["bands"], multi=True, clearable=False
                 ),
             ),
             html.Div(
-                [html.Span("gaps, where the GPU idles, by cause:"), html.Div(id="legend", className="legend")],
+                [
+                    html.Span("gaps, where the GPU idles, by cause:"),
+                    html.Div([_swatch(item) for item in legend_items(LIGHT)], className="legend"),
+                ],
                 className="idle-legend",
             ),
             html.Div(
-                dcc.Graph(id="timeline", config=TIMELINE_CONFIG, responsive=True),
+                [
+                    dcc.Graph(
+                        id="timeline",
+                        figure=drawn.figure,
+                        style={"height": f"{drawn.height_px}px"},
+                        config=TIMELINE_CONFIG,
+                        responsive=True,
+                    ),
+                    html.Div(id="still"),  # the picture of the first response, until they are painted
+                ],
                 id="timeline-frame",
+                className="timeline-frame",
                 tabIndex="0",
                 role="group",
                 **_named("Timelines; zoom with w and s, pan with a and d, fit with f"),
@@ -188,12 +200,17 @@ def _timelines(opened: Opened) -> html.Section:
     )
 
 
+def _swatch(item: Mapping[str, str]) -> html.Span:
+    swatch = html.Span(className="swatch", style={"background": item["color"]})
+    return html.Span([swatch, item["cause"]], title=item["meaning"])
+
+
 def _charts(opened: Opened) -> html.Section:
     room = {"minHeight": f"{chart_rem(opened)}rem"}
     return html.Section([html.H2("Where the time goes"), html.Div(id="charts", className="charts", style=room)])
 
 
-def _model(opened: Opened) -> html.Section:
+def _model(opened: Opened, values: Mapping[str, Any]) -> html.Section:
     start = what_if.starting_point(opened)
     intro = "From what was measured, by the closed form max(W, N·τ): predictions, drawn dashed. "
     if start.step is None:
@@ -208,7 +225,7 @@ def _model(opened: Opened) -> html.Section:
                 max=spec.high,
                 step=spec.step,
                 marks=spec.marks,
-                value=spec.value,
+                value=values[name],
                 updatemode="mouseup",
                 allow_direct_input=False,
             ),
@@ -227,21 +244,22 @@ def _model(opened: Opened) -> html.Section:
     )
 
 
-def _compare(opened: Opened) -> html.Section:
+def _compare(opened: Opened, values: Mapping[str, Any]) -> html.Section:
     if len(opened.bands) < 2:
         return html.Section([])
     options = _band_options(opened)
     pickers = [
-        _labelled(label, name, dcc.Dropdown(id=name, options=options, value=None, placeholder="a mode or trace"))
-        for label, name in (("Compare", "compare-a"), ("with", "compare-b"))
+        _labelled(label, name, dcc.Dropdown(id=name, options=options, value=value, placeholder="a mode or trace"))
+        for label, name, value in (
+            ("Compare", "compare-a", values["compare_a"]),
+            ("with", "compare-b", values["compare_b"]),
+        )
     ]
     return html.Section([html.H2("Compare"), html.Div(pickers, className="controls"), html.Div(id="comparison")])
 
 
-def _tables(opened: Opened) -> html.Section:
+def _tables() -> html.Section:
     first = next(iter(TABLES))
-    shown = [band for key in opened.first if (band := opened.band(key)) is not None]
-    data = table(first, opened, shown)  # a grid that is born empty may stay hidden
     return html.Section(
         [
             html.H2("Tables"),
@@ -253,16 +271,22 @@ def _tables(opened: Opened) -> html.Section:
                 className="controls",
             ),
             html.P(id="table-note", className="muted"),
-            dag.AgGrid(
-                id="grid",
-                getRowId="params.data.id",
-                columnDefs=data.columns,
-                rowData=data.rows,
-                defaultColDef={"sortable": True, "filter": True, "resizable": True, "flex": 1, "minWidth": 90},
-                dashGridOptions={"animateRows": False},
-            ),
+            html.Div(id="grid-frame"),
         ],
         className="tables",
+    )
+
+
+def grid(data: TableData) -> dag.AgGrid:
+    """A table that is sorted and filtered in the browser; made when there is time for it."""
+    return dag.AgGrid(
+        id="grid",
+        getRowId="params.data.id",
+        columnDefs=data.columns,
+        rowData=data.rows,
+        defaultColDef={"sortable": True, "filter": True, "resizable": True, "flex": 1, "minWidth": 90},
+        dashGridOptions={"animateRows": False},
+        style={"height": "100%"},
     )
 
 

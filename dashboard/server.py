@@ -19,6 +19,32 @@ from flask_compress import Compress
 if TYPE_CHECKING:
     from werkzeug.wrappers import Response
 
+
+class _Compressed:
+    """Files of packages as they are sent, the first few hundred ones that are asked for: the same to every page."""
+
+    MOST: Final = 200
+
+    def __init__(self) -> None:
+        self._known: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        return self._known.get(key)
+
+    def set(self, key: str, value: bytes) -> None:
+        if not key.endswith(_CHANGES) and len(self._known) < self.MOST:
+            self._known[key] = value
+
+
+_COMPRESSED: Final = _Compressed()
+_CHANGES: Final = "?"
+
+
+def _package_file(request: flask.Request) -> str:
+    """The path of a file that stays the same as long as launchscope runs."""
+    return request.path if request.path.startswith("/_dash-component-suites/") else _CHANGES
+
+
 COOKIE: Final = "launchscope-token"
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 
@@ -56,6 +82,7 @@ def is_loopback(host: str) -> bool:
 
 def guard(server: flask.Flask, access: Access, script_hashes: Sequence[str]) -> None:
     """Refuse requests from elsewhere, compress what is sent, and forbid the page to load anything from outside."""
+    server.config |= {"COMPRESS_CACHE_BACKEND": lambda: _COMPRESSED, "COMPRESS_CACHE_KEY": _package_file}
     Compress(server)
     policy = "; ".join(
         [

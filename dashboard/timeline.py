@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..analysis.document import CAUSES
-from .heat_strip import Lane, heat_strip
+from .heat_strip import FAINTEST, Lane, heat_strip
 from .hover import CAUSE_WORDS
 from .marks import Marks, search_count, selected_name
 from .opened import Band
@@ -132,7 +132,7 @@ def _strip(band: PlacedBand, place: PlacedLane, placed: Stage, theme: Theme, *, 
                 "customdata": [strip.rects[first:last, np.newaxis].tolist()],
                 "zmin": 0,
                 "zmax": 1,
-                "colorscale": [[0, mixed(theme.paper, color, 0.15)], [1, color]],
+                "colorscale": [[0, mixed(theme.paper, color, FAINTEST)], [1, color]],
                 "showscale": False,
                 "hoverongaps": False,
                 "opacity": 0.35 if dim else 1,

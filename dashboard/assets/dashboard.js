@@ -23,9 +23,26 @@
     paint();
   }
 
-  function tellWidth() {
-    const frame = ready("timeline-frame");
-    if (frame) set("width", Math.round(frame.clientWidth / 100) * 100);
+  const frameWidth = () => Math.round(document.querySelector(".timeline-frame").clientWidth / 100) * 100;
+
+  /* The page comes for the view of the address, this scheme and this width: its figure is drawn once. */
+  function askForThisView() {
+    const ask = window.fetch;
+    window.fetch = (address, ...rest) => {
+      if (!String(address).endsWith("_dash-layout")) return ask(address, ...rest);
+      const query = new URLSearchParams(window.location.search);
+      query.set("scheme", scheme.matches ? "dark" : "light");
+      query.set("width", frameWidth());
+      return ask(`${address}?${query}`, ...rest);
+    };
+  }
+
+  /* Dash's page takes the place of what the server sent first; its picture stays until the timelines are painted. */
+  function takeOver() {
+    const first = ready("first");
+    if (!first) return;
+    ready("still").append(first.querySelector(".still"));
+    first.remove();
   }
 
   /* The theme of the URL, else the system's. */
@@ -100,10 +117,18 @@
     if (!isOlder) wanted = null;
   }
 
-  /* The charts further down wait for the timelines: a browser draws one after the other. */
+  /* The charts further down wait for the timelines, and the tables for them: a browser does one after the other. */
   function tellPainted(tries) {
-    if (document.querySelector("#timeline .hm, #timeline .barlayer .point") || !tries) return set("painted", true);
-    window.setTimeout(tellPainted, 50, tries - 1);
+    if (!document.querySelector("#timeline .hm, #timeline .barlayer .point") && tries) {
+      window.setTimeout(tellPainted, 50, tries - 1);
+      return;
+    }
+    ready("still").replaceChildren();
+    set("painted", true);
+    const script = document.createElement("script");
+    script.src = ready("later").dataset.src;
+    script.addEventListener("load", () => set("can-grid", true));
+    document.body.append(script);
   }
 
   function move(by) {
@@ -165,12 +190,7 @@
   }
 
   function start() {
-    if (!ready("timeline-frame") || !window.dash_clientside || !window.dash_clientside.set_props) {
-      window.setTimeout(start, 30);
-      return;
-    }
-    tellScheme();
-    tellWidth();
+    takeOver();
     nameSliders();
     listen();
     tellPainted(100);
@@ -179,7 +199,7 @@
     let timer = null;
     window.addEventListener("resize", () => {
       window.clearTimeout(timer);
-      timer = window.setTimeout(tellWidth, 200);
+      timer = window.setTimeout(() => set("width", frameWidth()), 200);
     });
     const push = window.history.pushState;
     window.history.pushState = function () {
@@ -194,5 +214,12 @@
   }
 
   paint();
-  start();
+  askForThisView();
+  window.dash_clientside = Object.assign({}, window.dash_clientside, { launchscope: { same: (value) => value } });
+  const waiting = new MutationObserver(() => {
+    if (!ready("timeline-frame")) return;
+    waiting.disconnect();
+    start();
+  });
+  waiting.observe(document, { childList: true, subtree: true });
 })();

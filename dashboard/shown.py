@@ -1,0 +1,75 @@
+"""What each part of the page shows of a view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from . import what_if
+from .moves import shown_bands
+from .opened import Opened
+from .plotting import Figure
+from .theme import theme_named
+from .timeline import search_count, timeline_figure
+from .view import View, to_query
+
+_STORES: Final = {
+    "timeline-view": ("bands", "step", "x", "align", "search", "selected", "overlays", "theme"),
+    "model-view": ("knobs", "theme"),
+    "chart-view": ("theme",),
+    "compare-view": ("compare",),
+}
+"""The parts of the view that each part of the page is drawn from."""
+
+
+@dataclass(frozen=True)
+class Timelines:
+    """The timelines of a view, and what is said above them."""
+
+    figure: Figure
+    height_px: int
+    step: str
+    found: str
+
+
+def timelines(opened: Opened, view: View, scheme: str | None, width_px: int) -> Timelines:
+    """As drawn where the view names no theme: in that of the system's colour scheme."""
+    bands = shown_bands(opened, view)
+    figure = timeline_figure(bands, view, theme_named(view.theme or scheme), width_px=width_px)
+    layout = figure["layout"]
+    del layout["width"]  # as wide as its frame
+    layout["uirevision"] = stores(view)["timeline-view"]  # the view has the zoom already
+    steps = max((len(band.step_windows) for band in bands), default=0)
+    found = f"{search_count(bands, view):,} found" if view.search else ""
+    return Timelines(figure, layout["height"], f"step {min(view.step, max(steps - 1, 0)) + 1} of {steps}", found)
+
+
+def stores(view: View) -> dict[str, str]:
+    """Store → its part of the view, as a query."""
+    return {name: to_query(only(view, parts)) for name, parts in _STORES.items()}
+
+
+def only(view: View, parts: Sequence[str]) -> View:
+    """The view with all but these parts at their defaults."""
+    return View(**{name: getattr(view, name) for name in parts})
+
+
+def control_values(opened: Opened, view: View) -> dict[str, Any]:
+    """What each control shows."""
+    start = what_if.starting_point(opened)
+    knobs = (
+        {}
+        if start.step is None
+        else {n: spec.shown(view.knobs.get(n)) for n, spec in what_if.slider_marks(start).items()}
+    )
+    first, second = view.compare or (None, None)
+    return {
+        "align": view.align,
+        "overlays": list(view.overlays),
+        "search": view.search,
+        "bands": [band.key for band in shown_bands(opened, view)],
+        "compare_a": first,
+        "compare_b": second,
+        **knobs,
+    }
