@@ -4,6 +4,7 @@
     launchscope.load(path)                   open a capture or a trace: a Report
     launchscope.analyze(*paths)              several of them in one Report
     launchscope.compare(before, after)       what changed from one capture or trace to another
+    launchscope.check(current, baseline)     limits and baselines against a capture or a trace
     launchscope.Target(step, inputs, state)  what a `build` function may return
 
 Names load on use: ``import launchscope`` costs next to nothing.
@@ -17,18 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from .analysis.check import check
     from .analysis.compared_paths import compare
     from .analysis.report import Report, analyze, load
     from .tracer.target import Target
 
 __version__: Final = "0.1.0"
 
-__all__ = ["Report", "Target", "analyze", "compare", "load", "profile"]
+__all__ = ["Report", "Target", "analyze", "check", "compare", "load", "profile"]
 
 _HOMES: Final = {
     "Report": "analysis.report",
     "Target": "tracer.target",
     "analyze": "analysis.report",
+    "check": "analysis.check",
     "compare": "analysis.compared_paths",
     "load": "analysis.report",
 }

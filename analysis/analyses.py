@@ -188,6 +188,9 @@ def _steps_document(trace: Trace, steps: Steps, device: int) -> StepsDoc | None:
     ops, launches = trace.gpu_ops, trace.launches
     on_device = np.where(ops.device == device, steps.op_step, NONE)
     periods = periods_ns(trace, steps, device)
+    linked = ops.is_kernel & (ops.launch_row != NONE)
+    in_graph = linked.copy()
+    in_graph[linked] = launches.is_graph[ops.launch_row[linked]]
     return StepsDoc(
         count=kept,
         period_ns=summarize(periods) if len(periods) else None,
@@ -198,6 +201,8 @@ def _steps_document(trace: Trace, steps: Steps, device: int) -> StepsDoc | None:
         blocking_calls=summarize(steps.count_kept(steps.blocking_step)),
         memcpys=summarize(steps.count_kept(on_device[ops.kind == OpKind.MEMCPY])),
         gpu_ops=summarize(steps.count_kept(on_device)),
+        kernels_in_graphs=summarize(steps.count_kept(on_device[in_graph])),
+        kernels_with_launch=summarize(steps.count_kept(on_device[linked])),
     )
 
 

@@ -116,6 +116,8 @@ class StepsDoc(msgspec.Struct, frozen=True, kw_only=True):
     blocking_calls: Summary
     memcpys: Summary
     gpu_ops: Summary
+    kernels_in_graphs: Summary | None = None  # null in reports that are older than it
+    kernels_with_launch: Summary | None = None
 
 
 class OperatorDoc(msgspec.Struct, frozen=True, kw_only=True):

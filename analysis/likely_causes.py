@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from .compare_document import BlockingChangeDoc, CameDoc, ComparisonDoc, FigureDoc, OpsDoc, PairedDoc
+from .compare_document import BlockingChangeDoc, ComparisonDoc, FigureDoc, OpsDoc, PairedDoc
 from .export.kernel_names import short_names
 from .trace import OpKind
 from .units import duration, number, plural, printable, share
@@ -26,13 +26,32 @@ _LINE: Final = re.compile(r"\(\d+\): ")  # of a Python frame: 'model.py(42): for
 _NOT_THE_USERS: Final = re.compile(r"(^|/)(torch|transformers|site-packages|dist-packages|lib/python[\d.]+)/|^<")
 
 
+class OneSided(Protocol):
+    """GPU ops of one name that one of two sides alone has, per step."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def category(self) -> str: ...
+    @property
+    def operator(self) -> str | None: ...
+    @property
+    def operator_inferred(self) -> bool: ...
+    @property
+    def stack(self) -> Sequence[str]: ...  # outermost first
+    @property
+    def count(self) -> float: ...
+    @property
+    def ns(self) -> float: ...
+
+
 def likely_causes(comparison: ComparisonDoc) -> list[str]:
     """Sentences, the most important first; one that says so when nothing changed."""
     if comparison.scope == "whole":
         return list(_of_whole_files(comparison))
     short = short_names_of(comparison)
     causes = [
-        *_blocking(comparison.blocking_calls),
+        *blocking_sentences(comparison.blocking_calls),
         *_graphs(comparison),
         *_copies(comparison),
         *_other_ops(comparison, short),
@@ -63,7 +82,7 @@ def _of_whole_files(comparison: ComparisonDoc) -> Iterator[str]:
     yield "More can't be told without steps on both sides."
 
 
-def _blocking(changes: Sequence[BlockingChangeDoc]) -> Iterator[str]:
+def blocking_sentences(changes: Sequence[BlockingChangeDoc]) -> Iterator[str]:
     """Calls that came before those that went: a wait costs more than its own time."""
     for sign, what in ((1, "more"), (-1, "fewer")):
         rows = [row for row in changes if row.change * sign > 0]
@@ -90,45 +109,63 @@ def _graphs(comparison: ComparisonDoc) -> Iterator[str]:
     coverage, launches = comparison.figure("graph_coverage"), comparison.figure("launches")
     assert coverage is not None, "both scopes have it"
     assert launches is not None, "both scopes have it"
-    counts = f"launches {number(launches.before)} → {number(launches.after)}"
-    per = " per step" if comparison.scope == "step" else ""
-    covered = f"{share(coverage.before)} → {share(coverage.after)} of the kernels run in graphs"
-    yield f"Graph replays were {comparison.graph_coverage}: {counts}{per}, {covered}."
+    yield graphs_sentence(
+        comparison.graph_coverage,
+        (launches.before, launches.after),
+        (coverage.before, coverage.after),
+        per=" per step" if comparison.scope == "step" else "",
+    )
+
+
+def graphs_sentence(
+    what: str,
+    launches: tuple[float | None, float | None],
+    coverage: tuple[float | None, float | None],
+    per: str = " per step",
+) -> str:
+    """Graph replays were lost or won."""
+    counts = f"launches {number(launches[0])} → {number(launches[1])}"
+    covered = f"{share(coverage[0])} → {share(coverage[1])} of the kernels run in graphs"
+    return f"Graph replays were {what}: {counts}{per}, {covered}."
 
 
 def _copies(comparison: ComparisonDoc) -> Iterator[str]:
     copies = comparison.figure("memcpys")
     if copies is None or not copies.change:
         return
-    docs = [
-        doc for doc in (comparison.came if copies.change > 0 else comparison.went) if doc.category == OpKind.MEMCPY.word
-    ]
-    which = ", ".join(f"{printable(doc.name)}{_in_operator(doc)}" for doc in docs[:TOLD])
-    change = f"{plural(abs(copies.change), 'memory copy', 'memory copies')} {_more(copies.change)} per step"
-    yield f"{change}{': ' + which if which else ''} ({number(copies.before)} → {number(copies.after)})."
+    yield copies_sentence(copies.before, copies.after, comparison.came if copies.change > 0 else comparison.went)
+
+
+def copies_sentence(before: float | None, after: float | None, ops: Iterable[OneSided]) -> str:
+    """More memory copies than before, or fewer; of the ops that one side alone has, the copies are named."""
+    change = (after or 0.0) - (before or 0.0)
+    copies = [op for op in ops if op.category == OpKind.MEMCPY.word]
+    which = ", ".join(f"{printable(op.name)}{_in_operator(op)}" for op in copies[:TOLD])
+    count = f"{plural(abs(change), 'memory copy', 'memory copies')} {_more(change)} per step"
+    return f"{count}{': ' + which if which else ''} ({number(before)} → {number(after)})."
 
 
 def _more(change: float) -> str:
     return "more" if change > 0 else "fewer"
 
 
-def _in_operator(doc: CameDoc | PairedDoc) -> str:
+def _in_operator(doc: OneSided | PairedDoc) -> str:
     return "" if doc.operator is None else f" in {printable(doc.operator)}{' (inferred)' * doc.operator_inferred}"
 
 
 def _other_ops(comparison: ComparisonDoc, short: Mapping[str, str]) -> list[str]:
     """GPU ops that came, went or were merged, those of the most ops first."""
     told = [
-        *_alone(comparison.came, "extra", short),
-        *_alone(comparison.went, "fewer", short),
+        *alone_sentences(comparison.came, "extra", short),
+        *alone_sentences(comparison.went, "fewer", short),
         *_merged(comparison, short),
     ]
     return [sentence for _, sentence in sorted(told, key=lambda each: -each[0])]
 
 
-def _alone(docs: Iterable[CameDoc], what: str, short: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+def alone_sentences(docs: Iterable[OneSided], what: str, short: Mapping[str, str]) -> Iterator[tuple[float, str]]:
     """Kernels that one side alone runs, by operator; each sentence with the number of ops that it is about."""
-    by_operator: dict[str | None, list[CameDoc]] = {}
+    by_operator: dict[str | None, list[OneSided]] = {}
     for doc in docs:
         if doc.category != OpKind.MEMCPY.word:
             by_operator.setdefault(doc.operator, []).append(doc)
@@ -147,7 +184,7 @@ def _alone(docs: Iterable[CameDoc], what: str, short: Mapping[str, str]) -> Iter
         yield 0, f"{plural(rest, f'{what} kernel')} from {plural(len(ranked) - TOLD, 'other operator')} per step."
 
 
-def _merged(comparison: ComparisonDoc, short: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+def _merged(comparison: ComparisonDoc, short: Mapping[str, str]) -> Iterator[tuple[float, str]]:
     docs = comparison.merged
     if not docs:
         return

@@ -1,6 +1,7 @@
 """The command line: ``launchscope COMMAND …``, one command per file, loaded when it is named.
 
-Exit codes: 0 fine · 2 something to fix, an internal error too · 130 Ctrl-C · 143 and 129 SIGTERM and SIGHUP.
+Exit codes: 0 fine · 1 a regression, from a finished `check` alone · 2 something to fix, an internal error too ·
+3 a check that can't tell · 130 Ctrl-C · 143 and 129 SIGTERM and SIGHUP.
 stdout carries the report and nothing else; everything said beside it goes to stderr.
 """
 
@@ -33,6 +34,8 @@ COMMANDS: Final = (
     "profile",
     "analyze",
     "compare",
+    "check",
+    "baseline",
     "doctor",
     "export",
     "dashboard",

@@ -17,7 +17,7 @@ NOT_THE_PACKAGE = {"tests", "benchmarks", "docs", "build", "dist"}
 
 # (A room is a module or a package; the longest that fits counts.)  room: the rooms it may import
 ROOMS = {
-    "": {"analysis.report", "analysis.compared_paths", "tracer"},  # __init__, lazily
+    "": {"analysis.report", "analysis.compared_paths", "analysis.check", "tracer"},  # __init__, lazily
     "__main__": {"cli"},
     "analysis.errors": set[str](),
     "analysis.document": set[str](),
@@ -45,6 +45,10 @@ ROOMS = {
     "analysis.compared_paths": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document",
                                 "analysis.capture", "analysis.readers", "analysis.report", "analysis.checks",
                                 "analysis.export"},
+    "analysis.checks": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
+                        "analysis.checks", "analysis.export.kernel_names"},
+    "analysis.check": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
+                       "analysis.readers", "analysis.report", "analysis.checks"},
     "analysis.export.kernel_names": {"analysis"},
     "analysis.export": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.document",
                         "analysis.capture", "analysis.report", "analysis.compared_paths", "analysis.checks",
@@ -56,7 +60,8 @@ ROOMS = {
     "fixtures": {"analysis.errors", "analysis.trace", "analysis.readers", "fixtures"},
     "fixtures.models": {"", "fixtures.models"},
     "cli": {"", "analysis.errors", "analysis.capture", "analysis.report", "analysis.compared_paths",
-            "analysis.step_regex", "tracer", "dashboard", "cli"},
+            "analysis.step_regex", "analysis", "analysis.document", "analysis.check", "analysis.checks", "tracer",
+            "dashboard", "cli"},
 }  # fmt: skip
 
 # Packages from outside: where a module may import them at its top, and where only inside a function.
@@ -199,6 +204,7 @@ def test_packages_from_outside_are_where_they_belong() -> None:
         ("import launchscope", {"click", "numpy", "msgspec", "pandas", "torch", "rich"}),
         ("import launchscope.tracer.options", {"numpy", "msgspec", "pandas", "torch", "rich"}),
         ("import launchscope.analysis.report", {"torch", "pandas", "plotly", "dash"}),
+        ("import launchscope.analysis.check", {"torch", "pandas", "rich", "plotly", "dash"}),
         ("from launchscope import Target", {"torch"}),
     ],
 )

@@ -48,6 +48,11 @@ class Limits:
         """Targets that have tables of their own."""
         return list(dict.fromkeys(target for target, _ in self.tables if target is not None))
 
+    def modes_of(self, target: str) -> list[str]:
+        """Modes that have limits of their own, for this target or for all."""
+        found = (mode for (its, mode), limits in self.tables.items() if mode and limits and its in (None, target))
+        return list(dict.fromkeys(found))
+
     def of(self, target: str, mode: str) -> list[Limit]:
         """The limits of one target in one mode.
 
@@ -56,15 +61,18 @@ class Limits:
         found: dict[str, Limit] = {}
         for its_target, its_mode in ((None, None), (None, mode), (target, None), (target, mode)):
             for figure, limit in self.tables.get((its_target, its_mode), {}).items():
-                if its_mode is not None or figure not in OF_GRAPHS or mode in MAY_REPLAY:
+                if its_mode is not None or figure not in OF_GRAPHS or _is_told(figure, mode):
                     found[figure] = limit
-        if mode == TRACE and found.get("graph_memory") in self.tables.get((None, None), {}).values():
-            del found["graph_memory"]  # which no trace tells
         return [found[figure] for figure in FIGURES if figure in found]
 
 
+def _is_told(figure: str, mode: str) -> bool:
+    """Whether a figure of graphs means anything in this mode; no trace tells the memory that graphs hold."""
+    return mode in MAY_REPLAY and (figure != "graph_memory" or mode != TRACE)
+
+
 def find_config(folder: Path) -> Path | None:
-    """The configuration file of this folder or of the nearest one above it that has one, up to its repository's root."""
+    """The configuration file of this folder, or of the nearest one above it, up to the root of its repository."""
     folder = folder.absolute()
     above = [folder, *folder.parents]
     root = next((place for place in above if (place / ".git").exists()), folder)
@@ -86,7 +94,9 @@ def read_config(path: Path, targets: Collection[str] = ()) -> Limits:
     if path.name == PYPROJECT:
         prefix, found = "tool.launchscope.", _of_pyproject(content)
         if found is None:
-            raise ConfigError(f"{path}: without a table [tool.launchscope], so nothing is limited: add [{prefix}limits]")
+            raise ConfigError(
+                f"{path}: without a table [tool.launchscope], so nothing is limited: add [{prefix}limits]"
+            )
         content = found
     for key, value in content.items():
         if key in FIGURES:
@@ -127,7 +137,9 @@ def checked_modes(modes: object, source: str) -> tuple[str, ...]:
     names = [name.strip() for mode in modes for name in str(mode).split(",") if name.strip()]
     for name in names:
         if name not in CHECKED_MODES:
-            raise ConfigError(f"{source}: no mode '{name}'{_meant(name, CHECKED_MODES)}; they are {', '.join(CHECKED_MODES)}")
+            raise ConfigError(
+                f"{source}: no mode '{name}'{_meant(name, CHECKED_MODES)}; they are {', '.join(CHECKED_MODES)}"
+            )
     return tuple(dict.fromkeys(names))
 
 

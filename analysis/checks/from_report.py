@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ..capture import AS_WRITTEN
 from ..document import ModeDoc, ReportDocument, TraceDoc
@@ -139,13 +139,24 @@ class _Counted:
         if not self.traces and not self.unreliable:
             reasons = (trace.withheld.get("steps", "no steps found") for trace in reliable)
             self.withheld = dict.fromkeys(COUNTS, next(reasons, without))
-        self.figures: dict[str, float | None] = {name: self._mean(name) for name in COUNTS}
-        # as the report has it: over the whole file
-        linked = sum(trace.graphs.kernels_with_launch for trace in reliable)
-        in_graphs = sum(trace.graphs.kernels_in_graphs for trace in reliable)
-        self.figures["graph_coverage"] = in_graphs / linked if linked else None
-        if not linked and not self.unreliable:
-            self.withheld["graph_coverage"] = "no kernel has its launch in the file" if reliable else without
+        self.figures: dict[str, Any] = {name: self._mean(name) for name in COUNTS}
+        self.figures["graph_coverage"] = self._graph_coverage()
+        if self.figures["graph_coverage"] is None and not self.unreliable:
+            reason = "no kernel of a step has its launch in the file" if self.traces else self.withheld["kernels"]
+            self.withheld["graph_coverage"] = reason
+
+    def _graph_coverage(self) -> float | None:
+        """Over the kept steps, as what is before them (a prompt, warm-up) runs under no graph and is none of theirs."""
+        in_graphs = linked = 0.0
+        for trace in self.traces:
+            steps = trace.steps
+            if steps is None or steps.kernels_in_graphs is None or steps.kernels_with_launch is None:
+                in_graphs += trace.graphs.kernels_in_graphs
+                linked += trace.graphs.kernels_with_launch
+            else:
+                in_graphs += steps.kernels_in_graphs.total
+                linked += steps.kernels_with_launch.total
+        return in_graphs / linked if linked else None
 
     def _mean(self, name: str) -> float | None:
         """Over the kept steps of all traces: a median would hide a call in every fourth step."""

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NoReturn
+from typing import Final
 
 from ..errors import ConfigError
 
@@ -22,8 +22,9 @@ class Figure:
 
     name: str
     unit: str
-    words: str  # in a sentence
+    words: str  # in a sentence; of counts the plural
     example: str  # a limit that makes sense
+    one: str = ""  # of counts the singular
     less_is_better: bool = True
     more_is_better: bool = False
 
@@ -31,11 +32,13 @@ class Figure:
 FIGURES: Final = {
     figure.name: figure
     for figure in (
-        Figure("launches", COUNT, "launches per step", "<= 300"),
-        Figure("kernels", COUNT, "kernels per step", "+0"),
-        Figure("graph_launches", COUNT, "graph launches per step", "== 1", more_is_better=True),
-        Figure("blocking_calls", COUNT, "blocking calls per step", "== 0"),
-        Figure("memcpys", COUNT, "memory copies per step", "+0"),
+        Figure("launches", COUNT, "launches per step", "<= 300", "launch per step"),
+        Figure("kernels", COUNT, "kernels per step", "+0", "kernel per step"),
+        Figure(
+            "graph_launches", COUNT, "graph launches per step", "<= 1", "graph launch per step", more_is_better=True
+        ),
+        Figure("blocking_calls", COUNT, "blocking calls per step", "== 0", "blocking call per step"),
+        Figure("memcpys", COUNT, "memory copies per step", "+0", "memory copy per step"),
         Figure("graph_coverage", SHARE, "graph coverage", ">= 0.95", less_is_better=False, more_is_better=True),
         Figure("step_time", TIME, "step time", "+3%"),
         Figure("gpu_work", TIME, "GPU work per step", "+3%"),
@@ -126,11 +129,11 @@ def parse(figure: str, value: object, at: str = "limits", where: str = "") -> Li
     """The limit that a configuration's value means; ``at`` tells where it stands. ConfigError says what to write."""
     kind = FIGURES[figure]
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        _refuse(kind, at, value, f"is {_kind_of(value)}, no limit")
+        raise _refused(kind, at, value, f"is {_kind_of(value)}, no limit")
     if isinstance(value, str):
         found = _LIMIT.fullmatch(value)
         if found is None:
-            _refuse(kind, at, value, "is no limit")
+            raise _refused(kind, at, value, "is no limit")
         sign, amount, unit = found[1] or "==", _number(kind, at, value, found[2]), found[3]
         text = value.strip()
     else:
@@ -139,11 +142,11 @@ def parse(figure: str, value: object, at: str = "limits", where: str = "") -> Li
     proportional = sign in ("+", "-") and unit == "%"
     if proportional and kind.unit == SHARE:
         points = f"{sign}{_shortest(round(amount / 100, 12))}"
-        _refuse(kind, at, value, f"could mean two things; of a share, write points: '{points}'", example=False)
+        raise _refused(kind, at, value, f"could mean two things; of a share, write points: '{points}'", example=False)
     scale = 0.01 if proportional else _scale(kind, at, value, amount, unit)
     amount = amount / 100 if scale == 0.01 else amount * scale
     if kind.unit == SHARE and amount > 1:
-        _refuse(kind, at, value, "is more than all; shares are 0 to 1, or 0% to 100%")
+        raise _refused(kind, at, value, "is more than all; shares are 0 to 1, or 0% to 100%")
     return Limit(figure, sign, amount, proportional, text, where)
 
 
@@ -153,19 +156,19 @@ def _number(kind: Figure, at: str, value: object, digits: str | int | float) -> 
     except OverflowError:
         number = math.inf
     if not math.isfinite(number) or number > _MOST:
-        _refuse(kind, at, value, "is no number that can be a limit")
+        raise _refused(kind, at, value, "is no number that can be a limit")
     if number < 0:
-        _refuse(kind, at, value, "is below 0, which nothing is")
+        raise _refused(kind, at, value, "is below 0, which nothing is")
     return number
 
 
 def _check_sign(kind: Figure, at: str, value: object, sign: str) -> None:
     if sign == "==" and kind.name in TIMED:
-        _refuse(kind, at, value, "means exactly that, and no two measurements are so alike")
+        raise _refused(kind, at, value, "means exactly that, and no two measurements are so alike")
     if sign in ("<=", "<", "+") and not kind.less_is_better:
-        _refuse(kind, at, value, f"sets an upper limit, and of {kind.words} more is better")
+        raise _refused(kind, at, value, f"sets an upper limit, and of {kind.words} more is better")
     if sign in (">=", ">", "-") and not kind.more_is_better:
-        _refuse(kind, at, value, f"sets a lower limit, and of {kind.words} less is better")
+        raise _refused(kind, at, value, f"sets a lower limit, and of {kind.words} less is better")
 
 
 def _scale(kind: Figure, at: str, value: object, amount: float, unit: str) -> float:
@@ -177,20 +180,20 @@ def _scale(kind: Figure, at: str, value: object, amount: float, unit: str) -> fl
     if not unit and (not units or not amount):
         return 1.0
     if not units:
-        _refuse(kind, at, value, f"has a unit, '{unit}'; {kind.words} have none")
+        raise _refused(kind, at, value, f"has a unit, '{unit}'; {kind.words} have none")
     meant = next((known for known in units if known.lower() == unit.lower()), "ms" if kind.unit == TIME else "MiB")
     known = ", ".join(name for name in units if name != "μs")
     fixed = f"{str(value).strip().removesuffix(unit).rstrip()} {meant}"
     has = f"the unit '{unit}'" if unit else "no unit"
-    _refuse(kind, at, value, f"has {has}; there are {known}: write '{fixed}', say", example=False)
+    raise _refused(kind, at, value, f"has {has}; there are {known}: write '{fixed}', say", example=False)
 
 
-def _refuse(kind: Figure, at: str, value: object, why: str, *, example: bool = True) -> NoReturn:
-    more = f": write {kind.name} = \"{kind.example}\", say" if example else ""
+def _refused(kind: Figure, at: str, value: object, why: str, *, example: bool = True) -> ConfigError:
+    more = f': write {kind.name} = "{kind.example}", say' if example else ""
     shown = str(value).lower() if isinstance(value, bool) else str(value)
     shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
     quoted = f"'{shown}'" if isinstance(value, str) else shown
-    raise ConfigError(f"{at}: {kind.name} = {quoted} {why}{more}")
+    return ConfigError(f"{at}: {kind.name} = {quoted} {why}{more}")
 
 
 def _kind_of(value: object) -> str:

@@ -1,0 +1,316 @@
+"""What changed in a step from one snapshot to another, in words, and the place of a figure that is too high."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from ..compare_document import BlockingChangeDoc
+from ..compared_figures import COVERAGE_NOISE
+from ..export.kernel_names import short_names
+from ..likely_causes import (
+    NOTEWORTHY,
+    PACE,
+    alone_sentences,
+    blocking_sentences,
+    copies_sentence,
+    graphs_sentence,
+    signed_duration,
+    users_line,
+)
+from ..trace import OpKind
+from ..units import duration, number, plural, printable
+from .snapshot import BlockingSite, KernelSite, LaunchSite, Snapshot
+
+SAME: Final = 1e-3
+"""Counts per step that differ by less are the same: means that were shared out among places are rounded."""
+
+COMPILED: Final = "triton_"
+"""What torch.compile's names of its own kernels begin with."""
+
+_LINE: Final = re.compile(r"\(\d+\)")
+
+
+@dataclass(frozen=True)
+class _KernelChange:
+    """GPU ops of one name of which there are more, or fewer, per step."""
+
+    name: str
+    category: str
+    operator: str | None
+    operator_inferred: bool
+    stack: Sequence[str]
+    count: float
+    ns: float
+
+
+def causes(before: Snapshot, after: Snapshot) -> list[str]:
+    """Sentences, the most important first; none where nothing changed."""
+    more, fewer = _kernel_changes(before, after), _kernel_changes(after, before)
+    short = short_names(sorted({change.name for change in (*more, *fewer)}))
+    told = [*alone_sentences(more, "extra", short), *alone_sentences(fewer, "fewer", short)]
+    found = [
+        *blocking_sentences(_blocking_changes(before, after)),
+        *_graphs(before, after),
+        *_compiled(before, after),
+        *_copies(before, after, more, fewer),
+        *(sentence for _, sentence in sorted(told, key=lambda each: -each[0])),
+    ]
+    return found or [*_launches(before, after), *_pace(before, after)]
+
+
+def look_first(figure: str, before: Snapshot | None, after: Snapshot) -> str | None:
+    """The place that contributes the most to a figure of a step, or to what came of it; null where none is known."""
+    match figure:
+        case "blocking_calls":
+            return _blocking_place(before, after)
+        case "memcpys":
+            return _kernel_place(before, after, OpKind.MEMCPY.word)
+        case "kernels" | "gpu_work":
+            return _kernel_place(before, after, OpKind.KERNEL.word)
+        case "graph_memory" | "runs":
+            return None
+        case "step_time" if before is not None:
+            return None  # what changed is told by the causes
+        case "launches" | "graph_coverage" | "graph_launches" if _lost(before, after):
+            return _blocking_place(before, after) or _launch_place(None, after)
+        case _:
+            return _launch_place(before, after)
+
+
+def _graphs(before: Snapshot, after: Snapshot) -> Iterator[str]:
+    was, now = before.graph_coverage, after.graph_coverage
+    if was is not None and now is not None and abs(now - was) > COVERAGE_NOISE:
+        yield graphs_sentence("won" if now > was else "lost", (before.launches, after.launches), (was, now))
+
+
+def _lost(before: Snapshot | None, after: Snapshot) -> bool:
+    was = 1.0 if before is None else before.graph_coverage
+    return was is not None and after.graph_coverage is not None and was - after.graph_coverage > COVERAGE_NOISE
+
+
+def _compiled(before: Snapshot, after: Snapshot) -> Iterator[str]:
+    """torch.compile made fewer kernels than before: a part of the step was skipped."""
+    was, now = (
+        sum(site.per_step for site in side.kernel_sites if site.name.startswith(COMPILED)) for side in (before, after)
+    )
+    if now < was - SAME and (after.kernels or 0.0) > (before.kernels or 0.0):
+        kernels = f"kernels {number(before.kernels)} → {number(after.kernels)} per step"
+        lost = f"Kernels of torch.compile were lost: {number(was)} → {number(now)}, {kernels}"
+        yield f"{lost}: code that it compiled before runs as written."
+
+
+def _copies(
+    before: Snapshot, after: Snapshot, more: Sequence[_KernelChange], fewer: Sequence[_KernelChange]
+) -> Iterator[str]:
+    was, now = before.memcpys, after.memcpys
+    if was is not None and now is not None and abs(now - was) > SAME:
+        yield copies_sentence(was, now, more if now > was else fewer)
+
+
+def _launches(before: Snapshot, after: Snapshot) -> Iterator[str]:
+    """More or fewer launches by operator, where nothing else tells why."""
+    was, now = _by_operator(before), _by_operator(after)
+    if _knows_operators(before) == _knows_operators(after):
+        for operator in sorted(was.keys() | now.keys(), key=lambda key: -abs(now.get(key, 0) - was.get(key, 0)))[:1]:
+            change = round(now.get(operator, 0) - was.get(operator, 0), 3)
+            if abs(change) > SAME:
+                counts = f"{number(was.get(operator, 0))} → {number(now.get(operator, 0))} per step"
+                which = "" if operator is None else f" from {printable(operator)}"
+                word = "more" if change > 0 else "fewer"
+                yield f"{plural(abs(change), 'launch', 'launches')} {word}{which} ({counts})."
+
+
+def _pace(before: Snapshot, after: Snapshot) -> Iterator[str]:
+    """The same kernels, slower or faster."""
+    was, now = before.gpu_work_ns, after.gpu_work_ns
+    if not was or not now or before.fingerprint != after.fingerprint or abs(now - was) < NOTEWORTHY * was:
+        return
+    spent = {(site.name, site.category): site.ns_per_step for site in before.kernel_sites}
+    changes = [
+        (site.ns_per_step - spent[site.name, site.category], site.name)
+        for site in after.kernel_sites
+        if (site.name, site.category) in spent
+    ]
+    word, most = "slower" if now > was else "faster", ""
+    if changes:
+        change, name = max(changes) if now > was else min(changes)
+        most = f", most of it in {short_names([name])[name]} ({signed_duration(change)})"
+    yield f"The same kernels run {word}: {duration(was)} → {duration(now)} per step{most}: {PACE}."
+
+
+def _blocking_changes(before: Snapshot, after: Snapshot) -> list[BlockingChangeDoc]:
+    """Calls that came or went, the largest change first; a line that only moved is no new call."""
+    known = [_has_operators(side.blocking_sites) for side in (before, after) if side.blocking_sites]
+    if len(set(known)) > 1:
+        before, after = _without_operators(before), _without_operators(after)
+    change: dict[tuple[str, str | None], float] = defaultdict(float)
+    places: dict[tuple[str, str | None, tuple[str, ...]], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    stacks: dict[tuple[str, str | None, tuple[str, ...]], tuple[str, ...]] = {}
+    for index, side in enumerate((before, after)):
+        for site in side.blocking_sites:
+            key = site.api, site.operator, tuple(_LINE.sub("()", frame) for frame in site.stack)
+            change[site.api, site.operator] += site.per_step if index else -site.per_step
+            places[key][index] += site.per_step
+            stacks[key] = site.stack
+    docs = [
+        BlockingChangeDoc(
+            api=api,
+            operator=operator,
+            stack=list(stacks[api, operator, stack]),
+            before=was,
+            after=now,
+            change=round(now - was, 4),
+        )
+        for (api, operator, stack), (was, now) in places.items()
+        if abs(change[api, operator]) > SAME and abs(now - was) > SAME
+    ]
+    return sorted(docs, key=lambda doc: (-abs(doc.change), doc.api, doc.operator or "", doc.stack))
+
+
+def _has_operators(sites: Sequence[BlockingSite]) -> bool:
+    return any(site.operator is not None for site in sites)
+
+
+def _without_operators(side: Snapshot) -> Snapshot:
+    return replace(side, blocking_sites=tuple(replace(site, operator=None, stack=()) for site in side.blocking_sites))
+
+
+def _kernel_changes(before: Snapshot, after: Snapshot) -> list[_KernelChange]:
+    """GPU ops of which there are more after, the longest first."""
+    was = {(site.name, site.category): site for site in before.kernel_sites}
+    found = []
+    for site in after.kernel_sites:
+        old = was.get((site.name, site.category))
+        count = round(site.per_step - (old.per_step if old else 0.0), 3)
+        if count > SAME:
+            operator, inferred = _operator_of(site, count, before, after)
+            line = _line_of(operator, before, after)
+            ns = site.ns_per_step * count / site.per_step
+            found.append(
+                _KernelChange(site.name, site.category, operator, inferred, () if line is None else (line,), count, ns)
+            )
+    return sorted(found, key=lambda change: (-change.ns, change.name))
+
+
+def _operator_of(site: KernelSite, count: float, before: Snapshot, after: Snapshot) -> tuple[str | None, bool]:
+    """The operator that makes more kernels than before, and so many, else the one that makes most of this name."""
+    changes = {operator: change for operator, change in _kernels_by_operator(before, after).items() if change > SAME}
+    if site.operator not in changes:
+        fitting = [operator for operator, change in changes.items() if operator and abs(change - count) < SAME]
+        if len(fitting) == 1:
+            return fitting[0], False
+    return site.operator, site.operator_inferred
+
+
+def _kernels_by_operator(before: Snapshot, after: Snapshot) -> dict[str | None, float]:
+    """Change of the kernels per step by operator; nothing where one side records none."""
+    change: dict[str | None, float] = defaultdict(float)
+    if _knows_operators(before) and _knows_operators(after):
+        for side, sign in ((before, -1), (after, 1)):
+            for site in side.launch_sites:
+                change[site.operator] += sign * site.kernels_per_step
+    return change
+
+
+def _line_of(operator: str | None, before: Snapshot, after: Snapshot) -> str | None:
+    """The user's line from which this operator launches more than before; null unless both recorded lines."""
+    sites = [site for site in after.launch_sites if site.operator == operator]
+    grown = _grown(sites, [site for site in before.launch_sites if site.operator == operator])
+    return grown[0][1].line if grown and _knows_lines(before) and _knows_lines(after) else None
+
+
+def _grown(after: Sequence[LaunchSite], before: Sequence[LaunchSite]) -> list[tuple[float, LaunchSite]]:
+    """Places that launch more than before, those that grew the most first; a line that only moved did not."""
+    was: dict[tuple[str | None, str], float] = defaultdict(float)
+    for site in before:
+        was[site.operator, _unnumbered(site.line)] += site.per_step
+    now: dict[tuple[str | None, str], float] = defaultdict(float)
+    example: dict[tuple[str | None, str], LaunchSite] = {}
+    for site in after:
+        key = site.operator, _unnumbered(site.line)
+        now[key] += site.per_step
+        example.setdefault(key, site)
+    grown = [(count - was[key], example[key]) for key, count in now.items() if count - was[key] > SAME]
+    return sorted(grown, key=lambda each: -each[0])
+
+
+def _unnumbered(line: str | None) -> str:
+    return _LINE.sub("()", line or "")
+
+
+def _by_operator(side: Snapshot) -> dict[str | None, float]:
+    counts: dict[str | None, float] = defaultdict(float)
+    for site in side.launch_sites:
+        counts[site.operator] += site.per_step
+    return counts
+
+
+def _knows_operators(side: Snapshot) -> bool:
+    return any(site.operator is not None for site in side.launch_sites)
+
+
+def _knows_lines(side: Snapshot) -> bool:
+    return any(site.line is not None for site in side.launch_sites)
+
+
+def _launch_place(before: Snapshot | None, after: Snapshot) -> str | None:
+    sites: Sequence[tuple[float, LaunchSite]] = [(site.per_step, site) for site in after.launch_sites]
+    if before is not None and _knows_operators(before) == _knows_operators(after):
+        sites = _grown(_alike(after, before), _alike(before, after)) or sites
+    named = [each for each in sites if each[1].operator is not None] or sites
+    if not named:
+        return None
+    count, site = named[0]
+    if site.operator is None and site.line is None:
+        return None
+    where = "" if site.operator is None else f" from {printable(site.operator)}"
+    return f"{plural(round(count, 2), 'launch', 'launches')} per step{where}{_at(site.line)}"
+
+
+def _alike(side: Snapshot, other: Snapshot) -> Sequence[LaunchSite]:
+    """Launch sites by operator alone where one of the two recorded no lines."""
+    if _knows_lines(side) == _knows_lines(other):
+        return side.launch_sites
+    return [
+        LaunchSite(operator=operator, per_step=count, kernels_per_step=0.0)
+        for operator, count in _by_operator(side).items()
+    ]
+
+
+def _blocking_place(before: Snapshot | None, after: Snapshot) -> str | None:
+    sites = [(site.per_step, site.api, site.operator, site.stack) for site in after.blocking_sites]
+    if before is not None:
+        changes = _blocking_changes(before, after)
+        sites = [(doc.change, doc.api, doc.operator, tuple(doc.stack)) for doc in changes if doc.change > 0] or sites
+    if not sites:
+        return None
+    count, api, operator, stack = sites[0]
+    where = "" if operator is None else f" in {printable(operator)}"
+    return f"{printable(api)}{where}{_at(users_line(stack))} ({number(round(count, 3))} per step)"
+
+
+def _kernel_place(before: Snapshot | None, after: Snapshot, category: str) -> str | None:
+    changes = [] if before is None else [doc for doc in _kernel_changes(before, after) if doc.category == category]
+    if changes:
+        first = max(changes, key=lambda doc: doc.count)
+        name, operator, count = first.name, first.operator, first.count
+        line = first.stack[0] if first.stack else None
+    else:
+        sites = [site for site in after.kernel_sites if site.category == category]
+        if not sites:
+            return None
+        site = max(sites, key=lambda each: each.per_step)
+        name, operator, count = site.name, site.operator, site.per_step
+        line = next((each.line for each in after.launch_sites if each.operator == operator), None)
+    where = "" if operator is None else f" from {printable(operator)}"
+    return f"{number(round(count, 2))} × {short_names([name])[name]} per step{where}{_at(line)}"
+
+
+def _at(line: str | None) -> str:
+    return "" if line is None else f", at {printable(line)}"

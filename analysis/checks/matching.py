@@ -1,0 +1,64 @@
+"""Which baseline a snapshot is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..units import printable
+from .from_report import TRACE
+from .snapshot import Snapshot
+
+_SETUP: tuple[tuple[str, str], ...] = (
+    ("batch_size", "batch size"),
+    ("dtype", "dtype"),
+    ("context_length", "context length"),
+    ("settings", "settings"),
+)
+
+
+def baseline_of(
+    current: Snapshot, all_current: Sequence[Snapshot], baselines: Sequence[Snapshot], *, named: bool
+) -> Snapshot | None:
+    """The baseline of the same target, mode and setup: of the same kind of machine if there is one, else the newest.
+
+    A trace of others fits another whatever their names are if there is one on each side. ``named``: these baselines
+    were given themselves, not looked up in a folder; then the only target's name need not be the same.
+    """
+    fitting = [each for each in baselines if each.key == current.key]
+    if not fitting and current.mode == TRACE:
+        others = [each for each in baselines if each.mode == TRACE]
+        alone = sum(each.mode == TRACE for each in all_current) == len({each.target for each in others}) == 1
+        fitting = others if alone else []
+    if not fitting and named and len({each.target for each in all_current}) == len({b.target for b in baselines}) == 1:
+        fitting = [each for each in baselines if each.key[1:] == current.key[1:]]
+    same = [each for each in fitting if each.fingerprint == current.fingerprint]
+    return max(same or fitting, key=age, default=None)
+
+
+def age(snapshot: Snapshot) -> tuple[str, str]:
+    """When it was saved, else measured: the newest is the largest."""
+    return snapshot.saved or snapshot.created or "", snapshot.created or ""
+
+
+def why_none(current: Snapshot, baselines: Sequence[Snapshot] | None) -> str:
+    """Why there is no baseline of it, in words, and the command that saves one."""
+    save = f"launchscope baseline save {printable(current.source) or 'CURRENT'}"
+    if baselines is None:
+        return f"there is no baseline: save one with {save}, or name one with --baseline"
+    what = f"{printable(current.target)}, {current.mode}"
+    near = [each for each in baselines if (each.target, each.mode) == (current.target, current.mode)]
+    if not near:
+        return f"no baseline is of {what}: save one with {save}"
+    closest = max(near, key=age)
+    differs = [
+        f"{words} {_told(getattr(closest, name))}, not {_told(getattr(current, name))}"
+        for name, words in _SETUP
+        if getattr(closest, name) != getattr(current, name)
+    ]
+    return f"the baseline of {what} has {'; '.join(differs)}: save another with {save}"
+
+
+def _told(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{printable(key)}={printable(str(its))}" for key, its in sorted(value.items())) or "none"
+    return "unknown" if value is None else printable(str(value))

@@ -1,0 +1,84 @@
+"""The outputs of a check: the report on stdout or in a file, files for CI, and what GitHub shows of itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from .outputs import Output, by_suffix, renderer
+from .writing import (
+    WIDTH,
+    NobodyReads,
+    discard_stdout,
+    print_report,
+    say,
+    terminal_width,
+    wants_color,
+    write_file,
+)
+
+if TYPE_CHECKING:
+    from ..analysis.checks.document import CheckDoc
+
+REPORTS: Final = {
+    "terminal": Output("analysis.export.check_story:render_terminal", styled=True),
+    "json": Output("analysis.export.check_json:render", ".json"),
+    "markdown": Output("analysis.export.check_story:render_markdown", ".md"),
+}
+FILES: Final = {
+    "junit": Output("analysis.export.junit:render"),
+    "markdown": REPORTS["markdown"],
+    "benchmark": Output("analysis.export.benchmark_json:render"),
+    "annotations": Output("analysis.export.annotations:render"),
+}
+
+
+def deliver_check(
+    document: CheckDoc, *, output: str | None, file: Path | None, files: Mapping[str, Path | None], verbose: bool
+) -> None:
+    """Write every output that was asked for; a reader of stdout who has gone does not change the answer."""
+    for name, path in files.items():
+        if path is not None:
+            write_file(path, _content(name, document, FILES))
+            say(f"written to {path}")
+    _summarize(document)
+    name = output or (file and by_suffix(file, REPORTS)) or "terminal"
+    style: dict[str, Any] = {}
+    if REPORTS[name].styled:
+        style = {"width": WIDTH, "color": False} if file else {"width": terminal_width(), "color": wants_color()}
+        style["verbose"] = verbose
+    content = _content(name, document, REPORTS, **style)
+    if file is not None:
+        write_file(file, content)
+        say(f"written to {file}")
+    try:
+        if file is None:
+            print_report(content, utf8=not REPORTS[name].styled)
+        if os.environ.get("GITHUB_ACTIONS") == "true" and (file is not None or name == "terminal"):
+            annotations = _content("annotations", document, FILES)
+            if annotations:
+                print_report(annotations, utf8=True)
+    except NobodyReads:
+        discard_stdout()
+
+
+def _content(name: str, document: CheckDoc, table: Mapping[str, Output], **style: Any) -> str | bytes:
+    content = renderer(name, table)(document, **style)
+    assert isinstance(content, str | bytes), "no output of a check comes piece by piece"
+    return content
+
+
+def _summarize(document: CheckDoc) -> None:
+    """Add the check to the page of the job's run, where GitHub names a file for that."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    content = _content("markdown", document, FILES)
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    try:
+        with Path(path).open("ab") as summary:
+            summary.write(data + b"\n")
+    except OSError as error:  # the answer is the same without it
+        say(f"{path}: the step's summary can't be written ({error.strerror})")
