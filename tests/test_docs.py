@@ -24,6 +24,13 @@ def command(name: str) -> click.Command:
     return found
 
 
+def parameters(name: str) -> list[click.Parameter]:
+    """Those of a command and of all commands below it."""
+    found = command(name)
+    below = found.commands.values() if isinstance(found, click.Group) else ()
+    return [*found.params, *(parameter for each in below for parameter in each.params)]
+
+
 def section(name: str) -> str:
     """The part of docs/cli.md about one command."""
     return CLI.partition(f"## launchscope {name}\n")[2].partition("\n## ")[0]
@@ -34,14 +41,14 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     about, shared = section(name), CLI.partition("## Options that several commands share\n")[2].partition("\n## ")[0]
     assert about, f"docs/cli.md has no section about {name}"
     assert f"launchscope {name}" in README
-    for parameter in command(name).params:
+    for parameter in parameters(name):
         for option in parameter.opts if isinstance(parameter, click.Option) else []:
             assert f"`{option}" in about + shared, f"{name} {option}"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_option_is_documented_that_is_not_there(name: str) -> None:
-    there = {option for parameter in command(name).params for option in parameter.opts} | {"--help"}
+    there = {option for parameter in parameters(name) for option in parameter.opts} | {"--help"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", section(name))) <= there
 
 
@@ -56,7 +63,7 @@ def test_every_example_is_a_command_line_that_is_understood() -> None:
     assert len(examples) >= 10
     for example in examples:
         name, *words = example.partition("#")[0].split()
-        placeholders = {"TARGET": "model.py", "PATH": "x", "PATH...": "x", "F": "x.md"}
+        placeholders = {"TARGET": "model.py", "PATH": "x", "PATH...": "x", "F": "x.md", "CURRENT": "x"}
         arguments = [placeholders.get(word, word) for word in words]
         command(name).make_context(name, arguments)  # raises where an option or an argument is not known
 
