@@ -116,11 +116,16 @@ def _card(card: cards.Card) -> html.Article:
     if card.failure is not None:
         body.append(html.P(card.failure, className="failure"))
     else:
-        body.append(html.P(card.verdict, className="muted"))
+        body.append(_unfolding(card.verdict or "", "muted"))
         pairs = [(html.Dt(fact.label, title=fact.hint), html.Dd(fact.value, title=fact.hint)) for fact in card.facts]
         body.append(html.Dl([part for pair in pairs for part in pair]))
-    body += [html.P(f"⚠ {warning}", className="warning") for warning in card.warnings]
+    body += [_unfolding(f"⚠ {warning}", "warning") for warning in card.warnings]
     return html.Article(body, className="card baseline" if card.is_baseline else "card")
+
+
+def _unfolding(text: str, look: str) -> html.Details:
+    """A sentence on one line; a click shows the rest of it."""
+    return html.Details(html.Summary(text), className=f"unfolding {look}")
 
 
 def timelines_section(opened: Opened, values: Mapping[str, Any], drawn: Timelines) -> html.Section:

@@ -159,7 +159,7 @@ def _kernels(opened: Opened, bands: Sequence[Band]) -> TableData:
             inferred = "operators marked as inferred are those of the aligned recording that has them"
     columns = [
         _BAND,
-        _text("kernel", "kernel", tooltipField="name", minWidth=260, flex=2),
+        _text("kernel", "kernel", tooltipField="name", minWidth=360, flex=4),
         _text("category", "kind", minWidth=104, maxWidth=120),
         _figure("count", "count"),
         _figure("per_step", "count per step", 1),
