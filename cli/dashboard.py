@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -20,18 +21,27 @@ CAPTURES: Final = Path("launchscope-out")  # where profile keeps them
 FIRST_PORT: Final = 8050
 
 
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def served_at(command: _Command) -> _Command:
+    """--port, --host and --no-browser."""
+    port = click.option(
+        "--port", type=click.IntRange(0, 65535), help="Serve on this port; 0: any.  [default: 8050, or the next free]"
+    )
+    host = click.option(
+        "--host",
+        default="127.0.0.1",
+        show_default=True,
+        help="Serve on this address; others than loopback need the token that is printed.",
+    )
+    no_browser = click.option("--no-browser", is_flag=True, help="Don't open a browser.")
+    return port(host(no_browser(command)))
+
+
 @click.command("dashboard", short_help="Explore captures and traces in a browser: timelines side by side.")
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=choices.PATH)
-@click.option(
-    "--port", type=click.IntRange(0, 65535), help="Serve on this port; 0: any.  [default: 8050, or the next free]"
-)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Serve on this address; others than loopback need the token that is printed.",
-)
-@click.option("--no-browser", is_flag=True, help="Don't open a browser.")
+@served_at
 @choices.step_regex
 @choices.strict
 @choices.no_cache

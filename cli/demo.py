@@ -9,7 +9,7 @@ import click
 
 from ..analysis.errors import LaunchscopeError
 from . import choices
-from .dashboard import show
+from .dashboard import served_at, show
 from .outputs import check_output, deliver
 from .writing import print_report, say
 
@@ -23,9 +23,18 @@ DEFAULT: Final = "llama_1b"
 @choices.output_format(default="by FILE's suffix, else terminal")
 @choices.output_file
 @click.option("--dashboard", "in_browser", is_flag=True, help="Open it in a browser: launchscope dashboard.")
+@served_at
 @choices.verbose
 def command(
-    name: str, list_names: bool, output: str | None, file: Path | None, in_browser: bool, verbose: bool
+    name: str,
+    list_names: bool,
+    output: str | None,
+    file: Path | None,
+    in_browser: bool,
+    port: int | None,
+    host: str,
+    no_browser: bool,
+    verbose: bool,
 ) -> None:
     """Show the report of capture NAME (default: llama_1b), which `launchscope profile` recorded on an NVIDIA H200."""
     names = demo_names()
@@ -41,7 +50,7 @@ def command(
     if in_browser:
         from ..dashboard.watched import Watched
 
-        show(load(capture), Watched.of((capture,)), host="127.0.0.1", port=None, browser=True)
+        show(load(capture), Watched.of((capture,)), host=host, port=port, browser=not no_browser)
         return
     deliver(load(capture), output=output, file=file, verbose=verbose)
     say(f"this was {capture}; measure your own model with: launchscope profile model.py")

@@ -77,6 +77,10 @@ def test_the_verdict_is_the_first_thing_to_read(open_page: Open) -> None:
     box = page.locator(".sentence").bounding_box()
     assert box is not None
     assert box["y"] + box["height"] < 400
+    assert "LAUNCH-BOUND: the GPU works 1.95 ms" in page.request.get(page.url).text()  # before any script
+    band = page.locator("#timeline .bglayer").first.bounding_box()
+    assert band is not None
+    assert band["y"] + 110 < 900  # the first band is in view without scrolling
     expect(page.locator(".card")).to_have_count(4)
     expect(page.locator(".card.baseline h2")).to_have_text("eager")
     expect(page.locator(".card").nth(1)).to_contain_text("2.22 ms")
