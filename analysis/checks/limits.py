@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Final
 
 from ..errors import ConfigError
@@ -134,17 +135,18 @@ def parse(figure: str, value: object, at: str = "limits", where: str = "") -> Li
         found = _LIMIT.fullmatch(value)
         if found is None:
             raise _refused(kind, at, value, "is no limit")
-        sign, amount, unit = found[1] or "==", _number(kind, at, value, found[2]), found[3]
-        text = value.strip()
+        sign, digits, unit, text = found[1] or "==", found[2], found[3], value.strip()
+        amount = _number(kind, at, value, digits)
     else:
-        sign, amount, unit, text = "==", _number(kind, at, value, value), "", str(value)
+        sign, digits, unit, text = "==", "", "", str(value)
+        amount = _number(kind, at, value, value)
     _check_sign(kind, at, value, sign)
     proportional = sign in ("+", "-") and unit == "%"
     if proportional and kind.unit == SHARE:
-        points = f"{sign}{_shortest(round(amount / 100, 12))}"
+        points = f"{sign}{_shortest(_of_hundred(digits))}"
         raise _refused(kind, at, value, f"could mean two things; of a share, write points: '{points}'", example=False)
-    scale = 0.01 if proportional else _scale(kind, at, value, amount, unit)
-    amount = amount / 100 if scale == 0.01 else amount * scale
+    is_share = proportional or (unit == "%" and kind.unit == SHARE)
+    amount = _of_hundred(digits) if is_share else amount * _scale(kind, at, value, amount, unit)
     if kind.unit == SHARE and amount > 1:
         raise _refused(kind, at, value, "is more than all; shares are 0 to 1, or 0% to 100%")
     return Limit(figure, sign, amount, proportional, text, where)
@@ -175,8 +177,6 @@ def _scale(kind: Figure, at: str, value: object, amount: float, unit: str) -> fl
     units = _UNITS[kind.unit]
     if unit in units:
         return units[unit]
-    if unit == "%" and kind.unit == SHARE:
-        return 0.01
     if not unit and (not units or not amount):
         return 1.0
     if not units:
@@ -205,7 +205,11 @@ def _shortest(amount: float) -> str:
     return repr(amount).removesuffix(".0")
 
 
+def _of_hundred(percent: str) -> float:
+    """Per cent as a share, by moving the point: what is divided by 100 in binary is not always what was written."""
+    return float(Decimal(percent).scaleb(-2))
+
+
 def _percent(share: float) -> str:
-    """The shortest per cent that is divided back to the same share."""
-    near = (f"{share * 100:.{digits}g}" for digits in range(1, 18))
-    return next((text for text in near if float(text) / 100 == share), _shortest(share * 100))
+    text = f"{Decimal(_shortest(share)).scaleb(2):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -138,7 +138,7 @@ def any_limit(draw: st.DrawFn) -> Limit:
     sign = draw(st.sampled_from(signs))
     is_share = figure.unit == "share"
     proportional = sign in "+-" and not is_share and draw(st.booleans())
-    amount = draw(st.floats(0, 1 if is_share else 1e9))
+    amount = draw(st.floats(0, 1 if is_share else 1e9, allow_subnormal=False))
     return Limit(figure.name, sign, amount, proportional)
 
 
