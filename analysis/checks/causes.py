@@ -309,7 +309,8 @@ def _kernel_place(before: Snapshot | None, after: Snapshot, category: str) -> st
         name, operator, count = site.name, site.operator, site.per_step
         line = next((each.line for each in after.launch_sites if each.operator == operator), None)
     where = "" if operator is None else f" from {printable(operator)}"
-    return f"{number(round(count, 2))} × {short_names([name])[name]} per step{where}{_at(line)}"
+    told = short_names([name])[name] if category == OpKind.KERNEL.word else printable(name)
+    return f"{number(round(count, 2))} × {told} per step{where}{_at(line)}"
 
 
 def _at(line: str | None) -> str:
