@@ -76,7 +76,7 @@ def test_nothing_to_check_by_is_no_pass() -> None:
         check([eager()], None, NOTHING)
     with pytest.raises(ConfigError, match=r"no limit is about what is here .target tiny.py; modes: eager"):
         check([eager()], None, limits(**{"other.py": {"launches": 1}}))
-    with pytest.raises(ConfigError, match=r"no mode here may replay graphs .there are: eager.; profile it with --modes"):
+    with pytest.raises(ConfigError, match=r"may replay graphs .there are: eager.; profile it with --modes graph"):
         check([eager()], None, NOTHING, require_graph=True)
 
 
