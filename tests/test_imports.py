@@ -79,6 +79,8 @@ AT_TOP = {
     "fixtures": {"numpy", "msgspec"},
     "fixtures.models": {"torch", "transformers"},
     "cli": {"click"},
+    "cli.pytest_plugin": {"pytest"},
+    "cli.guard": {"pytest"},
 }  # fmt: skip
 INSIDE = {
     "analysis": {"pandas", "isal"},

@@ -1,0 +1,152 @@
+"""The pytest plugin: ``@pytest.mark.launchscope(launches="<= 300")`` and the fixture ``launchscope`` (docs/guard.md).
+
+It is loaded by every pytest run where launchscope is installed: what it needs beside pytest loads with the first
+marked test that is collected, torch with the first step that is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .guard import Guard
+
+MARKER: Final = "launchscope"
+FIXTURE: Final = "launchscope"
+
+
+@dataclass
+class Session:
+    """What the tests of one run share."""
+
+    save: bool = False
+    compare: bool = False
+    baselines: Path | None = None  # null: the default folder below pytest's rootdir
+    require_gpu: bool = False
+    live: str | None = None  # the test that profiled a live step in this process, which can be done once
+    saved: list[Path] = field(default_factory=list)
+    unchecked: dict[str, int] = field(default_factory=dict)  # limits against a baseline, by test
+
+
+_SESSION: Final = pytest.StashKey[Session]()
+_GUARD: Final = pytest.StashKey["Guard"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("launchscope", "limits on launches, graphs and times of decode steps")
+    group.addoption(
+        "--launchscope-save", action="store_true", help="save what is measured as baselines, where its limits hold"
+    )
+    group.addoption(
+        "--launchscope-compare",
+        action="store_true",
+        help="check limits such as '+3%%' too, against the saved baselines",
+    )
+    group.addoption(
+        "--launchscope-baselines",
+        metavar="DIR",
+        help="folder of the baselines [default: launchscope-baselines in pytest's rootdir]",
+    )
+    group.addoption(
+        "--launchscope-require-gpu",
+        action="store_true",
+        help="fail tests that would measure a step and find no GPU, instead of skipping them",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "launchscope(launches='<= 300', graph_coverage='>= 0.95', blocking_calls=0, modes=('graph',)): limits on "
+        "what the fixture `launchscope` measures or reads, in the words of launchscope.toml",
+    )
+    folder = config.getoption("--launchscope-baselines")
+    config.stash[_SESSION] = Session(
+        save=config.getoption("--launchscope-save"),
+        compare=config.getoption("--launchscope-compare"),
+        baselines=None if folder is None else config.invocation_params.dir / folder,
+        require_gpu=config.getoption("--launchscope-require-gpu"),
+    )
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Refuse marks that can't be understood, and those that would check nothing, before any test runs."""
+    marked = [item for item in items if item.get_closest_marker(MARKER) is not None]
+    if not marked:
+        return
+    from .guard import why_not
+
+    wrong = [why for item in marked if (why := why_not(item.nodeid, _words(item), _arguments(item))) is not None]
+    wrong += [
+        f"{item.nodeid}: marked, but without the fixture `{FIXTURE}`, so nothing would be checked"
+        for item in marked
+        if FIXTURE not in getattr(item, "fixturenames", ())
+    ]
+    if wrong:
+        raise pytest.UsageError("\n".join(wrong))
+
+
+def _words(item: pytest.Item) -> dict[str, Any]:
+    """The words of all marks: those of the test before its class's and its module's."""
+    words: dict[str, Any] = {}
+    for mark in reversed(list(item.iter_markers(MARKER))):
+        words |= mark.kwargs
+    return words
+
+
+def _arguments(item: pytest.Item) -> tuple[Any, ...]:
+    """What marks hold without a name: nothing, if they are right."""
+    return tuple(argument for mark in item.iter_markers(MARKER) for argument in mark.args)
+
+
+@pytest.fixture
+def launchscope(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Guard:
+    """Measures a step, or reads what was recorded, and fails the test where a limit of its mark does not hold.
+
+    launchscope.profile(step_or_path, **options)   as launchscope.profile; returns its Report
+    launchscope.check(path, baseline=None)         a capture, a trace or a report; returns the finished check
+    """
+    from .guard import Guard
+
+    node = request.node
+    guard = Guard(
+        session=request.config.stash[_SESSION],
+        test=node.nodeid,
+        words=_words(node),
+        root=request.config.rootpath,
+        folder=lambda: tmp_path_factory.mktemp("launchscope"),
+        width=request.config.get_terminal_writer().fullwidth,
+    )
+    node.stash[_GUARD] = guard
+    return guard
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A marked test that passed without a measurement has checked nothing."""
+    result = yield
+    guard = item.stash.get(_GUARD, None)
+    if guard is not None and guard.words and not guard.used:
+        pytest.fail(f"marked, but neither {FIXTURE}.profile nor {FIXTURE}.check was called", pytrace=False)
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    session = config.stash[_SESSION]
+    lines = [f"saved {path}" for path in session.saved]
+    if session.unchecked:
+        count, tests = sum(session.unchecked.values()), len(session.unchecked)
+        lines.append(
+            f"{count} limit{'s' * (count > 1)} of {tests} test{'s' * (tests > 1)} need a baseline and were not "
+            "checked: --launchscope-compare checks them"
+        )
+    if lines:
+        terminalreporter.section("launchscope")
+        for line in lines:
+            terminalreporter.write_line(line)
