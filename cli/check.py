@@ -59,7 +59,7 @@ def command(
         _validate(config)
         return
     if current is None:
-        raise click.MissingParameter(ctx=ctx, param=ctx.command.params[0])
+        raise click.MissingParameter(ctx=ctx, param=ctx.command.params[0], param_hint="'CURRENT'")
     files = {"junit": junit, "markdown": markdown, "benchmark": benchmark}
     inputs = tuple(path for path in (current, baseline, config) if path is not None)
     for path in (file, *files.values()):

@@ -18,7 +18,7 @@ from .snapshot import Snapshot
 FLOAT_NOISE: Final = 1e-9
 """Share by which means of whole counts, and shares of them, may be off."""
 
-_ANYTHING: Final = 1e9  # by how much more idle time of nothing may differ than the step time
+_ANYTHING: Final = 1e6  # by how much more idle time of nothing may differ than the step time
 _MEASURE_AGAIN: Final = "launchscope profile --for-check measures enough"
 _IN_TURN: Final = "measure both in turn: launchscope profile TARGET --against OTHER"
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from launchscope.analysis.checks.config import Limits
-from launchscope.analysis.checks.document import HOLDS, INCONCLUSIVE, REGRESSION, TO_FIX
+from launchscope.analysis.checks.document import EXIT_CODES, HOLDS, INCONCLUSIVE, REGRESSION, TO_FIX
 from launchscope.analysis.checks.judge import DEFAULTS, check
-from launchscope.analysis.checks.snapshot import Snapshot
+from launchscope.analysis.checks.limits import FIGURES
+from launchscope.analysis.checks.snapshot import Snapshot, Timing
 from launchscope.analysis.errors import ConfigError
+from launchscope.analysis.export.check_story import render_terminal
 from msgspec.structs import replace
 
 from .snapshots import ADD, ITEM, MACHINE, MM, MS, eager, found, graph, limits, timings, trace
@@ -350,3 +354,34 @@ def test_times_of_a_trace_are_not_told() -> None:
 def test_limits_on_what_is_not_there_are_noted() -> None:
     document = check([eager()], None, limits(launches=300, **{"tinny.py": {"kernels": 1}}))
     assert document.notes == ["Limits of tinny.py are about nothing that was checked (tiny.py)."]
+
+
+@st.composite
+def any_snapshot(draw: st.DrawFn) -> Snapshot:
+    """Figures that a damaged or strange file may have: none, nothing, tiny, huge."""
+    value = st.one_of(st.none(), st.sampled_from([0.0, 0.25, 1.0, 300.0]), st.floats(0, 1e300))
+    names = ("launches", "kernels", "graph_launches", "blocking_calls", "memcpys", "graph_coverage", "gpu_work_ns")
+    times = draw(st.lists(st.floats(1e3, 1e12), max_size=9))
+    return graph(
+        **{name: draw(value) for name in names},
+        timings=tuple(Timing(repeat=n, samples_ns=(ns,), host_submit_ns=()) for n, ns in enumerate(times)),
+        launch_tax_share=draw(st.one_of(st.none(), st.floats(-1, 2))),
+        run=draw(st.sampled_from([None, "r"])),
+        machine=draw(st.sampled_from([MACHINE, OTHER])),
+    )
+
+
+@given(any_snapshot(), any_snapshot(), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_any_figures_have_an_answer(now: Snapshot, base: Snapshot, relative: bool) -> None:
+    asked = {
+        "launches": "+3%", "graph_launches": "-1", "step_time": "+3%", "gpu_work": "+5 us", "launch_tax": "+3%",
+        "true_idle": "+0.03", "graph_memory": "+0",
+    } if relative else {name: figure.example for name, figure in FIGURES.items()}  # fmt: skip
+    document = check([now], [base], limits(**asked))
+    assert document.exit_code == EXIT_CODES[document.outcome]
+    assert len(document.parts[0].findings) == len(asked)
+    assert render_terminal(document, width=100, color=False, verbose=True)
+    for finding in document.parts[0].findings:
+        assert finding.message
+        assert finding.outcome in EXIT_CODES
