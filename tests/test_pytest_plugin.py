@@ -51,7 +51,8 @@ A_GPU = f"""
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run a test file in a pytest of its own, with strict markers and warnings as errors."""
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    pytester.makeini("[pytest]\naddopts = --strict-markers -p no:dash -p no:hypothesispytest -p no:cacheprovider\nfilterwarnings = error\n")
+    options = "--strict-markers -p no:dash -p no:hypothesispytest -p no:cacheprovider"
+    pytester.makeini(f"[pytest]\naddopts = {options}\nfilterwarnings = error\n")
 
     def run(test: str, *options: str, conftest: str = "", process: bool = False) -> pytest.RunResult:
         pytester.makeconftest(conftest)
