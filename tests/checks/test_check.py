@@ -112,8 +112,8 @@ def test_modes_are_chosen_by_name(tmp_path: Path) -> None:
 
 
 def test_captures_of_one_run_are_paired(tmp_path: Path) -> None:
-    paths = [write_capture(tmp_path / f"{name}.zip", two_modes(run="r")) for name in ("now", "then")]
-    finding = launchscope.check(*paths, limits={"step_time": "+3%"}).parts[0].findings[0]
+    now, then = (write_capture(tmp_path / f"{name}.zip", two_modes(run="r")) for name in ("now", "then"))
+    finding = launchscope.check(now, then, limits={"step_time": "+3%"}).parts[0].findings[0]
     assert finding.interval is not None
     assert (finding.interval.paired, finding.interval.processes, finding.interval.change) == (True, 3, 0.0)
 
