@@ -25,7 +25,7 @@ from .document import (
 )
 from .finding import Pair, Side, finding, judged
 from .limits import TIMED, Limit, parse
-from .matching import baseline_of, why_none
+from .matching import baseline_of, setup_difference, why_none
 from .snapshot import Snapshot
 
 DEFAULTS: Final = ("launches", "kernels", "memcpys", "blocking_calls", "graph_coverage")
@@ -79,7 +79,7 @@ def check(
         outcome=outcome,
         exit_code=EXIT_CODES[outcome],
         parts=parts,
-        notes=list(_notes(current, baselines, limits, parts)),
+        notes=[*_notes(current, baselines, limits, parts), *_other_setups(current, used)],
     )
 
 
@@ -214,6 +214,16 @@ def _notes(
     }
     for was, now in sorted(renamed):
         yield f"{printable(now)} was compared with {printable(was)}: the only one on either side."
+
+
+def _other_setups(current: Sequence[Snapshot], used: Sequence[Snapshot | None]) -> Iterator[str]:
+    """Comparisons that were asked for though the setup is another one."""
+    found: dict[str, list[str]] = {}
+    for now, base in zip(current, used, strict=True):
+        if base is not None and (differs := setup_difference(base, now)):
+            found.setdefault(differs, []).append(now.mode)
+    for differs, modes in found.items():
+        yield f"The baseline of {', '.join(modes)} has {differs}: what differs may come from that."
 
 
 def _why_nothing(current: Sequence[Snapshot], limits: Limits, require_graph: bool) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ..units import printable
 from .from_report import TRACE
 from .snapshot import Snapshot
 
-_SETUP: tuple[tuple[str, str], ...] = (
+_SETUP: Final = (
     ("batch_size", "batch size"),
     ("dtype", "dtype"),
     ("context_length", "context length"),
@@ -22,7 +23,8 @@ def baseline_of(
     """The baseline of the same target, mode and setup: of the same kind of machine if there is one, else the newest.
 
     A trace of others fits another whatever their names are if there is one on each side. ``named``: these baselines
-    were given themselves, not looked up in a folder; then the only target's name need not be the same.
+    were given themselves, not looked up in a folder; then the only target's name, and the setup of the only one of
+    this mode, need not be the same.
     """
     fitting = [each for each in baselines if each.key == current.key]
     if not fitting and current.mode == TRACE:
@@ -30,7 +32,10 @@ def baseline_of(
         alone = sum(each.mode == TRACE for each in all_current) == len({each.target for each in others}) == 1
         fitting = others if alone else []
     if not fitting and named and len({each.target for each in all_current}) == len({b.target for b in baselines}) == 1:
-        fitting = [each for each in baselines if each.key[1:] == current.key[1:]]
+        of_mode = [each for each in baselines if each.mode == current.mode]
+        fitting = [each for each in of_mode if each.key[1:] == current.key[1:]] or (
+            of_mode if len(of_mode) == 1 else []
+        )
     same = [each for each in fitting if each.fingerprint == current.fingerprint]
     return max(same or fitting, key=age, default=None)
 
@@ -50,12 +55,17 @@ def why_none(current: Snapshot, baselines: Sequence[Snapshot] | None) -> str:
     if not near:
         return f"no baseline is of {what}: save one with {save}"
     closest = max(near, key=age)
+    return f"the baseline of {what} has {setup_difference(closest, current)}: save another with {save}"
+
+
+def setup_difference(base: Snapshot, current: Snapshot) -> str:
+    """How the baseline's setup is another one, in words; empty where it is the same."""
     differs = [
-        f"{words} {_told(getattr(closest, name))}, not {_told(getattr(current, name))}"
+        f"{words} {_told(getattr(base, name))}, not {_told(getattr(current, name))}"
         for name, words in _SETUP
-        if getattr(closest, name) != getattr(current, name)
+        if getattr(base, name) != getattr(current, name)
     ]
-    return f"the baseline of {what} has {'; '.join(differs)}: save another with {save}"
+    return "; ".join(differs)
 
 
 def _told(value: object) -> str:

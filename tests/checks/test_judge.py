@@ -338,6 +338,14 @@ def test_a_baseline_that_was_named_may_have_another_targets_name() -> None:
     assert check([eager()], [base, eager(target="b.py")], limits(launches="+0"), named=True).exit_code == 2
 
 
+def test_a_baseline_that_was_named_may_have_another_setup_which_is_noted() -> None:
+    document = check([eager()], [eager(batch_size=8)], limits(launches="+0"), named=True)
+    assert document.exit_code == 0
+    assert document.notes == ["The baseline of eager has batch size 8, not 1: what differs may come from that."]
+    two = [eager(batch_size=8), eager(batch_size=4)]
+    assert check([eager()], two, limits(launches="+0"), named=True).exit_code == 2
+
+
 def test_times_of_a_trace_are_not_told() -> None:
     finding = found(check([trace()], [trace()], limits(step_time="+3%")), "step_time")
     assert (finding.outcome, finding.message) == (
