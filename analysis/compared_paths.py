@@ -141,13 +141,13 @@ def _open(path: Path, step_regex: str | None, progress: Progress | None) -> _Sid
 
 
 def _pairs(a: _Side, b: _Side, mode: str | None) -> Iterator[tuple[str, str]]:
-    """Names of what is compared with what."""
+    """Names of what is compared with what; the only one of each side, whatever they are called."""
+    if mode is None and len(a.names) == len(b.names) == 1:
+        yield a.names[0], b.names[0]
+        return
     if a.manifest is None and b.manifest is None:
         if mode is not None:
             raise LaunchscopeError(f"--mode {mode}: neither {a.path} nor {b.path} is a capture, which has modes")
-        if len(a.names) == len(b.names) == 1:
-            yield a.names[0], b.names[0]
-            return
     elif a.manifest is None or b.manifest is None:
         yield _one(a, mode), _one(b, mode)
         return
@@ -196,11 +196,18 @@ def _compare_mode(a: _Side, b: _Side, its: str, other: str) -> ComparedModeDoc |
     if stacks[0] is not None and stacks[1] is not None:
         comparison = _with_stacks(comparison, traces.compare(stacks[0], stacks[1]))
     return ComparedModeDoc(
-        name=its if its == other or b.manifest is None else other,
+        name=_named(a, b, its, other),
         trace_pass=pair[0].trace_pass if pair[0].trace_pass == pair[1].trace_pass else None,
-        unprofiled=_unprofiled(a, b, its) if its == other else None,
+        unprofiled=_unprofiled(a, b, its, other),
         comparison=comparison,
     )
+
+
+def _named(a: _Side, b: _Side, its: str, other: str) -> str:
+    """The mode, where only one side has one or both have the same."""
+    if its == other or b.manifest is None:
+        return its
+    return other if a.manifest is None else f"{its} → {other}"
 
 
 def _same_pass(
@@ -240,9 +247,9 @@ def _with_stacks(comparison: ComparisonDoc, stacks: ComparisonDoc) -> Comparison
     return msgspec.structs.replace(better, likely_causes=likely_causes(better))
 
 
-def _unprofiled(a: _Side, b: _Side, name: str) -> UnprofiledDoc | None:
-    """T of the mode on both sides, by its processes."""
-    was, now = a.timed(name), b.timed(name)
+def _unprofiled(a: _Side, b: _Side, its: str, other: str) -> UnprofiledDoc | None:
+    """T of the modes of both sides, by their processes."""
+    was, now = a.timed(its), b.timed(other)
     if was is None or now is None or was.step_ns is None or now.step_ns is None:
         return None
     assert a.manifest is not None, "a mode that was timed is a capture's"

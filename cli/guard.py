@@ -185,6 +185,7 @@ class Guard:
     def _told(self, doc: CheckDoc) -> str:
         width = min(max(self.width, NARROWEST), WIDEST)
         told = renderer("terminal", REPORTS)(doc, width=width, color=False, verbose=False)
+        assert isinstance(told, str), "what a terminal shows is text"
         save = "pytest --launchscope-save saves baselines of what is measured."
         return f"{told}\n{save}" if self.session.compare and doc.outcome == TO_FIX else told
 

@@ -106,12 +106,11 @@ class _Mode:
         yield from self._table("came: GPU ops only after", columns, [self._alone(doc) for doc in found.came])
         yield from self._table("went: GPU ops only before", columns, [self._alone(doc) for doc in found.went])
         columns = [Column("in place of it", right=False, least=24, foreign=True), Column("ops"), Column(self.per)]
-        columns += [Column("time before", rank=1), Column("time after", rank=1), Column("change")]
-        yield from self._table("merged, split or replaced", columns, self._merged())
+        columns += [Column("time", optional=True), Column("change")]
+        yield from self._table("merged, split, replaced", columns, self._merged())
         columns = [Column("operator", right=False, least=12, foreign=True), Column(self.per)]
         columns += [
-            Column("each before", rank=1),
-            Column("each after", rank=1),
+            Column("each", rank=1),
             Column("change"),
             Column("steps differ by", rank=1),
         ]
@@ -142,8 +141,7 @@ class _Mode:
                 self._run(doc.after),
                 f"{number(doc.ops_before)} → {number(doc.ops_after)}",
                 number(doc.count),
-                duration(doc.ns_before),
-                duration(doc.ns_after),
+                f"{duration(doc.ns_before)} → {duration(doc.ns_after)}",
                 compare_words.change(doc.ns_before, doc.ns_after, "ns"),
             ]
             for doc in self.found.merged
@@ -158,9 +156,9 @@ class _Mode:
         name = self.short[doc.name_after]
         if doc.name_before != doc.name_after:
             name = f"{self.short[doc.name_before]} → {name}"
-        medians = [duration(doc.median_before_ns), duration(doc.median_after_ns)]
+        each = f"{duration(doc.median_before_ns)} → {duration(doc.median_after_ns)}"
         change = [signed_duration(doc.change_ns), duration(doc.spread_ns)]
-        return [name, compare_words.operator(doc), number(doc.count), *medians, *change]
+        return [name, compare_words.operator(doc), number(doc.count), each, *change]
 
     def _calls(self) -> Iterator[Listing]:
         counts = [Column("before"), Column("after"), Column("change")]

@@ -198,3 +198,22 @@ def test_folders_of_traces_pair_by_name(two: tuple[str, str], tmp_path: Path, ca
     document = json.loads(capfd.readouterr().out)
     assert [each["name"] for each in document["comparisons"]] == ["rank0.json", "rank1.json"]
     assert document["notes"] == [f"Only in {tmp_path / 'b'}: rank2.json."]
+
+
+def test_the_only_mode_of_each_side_is_compared_whatever_it_is(tmp_path: Path) -> None:
+    """A target that failed to capture its graph is no longer measured as it was written."""
+
+    def only(name: str, called: str) -> Callable[[dict[str, Any]], None]:
+        def change(manifest: dict[str, Any]) -> None:
+            manifest["modes"] = {called: manifest["modes"][name]}
+
+        return change
+
+    before = changed(tmp_path / "before.zip", only("graph", "as_written"), CAPTURES / "llama_1b.zip")
+    after = changed(tmp_path / "after.zip", only("eager", "eager"), CAPTURES / "llama_1b.zip")
+    (found,) = launchscope.compare(before, after).document.comparisons
+    assert found.name == "as_written → eager"
+    assert found.comparison.graph_coverage == "lost"
+    assert found.unprofiled is not None
+    with pytest.raises(LaunchscopeError, match=r"nothing of .* \(as_written\) is in .* \(eager\) too"):
+        launchscope.compare(before, after, mode="eager")
