@@ -16,6 +16,7 @@ from ..export.kernel_names import short_names
 from ..likely_causes import (
     NOTEWORTHY,
     PACE,
+    TOLD,
     alone_sentences,
     blocking_sentences,
     copies_sentence,
@@ -33,6 +34,7 @@ SAME: Final = 1e-3
 COMPILED: Final = "triton_"
 """What torch.compile's names of its own kernels begin with."""
 
+_INDEX: Final = re.compile(r"_\d+$")
 _LINE: Final = re.compile(r"\(\d+\)")
 
 
@@ -95,14 +97,30 @@ def _lost(before: Snapshot | None, after: Snapshot) -> bool:
 
 
 def _compiled(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """torch.compile made fewer kernels than before: a part of the step was skipped."""
-    was, now = (
-        sum(site.per_step for site in side.kernel_sites if site.name.startswith(COMPILED)) for side in (before, after)
-    )
-    if now < was - SAME and (after.kernels or 0.0) > (before.kernels or 0.0):
+    """Operators that torch.compile had merged run on their own: a residual, a graph break, skipped code."""
+    was, now = (_kernels_of_operators(side) for side in (before, after))
+    if not any(site.name.startswith(COMPILED) for site in before.kernel_sites):
+        return
+    alone = {operator: count for operator, count in now.items() if count > SAME and operator not in was}
+    if alone and (after.kernels or 0.0) > (before.kernels or 0.0):
+        ranked = sorted(alone, key=lambda operator: (-alone[operator], operator))
+        told = ", ".join(f"{printable(operator)} ({number(alone[operator])})" for operator in ranked[:TOLD])
+        more = f" and {len(ranked) - TOLD} more" if len(ranked) > TOLD else ""
         kernels = f"kernels {number(before.kernels)} → {number(after.kernels)} per step"
-        lost = f"Kernels of torch.compile were lost: {number(was)} → {number(now)}, {kernels}"
-        yield f"{lost}: code that it compiled before runs as written."
+        yield f"What torch.compile had merged runs on its own: {told}{more}, {kernels}: a graph break, or skipped code."
+
+
+def _kernels_of_operators(side: Snapshot) -> dict[str, float]:
+    """Kernels per step by operator, those of torch.compile's own left out."""
+    counts: dict[str, float] = defaultdict(float)
+    for site in side.kernel_sites:
+        if site.operator is not None and not _is_compiled(site.name) and not _is_compiled(site.operator):
+            counts[site.operator] += site.per_step
+    return {operator: round(count, 3) for operator, count in counts.items()}
+
+
+def _is_compiled(name: str) -> bool:
+    return name.startswith(COMPILED)
 
 
 def _copies(
@@ -147,7 +165,7 @@ def _pace(before: Snapshot, after: Snapshot) -> Iterator[str]:
 def _blocking_changes(before: Snapshot, after: Snapshot) -> list[BlockingChangeDoc]:
     """Calls that came or went, the largest change first; a line that only moved is no new call."""
     known = [_has_operators(side.blocking_sites) for side in (before, after) if side.blocking_sites]
-    if len(set(known)) > 1:
+    if len(set(known)) > 1 and _lost_a_place(before, after):  # else what came has come, by whatever name
         before, after = _without_operators(before), _without_operators(after)
     change: dict[tuple[str, str | None], float] = defaultdict(float)
     places: dict[tuple[str, str | None, tuple[str, ...]], list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -173,6 +191,14 @@ def _blocking_changes(before: Snapshot, after: Snapshot) -> list[BlockingChangeD
     return sorted(docs, key=lambda doc: (-abs(doc.change), doc.api, doc.operator or "", doc.stack))
 
 
+def _lost_a_place(before: Snapshot, after: Snapshot) -> bool:
+    counts: dict[tuple[str, str | None], float] = defaultdict(float)
+    for side, sign in ((before, -1), (after, 1)):
+        for site in side.blocking_sites:
+            counts[site.api, site.operator] += sign * site.per_step
+    return any(count < -SAME for count in counts.values())
+
+
 def _has_operators(sites: Sequence[BlockingSite]) -> bool:
     return any(site.operator is not None for site in sites)
 
@@ -183,14 +209,18 @@ def _without_operators(side: Snapshot) -> Snapshot:
 
 def _kernel_changes(before: Snapshot, after: Snapshot) -> list[_KernelChange]:
     """GPU ops of which there are more after, the longest first."""
-    was = {(site.name, site.category): site for site in before.kernel_sites}
+    was: dict[tuple[str, str], float] = defaultdict(float)
+    for old in before.kernel_sites:
+        was[_unindexed(old.name), old.category] += old.per_step
     found = []
     for site in after.kernel_sites:
-        old = was.get((site.name, site.category))
-        count = round(site.per_step - (old.per_step if old else 0.0), 3)
+        key = _unindexed(site.name), site.category
+        count = round(site.per_step - was[key], 3)
+        was[key] = max(was[key] - site.per_step, 0.0)
         if count > SAME:
             operator, inferred = _operator_of(site, count, before, after)
-            line = _line_of(operator, before, after)
+            operator = None if operator is not None and _is_compiled(operator) else operator
+            line = _line_of(operator, count, before, after)
             ns = site.ns_per_step * count / site.per_step
             found.append(
                 _KernelChange(site.name, site.category, operator, inferred, () if line is None else (line,), count, ns)
@@ -198,31 +228,43 @@ def _kernel_changes(before: Snapshot, after: Snapshot) -> list[_KernelChange]:
     return sorted(found, key=lambda change: (-change.ns, change.name))
 
 
+def _unindexed(name: str) -> str:
+    """A name of torch.compile's without its number in the file that it wrote: the next compilation counts anew."""
+    return _INDEX.sub("", name) if _is_compiled(name) else name
+
+
 def _operator_of(site: KernelSite, count: float, before: Snapshot, after: Snapshot) -> tuple[str | None, bool]:
-    """The operator that makes more kernels than before, and so many, else the one that makes most of this name."""
-    changes = {operator: change for operator, change in _kernels_by_operator(before, after).items() if change > SAME}
+    """The operator that makes more of them than before, and so many, else the one that makes most of this name."""
+    found = _change_by_operator(before, after, kernels=site.category == OpKind.KERNEL.word)
+    changes = {operator: change for operator, change in found.items() if change > SAME}
     if site.operator not in changes:
         fitting = [operator for operator, change in changes.items() if operator and abs(change - count) < SAME]
         if len(fitting) == 1:
             return fitting[0], False
+        if site.category == OpKind.MEMCPY.word and count < site.per_step - SAME:
+            return None, False  # which of several operators copies more is not known
     return site.operator, site.operator_inferred
 
 
-def _kernels_by_operator(before: Snapshot, after: Snapshot) -> dict[str | None, float]:
-    """Change of the kernels per step by operator; nothing where one side records none."""
+def _change_by_operator(before: Snapshot, after: Snapshot, *, kernels: bool) -> dict[str | None, float]:
+    """Change per step of kernels, or of launches of other ops, by operator; nothing where one side records none."""
     change: dict[str | None, float] = defaultdict(float)
     if _knows_operators(before) and _knows_operators(after):
         for side, sign in ((before, -1), (after, 1)):
             for site in side.launch_sites:
-                change[site.operator] += sign * site.kernels_per_step
+                change[site.operator] += sign * (
+                    site.kernels_per_step if kernels else site.per_step - site.kernels_per_step
+                )
     return change
 
 
-def _line_of(operator: str | None, before: Snapshot, after: Snapshot) -> str | None:
-    """The user's line from which this operator launches more than before; null unless both recorded lines."""
+def _line_of(operator: str | None, count: float, before: Snapshot, after: Snapshot) -> str | None:
+    """The user's line from which this operator launches so many more than before; null unless both recorded lines."""
     sites = [site for site in after.launch_sites if site.operator == operator]
     grown = _grown(sites, [site for site in before.launch_sites if site.operator == operator])
-    return grown[0][1].line if grown and _knows_lines(before) and _knows_lines(after) else None
+    if not _knows_lines(before) or not _knows_lines(after):
+        return None
+    return next((site.line for change, site in grown if change <= count + SAME), None)
 
 
 def _grown(after: Sequence[LaunchSite], before: Sequence[LaunchSite]) -> list[tuple[float, LaunchSite]]:
@@ -264,6 +306,7 @@ def _launch_place(before: Snapshot | None, after: Snapshot) -> str | None:
     if before is not None and _knows_operators(before) == _knows_operators(after):
         sites = _grown(_alike(after, before), _alike(before, after)) or sites
     named = [each for each in sites if each[1].operator is not None] or sites
+    named = [each for each in named if not _is_compiled(each[1].operator or "")] or named
     if not named:
         return None
     count, site = named[0]
@@ -298,7 +341,7 @@ def _blocking_place(before: Snapshot | None, after: Snapshot) -> str | None:
 def _kernel_place(before: Snapshot | None, after: Snapshot, category: str) -> str | None:
     changes = [] if before is None else [doc for doc in _kernel_changes(before, after) if doc.category == category]
     if changes:
-        first = max(changes, key=lambda doc: doc.count)
+        first = max(changes, key=lambda doc: (not _is_compiled(doc.name), doc.count))
         name, operator, count = first.name, first.operator, first.count
         line = first.stack[0] if first.stack else None
     else:

@@ -21,6 +21,7 @@ _PROFILED: Final = "the step times of a trace are profiled ones: measure the ste
 _OF_CAPTURES: Final = "only a capture of launchscope profile tells it"
 _LIBRARY: Final = re.compile(r"(?:site-packages|dist-packages|lib/python[\d.]+)/")
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:[/\\]")
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in every process
 _DIGITS: Final = 6  # after the point of counts per step that are split among places
 
 _Place = TypeVar("_Place")
@@ -40,7 +41,8 @@ def snapshots_of(document: ReportDocument, source: str = "") -> list[Snapshot]:
 
 
 def portable(frame: str) -> str:
-    """A stack frame without the folders of this machine; those below a Python library stay, as they tell it as one."""
+    """A stack frame without the folders of this machine, but for those that tell a library, and without addresses."""
+    frame = _ADDRESS.sub("", frame)
     if not _ABSOLUTE.match(frame):
         return frame
     library = list(_LIBRARY.finditer(frame))

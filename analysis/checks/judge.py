@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from ... import __version__
-from ..capture import MODES, UNGRAPHED
+from ..capture import AS_WRITTEN, MODES, UNGRAPHED
 from ..errors import ConfigError
 from ..units import printable
 from .causes import causes, look_first
@@ -66,7 +66,8 @@ def check(
         sides = Pair(
             snapshot, base, limits, same_machine, why_no_baseline="" if base else why_none(snapshot, baselines)
         )
-        asked = list(_asked(snapshot, limits, has_baseline=baselines is not None, require_graph=require_graph))
+        mode = _guarded_as(snapshot, base, current, limits)
+        asked = list(_asked(snapshot.target, mode, limits, baselines is not None, require_graph))
         parts.append(_part(sides, asked, current, [each for each in used if each is not None]))
     if every_mode:
         parts += _lacking(current, baselines or (), [each for each in used if each is not None], limits)
@@ -83,15 +84,22 @@ def check(
     )
 
 
-def _asked(snapshot: Snapshot, limits: Limits, *, has_baseline: bool, require_graph: bool) -> Iterator[Limit]:
-    """Everything that this snapshot is checked by."""
-    own = limits.of(snapshot.target, snapshot.mode)
+def _guarded_as(snapshot: Snapshot, base: Snapshot | None, current: Sequence[Snapshot], limits: Limits) -> str:
+    """The mode whose limits it is held against: as_written for one that no longer replays graphs by its own hand."""
+    guarded = (snapshot.target, AS_WRITTEN) in limits.tables if base is None else base.mode == AS_WRITTEN
+    is_alone = not any(each.mode == AS_WRITTEN for each in current)
+    return AS_WRITTEN if snapshot.mode == "eager" and guarded and is_alone else snapshot.mode
+
+
+def _asked(target: str, mode: str, limits: Limits, has_baseline: bool, require_graph: bool) -> Iterator[Limit]:
+    """Everything that a target in a mode is checked by."""
+    own = limits.of(target, mode)
     yield from own
     if limits.is_empty and has_baseline:
         for figure in DEFAULTS:
-            if figure != "graph_coverage" or snapshot.mode in MAY_REPLAY:
+            if figure != "graph_coverage" or mode in MAY_REPLAY:
                 yield parse(figure, "-0" if figure == "graph_coverage" else "+0", where="default")
-    if require_graph and snapshot.mode in MAY_REPLAY:
+    if require_graph and mode in MAY_REPLAY:
         required = parse("graph_coverage", ENOUGH_IN_GRAPHS, where="--require-graph")
         if not any(its.figure == required.figure and not its.relative and its.amount >= required.amount for its in own):
             yield required
@@ -146,11 +154,11 @@ def _lacking(
     current: Sequence[Snapshot], baselines: Sequence[Snapshot], used: Sequence[Snapshot], limits: Limits
 ) -> Iterator[PartDoc]:
     """Modes of a checked target that are guarded and were not measured: they would be unguarded without a word."""
-    have = {each.mode for each in current}
+    have = {each.mode for each in (*current, *used)}
     setups = {_setup(each) for each in used}
     told: set[str] = set()
     for base in baselines:
-        asked = list(_asked(base, limits, has_baseline=True, require_graph=False))
+        asked = list(_asked(base.target, base.mode, limits, True, False))
         if base.mode not in have | told and _setup(base) in setups and base.error is None and asked:
             told.add(base.mode)
             yield _unmeasured(current, base.target, base.mode, base, asked[0].where)
@@ -207,6 +215,7 @@ def _notes(
     unchecked = [part.current.mode for part in parts if not part.findings]
     if unchecked:
         yield f"No limit is about {', '.join(dict.fromkeys(unchecked))}."
+    yield from _other_modes(parts)
     renamed = {
         (part.baseline.target, part.current.target)
         for part in parts
@@ -214,6 +223,14 @@ def _notes(
     }
     for was, now in sorted(renamed):
         yield f"{printable(now)} was compared with {printable(was)}: the only one on either side."
+
+
+def _other_modes(parts: Sequence[PartDoc]) -> Iterator[str]:
+    for part in parts:
+        if part.baseline is not None and part.baseline.mode != part.current.mode:
+            was, now = part.baseline.mode, part.current.mode
+            word = "no longer replays" if was == AS_WRITTEN else "now replays"
+            yield f"{printable(part.current.target)} {word} graphs by its own hand: {now} was compared with {was}."
 
 
 def _other_setups(current: Sequence[Snapshot], used: Sequence[Snapshot | None]) -> Iterator[str]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ..capture import AS_WRITTEN
 from ..units import printable
 from .from_report import TRACE
 from .snapshot import Snapshot
+
+_BY_ITS_OWN_HAND: Final = ("eager", AS_WRITTEN)
+"""Modes that run a target as its author made it: which one tells whether it replayed graphs by its own hand."""
 
 _SETUP: Final = (
     ("batch_size", "batch size"),
@@ -22,22 +26,34 @@ def baseline_of(
 ) -> Snapshot | None:
     """The baseline of the same target, mode and setup: of the same kind of machine if there is one, else the newest.
 
-    A trace of others fits another whatever their names are if there is one on each side. ``named``: these baselines
+    A target that replayed graphs by its own hand (as_written) and no longer does (eager) is compared with itself. A
+    trace of others fits another whatever their names are if there is one on each side. ``named``: these baselines
     were given themselves, not looked up in a folder; then the only target's name, and the setup of the only one of
     this mode, need not be the same.
     """
     fitting = [each for each in baselines if each.key == current.key]
+    if not fitting and current.mode in _BY_ITS_OWN_HAND:
+        modes = {each.mode for each in all_current}
+        fitting = [each for each in baselines if _is_the_same_step(each, current) and each.mode not in modes]
     if not fitting and current.mode == TRACE:
         others = [each for each in baselines if each.mode == TRACE]
         alone = sum(each.mode == TRACE for each in all_current) == len({each.target for each in others}) == 1
         fitting = others if alone else []
     if not fitting and named and len({each.target for each in all_current}) == len({b.target for b in baselines}) == 1:
         of_mode = [each for each in baselines if each.mode == current.mode]
+        if not of_mode and current.mode in _BY_ITS_OWN_HAND:
+            of_mode = [each for each in baselines if each.mode in _BY_ITS_OWN_HAND]
         fitting = [each for each in of_mode if each.key[1:] == current.key[1:]] or (
             of_mode if len(of_mode) == 1 else []
         )
     same = [each for each in fitting if each.fingerprint == current.fingerprint]
     return max(same or fitting, key=age, default=None)
+
+
+def _is_the_same_step(base: Snapshot, current: Snapshot) -> bool:
+    """One of the two replayed graphs by its own hand, and the other no longer, or not yet, does."""
+    same = (base.target, base.key[2:]) == (current.target, current.key[2:])
+    return same and {base.mode, current.mode} == set(_BY_ITS_OWN_HAND)
 
 
 def age(snapshot: Snapshot) -> tuple[str, str]:

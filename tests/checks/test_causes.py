@@ -44,6 +44,21 @@ def test_blocking_calls_of_which_one_side_knows_no_operator() -> None:
     assert causes(eager(blocking_sites=(bare,)), eager(blocking_sites=(ITEM,))) == []
 
 
+def test_a_call_that_came_is_told_though_one_side_knows_no_operators() -> None:
+    bare = BlockingSite(api=ITEM.api, operator=None, stack=(), per_step=1.0)
+    assert causes(eager(blocking_sites=(bare,)), eager(blocking_sites=(bare, ITEM))) == [
+        "1 blocking call more: cudaStreamSynchronize in aten::item, at model.py(42): step (0 → 1 per step)."
+    ]
+
+
+def test_numbers_of_compiled_kernels_say_nothing() -> None:
+    def compiled(number: int) -> KernelSite:
+        name = f"triton_poi_fused_add_{number}"
+        return KernelSite(name=name, category="kernel", operator=name, per_step=16.0, ns_per_step=16 * US)
+
+    assert causes(eager(kernel_sites=(compiled(1), compiled(2))), eager(kernel_sites=(compiled(7), compiled(8)))) == []
+
+
 def test_a_lost_graph() -> None:
     now = graph(launches=300.0, graph_launches=0.0, graph_coverage=0.0, launch_sites=(MM, ADD))
     assert causes(graph(), now) == [
@@ -106,8 +121,8 @@ def test_a_compile_skip() -> None:
     was = eager(mode="fused", kernels=232.0, launch_sites=(), kernel_sites=(GEMM, fused))
     now = eager(mode="fused", kernels=300.0, launch_sites=(), kernel_sites=(GEMM, SUM))
     assert causes(was, now) == [
-        "Kernels of torch.compile were lost: 32 → 0, kernels 232 → 300 per step: code that it compiled before runs as"
-        " written.",
+        "What torch.compile had merged runs on its own: aten::add (100), kernels 232 → 300 per step: a graph break, or "
+        "skipped code.",
         "100 extra kernels from aten::add per step, 100 µs: add.",
         "32 fewer kernels per step, 64.0 µs: triton_poi_fused_add_0.",
     ]

@@ -175,6 +175,10 @@ def test_a_real_capture(tmp_path: Path) -> None:
         (r"C:\Users\someone\model.py(3): f", "model.py(3): f"),
         ("models/llama.py(3): h", "models/llama.py(3): h"),
         ("<built-in method item of Tensor object>", "<built-in method item of Tensor object>"),
+        (
+            "<built-in method synchronize of Stream object at 0x7f350b7adc50>",
+            "<built-in method synchronize of Stream object>",
+        ),
         ("aten::mm", "aten::mm"),
         ("/", ""),
     ],

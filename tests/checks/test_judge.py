@@ -346,6 +346,27 @@ def test_a_baseline_that_was_named_may_have_another_setup_which_is_noted() -> No
     assert check([eager()], two, limits(launches="+0"), named=True).exit_code == 2
 
 
+def test_a_target_that_no_longer_replays_graphs_by_its_own_hand() -> None:
+    """It was measured as written; now it is an ordinary step, and what runs it as written is eager."""
+    base = graph(mode="as_written")
+    document = check([eager()], [base], NOTHING)
+    assert (document.exit_code, found(document, "graph_coverage").outcome) == (1, REGRESSION)
+    assert document.parts[0].causes[0].startswith("Graph replays were lost: launches 1 → 300 per step")
+    assert document.notes[-1] == (
+        "tiny.py no longer replays graphs by its own hand: eager was compared with as_written."
+    )
+    asked = limits(**{"tiny.py": {"as_written": {"launches": "<= 3"}}})
+    assert found(check([eager()], None, asked), "launches").where == 'launchscope.toml [limits."tiny.py".as_written]'
+    assert check([eager(), graph()], [base], NOTHING, require_graph=True).exit_code == 1
+    won = check([base], [eager()], NOTHING)
+    assert won.exit_code == 0
+    assert won.notes[-1] == "tiny.py now replays graphs by its own hand: as_written was compared with eager."
+    assert (
+        check([eager()], [eager(), base], NOTHING).parts[0].baseline
+        == check([eager()], [eager()], NOTHING).parts[0].baseline
+    )
+
+
 def test_times_of_a_trace_are_not_told() -> None:
     finding = found(check([trace()], [trace()], limits(step_time="+3%")), "step_time")
     assert (finding.outcome, finding.message) == (
