@@ -9,6 +9,7 @@ import msgspec
 from dash import ALL, ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update
 
 from . import charts, layout, what_if
+from .enlarged import css_px, scale_of
 from .moves import clicked, op_of_row, pressed, show_op, shown_bands, stepped, zoomed
 from .opened import Opened
 from .panels import MODEL_REM, chart, comparison_panel, details_panel
@@ -170,7 +171,7 @@ def _timelines(app: Dash, opened: Opened) -> None:
     )
     def draw(query: str, scheme: str, width: int) -> tuple[Any, ...]:
         drawn = timelines(opened, from_query(query), scheme, width)
-        return drawn.figure, {"height": f"{drawn.height_px}px"}, drawn.step, drawn.found
+        return drawn.figure, {"height": css_px(drawn.height_px)}, drawn.step, drawn.found
 
     @app.callback(Output("details", "children"), Input("timeline-view", "data"))
     def detail(query: str | None) -> Any:
@@ -185,16 +186,18 @@ def _charts(app: Dash, opened: Opened) -> None:
         Output("charts", "children"),
         Input("chart-view", "data"),
         Input("scheme", "data"),
+        Input("width", "data"),
         Input("painted", "data"),
     )
-    def draw(query: str | None, scheme: str | None, painted: bool | None) -> Any:
+    def draw(query: str | None, scheme: str | None, width: int, painted: bool | None) -> Any:
         if not painted:
             return no_update
+        scale = scale_of(width)
         theme = _theme(query, scheme)
         return [
-            chart("idle", charts.idle_figure(opened, theme), height_rem),
-            chart("durations", charts.durations_figure(opened, theme), height_rem),
-            chart("bound", charts.bound_figure(opened, theme), height_rem),
+            chart("idle", charts.idle_figure(opened, theme), height_rem, scale),
+            chart("durations", charts.durations_figure(opened, theme), height_rem, scale),
+            chart("bound", charts.bound_figure(opened, theme), height_rem, scale),
         ]
 
 
@@ -204,13 +207,14 @@ def _model(app: Dash, opened: Opened) -> None:
         Output("readout", "children"),
         Input("model-view", "data"),
         Input("scheme", "data"),
+        Input("width", "data"),
         Input("painted", "data"),
     )
-    def draw(query: str | None, scheme: str | None, painted: bool | None) -> tuple[Any, ...]:
+    def draw(query: str | None, scheme: str | None, width: int, painted: bool | None) -> tuple[Any, ...]:
         if not painted:
             return (no_update,) * 2
         view, theme = from_query(query or ""), _theme(query, scheme)
-        start = what_if.starting_point(opened)
+        start, scale = what_if.starting_point(opened), scale_of(width)
         assert opened.baseline is not None
         head = html.Tr([html.Th(text) for text in ("", "measured", "predicted", "change")])
         rows = [
@@ -219,8 +223,8 @@ def _model(app: Dash, opened: Opened) -> None:
         ]
         return (
             [
-                chart("what-if", what_if.what_if_figure(start, view, theme), MODEL_REM),
-                chart("sketch", what_if.sketch_figure(opened.baseline, start, view, theme), MODEL_REM),
+                chart("what-if", what_if.what_if_figure(start, view, theme), MODEL_REM, scale),
+                chart("sketch", what_if.sketch_figure(opened.baseline, start, view, theme), MODEL_REM, scale),
             ],
             html.Table([html.Thead(head), html.Tbody(rows)]),
         )

@@ -71,7 +71,7 @@ def in_index(html: Markup) -> str:
 def first_response(opened: Opened, view: View) -> Markup:
     """Header, cards and timelines for this view, as HTML."""
     light, dark = (timelines(opened, view, scheme, STILL_PX) for scheme in ("light", "dark"))
-    stand_for = {"timeline": still(light.figure, dark.figure)}
+    stand_for = {"timeline": still(light.figure, dark.figure, light.height_px)}
     answer = [layout.header(opened), layout.next_steps(opened), layout.mode_cards(opened)]
     section = layout.timelines_section(opened, control_values(opened, view), light)
     return Markup('<div id="first">{}<div inert>{}</div></div>').format(

@@ -10,6 +10,7 @@ from dash import dcc, html
 
 from . import cards, what_if
 from .charts import chart_rem
+from .enlarged import css_px
 from .opened import Opened
 from .panels import GRAPH_CONFIG, MODEL_REM
 from .shown import Timelines, control_values, stores, timelines
@@ -169,7 +170,7 @@ def timelines_section(opened: Opened, values: Mapping[str, Any], drawn: Timeline
                 className="controls",
             ),
             _labelled(
-                "Traces shown",
+                f"Traces shown, of {len(opened.bands):,}" if len(opened.bands) > len(opened.first) else "Traces shown",
                 "bands",
                 dcc.Dropdown(
                     id="bands", options=_band_options(opened), value=values["bands"], multi=True, clearable=False
@@ -187,7 +188,7 @@ def timelines_section(opened: Opened, values: Mapping[str, Any], drawn: Timeline
                     dcc.Graph(
                         id="timeline",
                         figure=drawn.figure,
-                        style={"height": f"{drawn.height_px}px"},
+                        style={"height": css_px(drawn.height_px)},
                         config=TIMELINE_CONFIG,
                         responsive=True,
                     ),

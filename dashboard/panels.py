@@ -11,6 +11,7 @@ from ..analysis.export.kernel_names import short_names
 from ..analysis.units import byte_size, duration, number, plural
 from .compare_view import Section, compare_sections
 from .details import Details, GapBefore, LaunchOf, NodeOf, details
+from .enlarged import enlarged
 from .moves import Op, follow_op
 from .opened import Opened
 from .plotting import Figure
@@ -23,9 +24,10 @@ MODEL_REM: Final = 24.0
 """Height of the model's charts."""
 
 
-def chart(name: str, figure: Figure, height_rem: float) -> dcc.Graph:
+def chart(name: str, figure: Figure, height_rem: float, scale: float) -> dcc.Graph:
     """A chart that is made with its figure: an empty one takes a browser as long to draw."""
-    return dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, responsive=True, style={"height": f"{height_rem}rem"})
+    larger = enlarged(figure, scale)
+    return dcc.Graph(id=name, figure=larger, config=GRAPH_CONFIG, responsive=True, style={"height": f"{height_rem}rem"})
 
 
 def details_panel(opened: Opened, view: View) -> Any:

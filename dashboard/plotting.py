@@ -18,6 +18,7 @@ Figure = dict[str, Any]
 
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 TEXT_PX: Final = 13
+_SUBTITLE_EM: Final = 0.87  # of the title
 NS_PER_US: Final = 1e3
 HATCHES: Final = ("/", "\\", "x", "-", "|", "+", ".")
 
@@ -52,7 +53,7 @@ def reason(text: str) -> str:
 
 def layout(theme: Theme, title: str, subtitle: str = "", **more: Any) -> dict[str, Any]:
     """The layout of a figure in this theme: a title that says what it is, a legend below."""
-    below = f"<br><span style='font-size:{TEXT_PX}px;color:{theme.muted}'>{subtitle}</span>" if subtitle else ""
+    below = f"<br><span style='font-size:{_SUBTITLE_EM}em;color:{theme.muted}'>{subtitle}</span>" if subtitle else ""
     heading = {
         "text": title + below,
         "x": 0,

@@ -22,7 +22,7 @@ MARK: Final = "mark"
 MARK_SHARE: Final = 0.5
 """Of a heat strip's height that marks of what is found take."""
 
-_CHAR_PX: Final = 6.6  # of a name inside its rectangle
+_CHAR_PX: Final = 7.0  # of a name inside its rectangle
 _NAME_PX: Final = 60  # a rectangle has its name inside from this width on
 
 
@@ -58,7 +58,8 @@ class Rectangles:
             rows = layer.row[chosen]
             starts, ends = (np.clip(ns[chosen], since, until) for ns in (layer.start_ns, layer.end_ns))
             lengths = band.scale.length(ends - starts)
-            series.base += band.scale.x(starts)
+            bases = band.scale.x(starts)
+            series.base += bases
             series.x += lengths
             series.y += [place.middle] * len(chosen)
             series.width += [place.lane.height] * len(chosen)
@@ -66,15 +67,20 @@ class Rectangles:
             texts = hover_texts(band.lanes, layer.kind, rows, layer.style)
             series.hovertext += texts
             is_named = layer.kind != "gap" and tone != Tone.DIM
-            series.text += self._inside(texts, lengths) if is_named else [""] * len(texts)
+            series.text += self._inside(texts, bases, lengths) if is_named else [""] * len(texts)
 
-    def _inside(self, texts: list[str], lengths: list[float]) -> list[str]:
-        """The name that a hover text begins with, where the rectangle has room for it."""
+    def _inside(self, texts: list[str], bases: list[float], lengths: list[float]) -> list[str]:
+        """The name that a hover text begins with, where the rectangle has room for it in its middle, in view."""
         low, high = self._placed.view
         px = self._placed.plot_px / (high - low)
+        middles = [base + length / 2 for base, length in zip(bases, lengths, strict=True)]
+        rooms = [
+            px * min(length, 2 * (middle - low), 2 * (high - middle))
+            for middle, length in zip(middles, lengths, strict=True)
+        ]
         return [
-            escaped(html.unescape(_in_bold(text)), int(length * px / _CHAR_PX)) if length * px >= _NAME_PX else ""
-            for text, length in zip(texts, lengths, strict=True)
+            escaped(html.unescape(_in_bold(text)), int(room / _CHAR_PX)) if room >= _NAME_PX else ""
+            for text, room in zip(texts, rooms, strict=True)
         ]
 
     def add_marks(self, band: PlacedBand, place: PlacedLane, marks: Marks) -> None:

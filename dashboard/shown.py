@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from . import what_if
+from .enlarged import enlarged, scale_of
 from .moves import shown_bands
 from .opened import Opened
 from .plotting import Figure
@@ -28,7 +29,7 @@ class Timelines:
     """The timelines of a view, and what is said above them."""
 
     figure: Figure
-    height_px: int
+    height_px: int  # on a page that is not wide: dashboard.css has the scale
     step: str
     found: str
 
@@ -36,13 +37,16 @@ class Timelines:
 def timelines(opened: Opened, view: View, scheme: str | None, width_px: int) -> Timelines:
     """As drawn where the view names no theme: in that of the system's colour scheme."""
     bands = shown_bands(opened, view)
-    figure = timeline_figure(bands, view, theme_named(view.theme or scheme), width_px=width_px)
+    scale = scale_of(width_px)
+    figure = timeline_figure(bands, view, theme_named(view.theme or scheme), width_px=round(width_px / scale))
+    height_px = figure["layout"]["height"]
+    figure = enlarged(figure, scale)
     layout = figure["layout"]
-    del layout["width"]  # as wide as its frame
+    del layout["width"], layout["height"]  # those of its frame
     layout["uirevision"] = stores(view)["timeline-view"]  # the view has the zoom already
     steps = max((len(band.step_windows) for band in bands), default=0)
     found = f"{search_count(bands, view):,} found" if view.search else ""
-    return Timelines(figure, layout["height"], f"step {min(view.step, max(steps - 1, 0)) + 1} of {steps}", found)
+    return Timelines(figure, height_px, f"step {min(view.step, max(steps - 1, 0)) + 1} of {steps}", found)
 
 
 def stores(view: View) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from .enlarged import css_px
 from .heat_strip import FAINTEST
 from .plotting import Figure
 from .rectangles import Trace
@@ -21,7 +22,7 @@ _SHADES: Final = 8
 """Of a heat strip, so that neighbouring columns become one rectangle."""
 
 
-def still(light: Figure, dark: Figure) -> Markup:
+def still(light: Figure, dark: Figure, height_px: int) -> Markup:
     """Lanes and gaps, their labels and the bands' titles, as wide as the page has room and as high as the figure.
 
     The two are the same but for their colours.
@@ -29,7 +30,7 @@ def still(light: Figure, dark: Figure) -> Markup:
     layout = light["layout"]
     margin = layout["margin"]
     low, high = layout["xaxis"]["range"]
-    height = layout["height"] - margin["t"] - margin["b"]
+    height = height_px - margin["t"] - margin["b"]
     scale = _WIDE / (high - low)
     paths: dict[tuple[str, float], list[str]] = defaultdict(list)
     for trace, in_dark in zip(light["data"], dark["data"], strict=True):
@@ -42,12 +43,12 @@ def still(light: Figure, dark: Figure) -> Markup:
         Markup('<path style="fill:{}" opacity="{:.2g}" d="{}"/>').format(color, opacity, "".join(corners))
         for (color, opacity), corners in paths.items()
     ]
-    lanes = Markup('<svg viewBox="0 0 {} {}" preserveAspectRatio="none" style="height:{}px">{}</svg>').format(
-        _WIDE, height, height, Markup().join(drawn)
+    lanes = Markup('<svg viewBox="0 0 {} {}" preserveAspectRatio="none" style="height:{}">{}</svg>').format(
+        _WIDE, height, css_px(height), Markup().join(drawn)
     )
-    return Markup(
-        '<div class="still" aria-hidden="true" style="height:{}px;padding:{}px {}px 0 {}px">{}{}</div>'
-    ).format(layout["height"], margin["t"], margin["r"], margin["l"], lanes, Markup().join(_over(light)))
+    return Markup('<div class="still" aria-hidden="true" style="height:{};padding:{} {} 0 {}">{}{}</div>').format(
+        *map(css_px, (height_px, margin["t"], margin["r"], margin["l"])), lanes, Markup().join(_over(light))
+    )
 
 
 def _color(light: Trace, dark: Trace) -> str:
@@ -87,14 +88,14 @@ def _over(figure: Figure) -> Iterator[Markup]:
     for trace in figure["data"]:
         if trace["type"] == "bar" and "pattern" in trace["marker"]:
             for middle, width in zip(trace["y"], trace["width"], strict=True):
-                yield Markup('<i style="top:{:g}px;height:{:g}px;left:{}px;right:{}px"></i>').format(
-                    margin["t"] + middle, width, margin["l"], margin["r"]
+                yield Markup('<i style="top:{};height:{};left:{};right:{}"></i>').format(
+                    *map(css_px, (margin["t"] + middle, width, margin["l"], margin["r"]))
                 )
     for each in layout["annotations"]:
-        yield Markup('<p style="top:{:g}px;left:{}px">{}</p>').format(
-            margin["t"] + each["y"], margin["l"], Markup(each["text"])
+        yield Markup('<p style="top:{};left:{}">{}</p>').format(
+            css_px(margin["t"] + each["y"]), css_px(margin["l"]), Markup(each["text"])
         )
     for middle, label in zip(axis["tickvals"], axis["ticktext"], strict=True):
-        yield Markup('<span style="top:{:g}px;width:{}px">{}</span>').format(
-            margin["t"] + middle, margin["l"] - 6, Markup(label)
+        yield Markup('<span style="top:{};width:{}">{}</span>').format(
+            css_px(margin["t"] + middle), css_px(margin["l"] - 6), Markup(label)
         )

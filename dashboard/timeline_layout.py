@@ -8,6 +8,7 @@ import numpy as np
 
 from ..analysis.units import duration, ratio
 from .hover import escaped
+from .plotting import FONT
 from .rectangles import Trace
 from .stage import (
     BOTTOM_PX,
@@ -24,7 +25,7 @@ from .stage import (
 from .theme import Theme
 from .view import View
 
-_LABEL_CHARS: Final = 17
+_LABEL_CHARS: Final = 16
 
 
 def timeline_layout(placed: Stage, view: View, theme: Theme, width_px: int) -> Trace:
@@ -38,16 +39,17 @@ def timeline_layout(placed: Stage, view: View, theme: Theme, width_px: int) -> T
     if not placed.bands:
         annotations.append(_text("Nothing is shown: choose a trace.", TITLE_PX, theme.muted))
     is_time = view.align == "time"
+    font = {"family": FONT, "color": theme.ink, "size": 12}
     return {
         "width": width_px,
         "height": placed.height + TOP_PX + BOTTOM_PX,
         "margin": {"l": LEFT_PX, "r": RIGHT_PX, "t": TOP_PX, "b": BOTTOM_PX},
         "paper_bgcolor": theme.paper,
         "plot_bgcolor": theme.paper,
-        "font": {"color": theme.ink, "size": 12},
+        "font": font,
         "showlegend": False,
         "hovermode": "closest",
-        "hoverlabel": {"align": "left", "bgcolor": theme.panel, "font": {"color": theme.ink}},
+        "hoverlabel": {"align": "left", "bgcolor": theme.panel, "font": font},
         "dragmode": "pan",
         "barmode": "overlay",
         "uirevision": "|".join([view.align, str(view.step), *(band.lanes.band.key for band in placed.bands)]),

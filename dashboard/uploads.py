@@ -26,6 +26,7 @@ from ..analysis.analyses import TraceAnalysis
 from ..analysis.document import TraceDoc
 from ..analysis.errors import LaunchscopeError
 from ..analysis.report import Report, analyze
+from ..analysis.trace_files import rank_of
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -195,9 +196,18 @@ def _read(file: Path) -> Report:
 
 def _renamed(report: Report, names: Names) -> Report:
     """The report with the file's given name wherever it tells that of the temporary file."""
+    label = names[0][1]
     document = _renamed_document(report.document, names)
+    document = msgspec.structs.replace(document, traces=[_ranked(trace, label) for trace in document.traces])
     pairs = zip(report.analyses, document.traces, strict=True)
     return Report(document, tuple(_renamed_analysis(analysis, trace) for analysis, trace in pairs))
+
+
+def _ranked(trace: TraceDoc, label: str) -> TraceDoc:
+    """The trace with the rank that its file's given name tells, where neither it nor its name in a .zip tells one."""
+    if trace.rank is not None or trace.source.path != label:
+        return trace
+    return msgspec.structs.replace(trace, rank=rank_of(label))
 
 
 def _renamed_document(document: _Document, names: Names) -> _Document:
@@ -208,7 +218,8 @@ def _renamed_document(document: _Document, names: Names) -> _Document:
 
 def _renamed_analysis(analysis: TraceAnalysis, document: TraceDoc) -> TraceAnalysis:
     source = replace(analysis.trace.source, path=document.source.path)
-    return replace(analysis, name=document.name, trace=replace(analysis.trace, source=source), document=document)
+    trace = replace(analysis.trace, source=source, rank=document.rank)
+    return replace(analysis, name=document.name, trace=trace, document=document)
 
 
 def _in_json(text: str) -> str:

@@ -35,7 +35,7 @@ WIDTH: Final = 1280
 SETTLED_MS: Final = 3_000  # for the last chart to be drawn
 
 PICTURES: Final = {
-    "dashboard-first": ("", None, 1165),
+    "dashboard-first": ("", None, 1205),
     "dashboard-zoom": ("?bands=eager,graph&x=1000,1250&op=eager,776", "Timelines", 808),
     "dashboard-compare": ("?compare=eager,fused", "Compare", 915),
 }

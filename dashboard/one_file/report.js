@@ -17,6 +17,18 @@
   let turn = 0;
   let drawn = [];
 
+  /* How much larger figures are on a wide page, and a figure with its pixels in that scale: as enlarged.py. */
+  const scale = () => Math.min(Math.max(1, window.innerWidth / 1870), 1.8);
+  const PIXELS = ["size", "standoff", "xshift", "height"];
+  const PIXELS_IN = { line: ["width"], margin: ["l", "r", "t", "b"], pad: ["t"] };
+  function enlarged(part, name) {
+    if (Array.isArray(part)) return typeof part[0] === "object" && !Array.isArray(part[0]) ? part.map((each) => enlarged(each, name)) : part;
+    if (!part || typeof part !== "object") return part;
+    const isPixels = (key) => PIXELS.includes(key) || (PIXELS_IN[name] || []).includes(key);
+    const larger = ([key, value]) => [key, typeof value === "number" && isPixels(key) ? value * scale() : enlarged(value, key)];
+    return Object.fromEntries(Object.entries(part).map(larger));
+  }
+
   const isDark = () => document.documentElement.dataset.theme === "dark";
   const steps = () => data.timelines[view.align];
 
@@ -63,13 +75,13 @@
     if (view.x) layout.xaxis.range = view.x.slice();
     const traces = shown.flatMap((figure) => figure.data);
     const styled = traces.map((trace) => ({ ...trace, ...(isDark() ? data.dark[trace.style] : {}) }));
-    await window.Plotly.react($("timeline"), styled, layout, TIMELINE_CONFIG);
+    await window.Plotly.react($("timeline"), enlarged(styled), enlarged(layout), TIMELINE_CONFIG);
     drawn = pieces;
   }
 
   function drawCharts() {
     for (const [name, figures] of Object.entries(data.charts)) {
-      const figure = structuredClone(figures[isDark() ? "dark" : "light"]);
+      const figure = enlarged(structuredClone(figures[isDark() ? "dark" : "light"]));
       window.Plotly.react($(name), figure.data, figure.layout, CONFIG);
     }
   }
@@ -138,6 +150,11 @@
     paint();
   }
   scheme.addEventListener("change", follow);
+  let painted = scale();
+  window.addEventListener("resize", () => {
+    if (scale() !== painted) paint();
+    painted = scale();
+  });
   $("theme").addEventListener("click", () => {
     document.documentElement.dataset.theme = isDark() ? "light" : "dark";
     paint();

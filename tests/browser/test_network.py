@@ -42,6 +42,7 @@ def test_the_first_page_and_each_zoom_stay_small(open_page: Open) -> None:
     wire = Wire(page)
     page.reload()
     page.wait_for_selector("#timeline .barlayer .point", state="attached")
+    page.wait_for_selector("#grid .ag-row", state="attached")  # comes last
     page.wait_for_load_state("networkidle")
     assert 1_000_000 < wire.bytes < FIRST_PAGE_BYTES
     for key in "wwwwdda":

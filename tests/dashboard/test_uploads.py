@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import flask
 import pytest
-from launchscope.analysis.report import Report
+from launchscope.analysis.report import Report, analyze
 from launchscope.dashboard.app import build_app
 from launchscope.dashboard.opened import open_bands
 from launchscope.dashboard.server import COOKIE, Access
@@ -106,6 +106,15 @@ def test_nothing_names_the_temporary_file(temporary: Path) -> None:
         assert str(temporary) not in answer.text
     (found,) = report_of(page, path)["traces"]
     assert (found["name"], found["source"]["path"]) == ("step-3.json", "step-3.json")
+
+
+@pytest.mark.parametrize(("name", "rank"), [("rank_3.json", 3), ("step-3.json", None)])
+def test_its_name_tells_its_rank_as_on_the_command_line(name: str, rank: int | None, tmp_path: Path) -> None:
+    page = served()
+    path = post(page, STEP, f"/upload?name={name}").headers["Location"]
+    (tmp_path / name).write_bytes(STEP)
+    (opened,) = analyze(tmp_path / name).document.traces
+    assert report_of(page, path)["traces"][0]["rank"] == opened.rank == rank
 
 
 def test_another_is_opened_from_an_uploaded_page() -> None:

@@ -111,7 +111,7 @@ def test_the_readout_by_hand() -> None:
     assert line(start, "CUDA graph", kernels=0.5).predicted == "31.4 µs"
     assert line(start, "limit").predicted == "launching: N·τ 280 µs > W 40.0 µs"
     assert line(start, "limit", tau=0.125).predicted == "the GPU: N·τ 35.0 µs ≤ W 40.0 µs"
-    assert line(start, "limit").change == "turns at τ = 2.00 µs or at 1.5 GPU ops"
+    assert line(start, "limit").change == "turns at τ = 2.00 µs or at 1.54 GPU ops"  # 20 + k µs = 14 k µs
 
 
 def test_weights_and_batch_say_what_is_assumed() -> None:
