@@ -7,7 +7,6 @@ comparison.show()
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -264,17 +263,16 @@ def _unprofiled(a: _Side, b: _Side, its: str, other: str) -> UnprofiledDoc | Non
     host = is_host_paced(_timings(was)) or is_host_paced(_timings(now))
     between = 0.0 if paired else HOST_PACED_BETWEEN_RUNS if host else GPU_PACED_BETWEEN_RUNS
     found = change(list(after.values()), list(before.values()), paired=paired, between_runs=between)
-    known = math.isfinite(found.low) and math.isfinite(found.high)
     return UnprofiledDoc(
         before_ns=was.step_ns.median,
         after_ns=now.step_ns.median,
         change=found.change,
-        low=found.low if known else None,
-        high=found.high if known else None,
+        low=found.low if found.is_known else None,
+        high=found.high if found.is_known else None,
         processes_before=found.processes_baseline,
         processes_after=found.processes,
         paired=paired,
-        needed_processes=None if known else fewest_processes(paired=paired),
+        needed_processes=None if found.is_known else fewest_processes(paired=paired),
     )
 
 

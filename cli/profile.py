@@ -6,9 +6,18 @@ from pathlib import Path
 
 import click
 
-from ..tracer.options import MODES, REPEATS, STEPS, TIMEOUT_S, ProfileOptions, parse_modes, parse_settings
+from ..tracer.options import (
+    CHECK_REPEATS,
+    MODES,
+    REPEATS,
+    STEPS,
+    TIMEOUT_S,
+    ProfileOptions,
+    parse_modes,
+    parse_settings,
+)
 from . import choices
-from .outputs import deliver
+from .outputs import COMPARED, deliver, hand_over
 from .progress import ProgressLine
 from .writing import say
 
@@ -19,7 +28,12 @@ from .writing import say
 @click.option("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32.  [default: the target's]")
 @click.option("--context-length", type=int, metavar="TOKENS", help="Tokens in the cache.  [default: the target's]")
 @click.option("--steps", type=int, metavar="N", default=STEPS, show_default=True, help="Steps per profiler session.")
-@click.option("--repeats", type=int, metavar="N", default=REPEATS, show_default=True, help="Fresh processes per mode.")
+@click.option(
+    "--repeats",
+    type=int,
+    metavar="N",
+    help=f"Fresh processes per mode.  [default: {REPEATS}; with --for-check or --against {CHECK_REPEATS}]",
+)
 @click.option(
     "--modes", metavar="MODES", default=",".join(MODES), show_default=True, help="Modes, with commas between."
 )
@@ -33,6 +47,16 @@ from .writing import say
     metavar="FOLDER",
     type=choices.PATH,
     help="Keep the capture in FOLDER, which must not exist.  [default: launchscope-out/…]",
+)
+@click.option(
+    "--for-check",
+    is_flag=True,
+    help="Time enough processes for `launchscope check`, and record the first two of each mode alone.",
+)
+@click.option(
+    "--against",
+    metavar="OTHER",
+    help="Measure OTHER in turn with TARGET, as --for-check does: another file, or git:REV, whose code is run.",
 )
 @choices.output_format(default="terminal")
 @click.option(
@@ -50,10 +74,12 @@ def command(
     dtype: str | None,
     context_length: int | None,
     steps: int,
-    repeats: int,
+    repeats: int | None,
     modes: str,
     pairs: tuple[str, ...],
     out: Path | None,
+    for_check: bool,
+    against: str | None,
     output: str | None,
     timeout: float,
     verbose: bool,
@@ -67,22 +93,41 @@ def command(
         dtype=dtype,
         context_length=context_length,
         steps=steps,
-        repeats=repeats,
+        repeats=repeats if repeats is not None else CHECK_REPEATS if for_check or against else REPEATS,
         modes=parse_modes(modes),
         settings=parse_settings(pairs),
         out=out,
         timeout_s=timeout,
+        for_check=for_check or against is not None,
     )
-    from ..tracer.api import Interrupted, run_profile
+    from ..tracer.api import Interrupted, run_against, run_profile
 
+    other: Path | None = None
     try:
         with ProgressLine() as progress:
-            capture = run_profile(options, progress)
+            if against is None:
+                capture = run_profile(options, progress)
+            else:
+                capture, other = run_against(options, against, progress)
     except Interrupted as stopped:
         if stopped.capture is not None:
             _report(stopped.capture, output, verbose)
         raise
-    _report(capture, output, verbose)
+    if other is None:
+        _report(capture, output, verbose)
+    else:
+        _compare(capture, other, output, verbose)
+
+
+def _compare(capture: Path, other: Path, output: str | None, verbose: bool) -> None:
+    from ..analysis.compared_paths import compare
+
+    try:
+        name = output or "terminal"
+        inputs = (other, capture)
+        hand_over(compare(*inputs), name, file=None, inputs=inputs, verbose=verbose, table=COMPARED)
+    finally:
+        say(f"kept in {capture} and {other} · held against limits: launchscope check {capture} --baseline {other}")
 
 
 def _report(capture: Path, output: str | None, verbose: bool) -> None:

@@ -109,9 +109,9 @@ def _measure(runs: Sequence[Run], progress: Progress) -> list[Path]:
     paths = [run.finish() for run in runs]
     for run in runs:
         if not run.measured:
-            said = run.side + nothing_measured({mode: run.error(mode) for mode in run.modes})
-            kept = "".join(f" (what was measured beside it is in {path})" for path in paths if path is not None)
-            raise NothingMeasured(said + kept)
+            why = run.side + nothing_measured({mode: run.error(mode) for mode in run.modes})
+            beside = "".join(f" (what was measured beside it is in {path})" for path in paths if path is not None)
+            raise NothingMeasured(why + beside)
     return [path for path in paths if path is not None]
 
 

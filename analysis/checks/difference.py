@@ -49,6 +49,11 @@ class Change:
     paired: bool
     between_runs: float  # share by which the interval is wider because the two runs are not one
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there are processes enough for an interval."""
+        return math.isfinite(self.high)
+
     def decide(self, allowed: float) -> tuple[str, int | None]:
         """Whether it is a regression beyond ``allowed``, a share; if that can't be told, with how many processes.
 
@@ -64,15 +69,13 @@ class Change:
         """Processes per side at which this change could be told; None where more of them don't help."""
         fewest = fewest_processes(paired=self.paired)
         have = min(self.processes, self.processes_baseline)
-        if not math.isfinite(self.low) or not math.isfinite(self.high):
-            return max(fewest, have + 1)
         between, change = math.log1p(self.between_runs), math.log1p(self.change)
-        if self.change > allowed:
-            half, margin = change - math.log1p(self.low) - between, change - between
-        else:
-            half, margin = math.log1p(self.high) - change - between, math.log1p(allowed) - change - between
+        margin = (change if self.change > allowed else math.log1p(allowed) - change) - between
         if margin <= 0:
             return None
+        if not self.is_known or self.low <= -1:
+            return max(fewest, have + 1)
+        half = (change - math.log1p(self.low) if self.change > allowed else math.log1p(self.high) - change) - between
         return max(fewest, have + 1, math.ceil(have * (half / margin) ** 2))
 
 

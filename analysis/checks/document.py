@@ -22,8 +22,8 @@ class IntervalDoc(msgspec.Struct, frozen=True, kw_only=True):
     """A relative change, as a share of the baseline, and the interval that holds it (level in docs/guard.md)."""
 
     change: float
-    low: float
-    high: float
+    low: float | None  # null with too few processes
+    high: float | None
     paired: bool  # both were measured in turn in one run
     processes: int  # of the current side, or pairs
     processes_baseline: int

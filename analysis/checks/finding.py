@@ -107,8 +107,8 @@ def finding(
 def _interval(difference: Change) -> IntervalDoc:
     return IntervalDoc(
         change=difference.change,
-        low=difference.low,
-        high=difference.high,
+        low=difference.low if difference.is_known else None,
+        high=difference.high if difference.is_known else None,
         paired=difference.paired,
         processes=difference.processes,
         processes_baseline=difference.processes_baseline,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -145,9 +144,9 @@ def percent(change: float) -> str:
     return f"{'−' if change < 0 else '+'}{text}"
 
 
-def span(low: float, high: float) -> str:
+def span(low: float | None, high: float | None) -> str:
     """An interval of changes: ``+3.9 to +6.2 %``; in words where it has no ends."""
-    if not (math.isfinite(low) and math.isfinite(high)):
+    if low is None or high is None:
         return "too few processes"
     return f"{percent(low).removesuffix(' %')} to {percent(high)}"
 

@@ -91,7 +91,7 @@ def _fact(block: Fact, width: int) -> Iterator[Line]:
     bullet = "! " if block.concern else ""
     label = _label(block.label)
     for line in block.lines:
-        for number, text in enumerate(wrap(one_line(line), width - cell_len(label) - len(bullet))):
+        for number, text in enumerate(wrap(one_line(line), max(width - cell_len(label) - len(bullet), 1))):
             yield [(label, style), ((" " * len(bullet) if number else bullet) + text, "")]
             label = " " * LABEL
 

@@ -17,6 +17,7 @@ from launchscope.fixtures.builder import trace
 from launchscope.tracer.options import ProfileOptions
 
 Captured = pytest.CaptureFixture[str]
+REGRESSIONS = Path(__file__).parents[2] / "fixtures" / "captures" / "regressions"  # not in the package
 
 
 @pytest.fixture
@@ -246,6 +247,32 @@ def test_profile_hands_its_options_to_the_tracer(run_profile: list[ProfileOption
 def test_profile_without_options_takes_the_defaults(run_profile: list[ProfileOptions]) -> None:
     run(["profile", "m.py"])
     assert run_profile == [ProfileOptions(target="m.py")]
+
+
+@pytest.mark.parametrize("words", [["--for-check"], ["--repeats", "8", "--for-check"]])
+def test_a_profile_for_checks_times_enough_processes(run_profile: list[ProfileOptions], words: list[str]) -> None:
+    run(["profile", "m.py", *words])
+    assert run_profile == [ProfileOptions(target="m.py", repeats=8, for_check=True)]
+
+
+def test_a_profile_against_another_prints_what_changed_and_says_last_where_both_are(
+    monkeypatch: pytest.MonkeyPatch, capfd: Captured
+) -> None:
+    asked: list[tuple[ProfileOptions, str]] = []
+    mine, other = (REGRESSIONS / f"{name}.zip" for name in ("compiled_residual", "compiled"))
+
+    def measured(options: ProfileOptions, against: str, progress: object) -> tuple[Path, Path]:
+        asked.append((options, against))
+        return mine, other
+
+    monkeypatch.setattr("launchscope.tracer.api.run_against", measured)
+    assert run(["profile", "m.py", "--against", "git:main"]) == 0
+    assert asked == [(ProfileOptions(target="m.py", repeats=8, for_check=True), "git:main")]
+    out, err = capfd.readouterr()
+    assert "T, unprofiled: 4.91 ms → 8.79 ms" in out
+    assert err.splitlines()[-1] == (
+        f"launchscope: kept in {mine} and {other} · held against limits: launchscope check {mine} --baseline {other}"
+    )
 
 
 def test_profile_prints_the_report_and_says_last_where_the_capture_is(

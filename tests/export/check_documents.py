@@ -67,7 +67,9 @@ def holding(figure: str = "blocking_calls", **changes: Any) -> FindingDoc:
     return finding(figure=figure, outcome=HOLDS, message=f"{figure}: as allowed", first_look=None, **changes)
 
 
-def interval(change: float = 0.051, low: float = 0.039, high: float = 0.062, **changes: Any) -> IntervalDoc:
+def interval(
+    change: float = 0.051, low: float | None = 0.039, high: float | None = 0.062, **changes: Any
+) -> IntervalDoc:
     fields = {"paired": False, "processes": 8, "processes_baseline": 8, "between_runs": 0.01, **changes}
     return IntervalDoc(change=change, low=low, high=high, **fields)
 
@@ -90,7 +92,7 @@ def slower(**changes: Any) -> FindingDoc:
 def undecided(**changes: Any) -> FindingDoc:
     fields = {
         "outcome": INCONCLUSIVE,
-        "interval": interval(0.02, -float("inf"), float("inf"), processes=3, processes_baseline=3),
+        "interval": interval(0.02, None, None, processes=3, processes_baseline=3),
         "needed_processes": 8,
         "message": "can't tell with 3 processes: at least 8 per side are needed",
     }

@@ -20,7 +20,7 @@ pytest.importorskip("torch")
 import torch
 from launchscope import Target
 from launchscope.fixtures import models
-from launchscope.fixtures.models import llama, llama_1b_fused, serve_loop, tiny
+from launchscope.fixtures.models import llama, llama_1b_fused, llama_1b_regressed, serve_loop, tiny
 from torch.utils._python_dispatch import TorchDispatchMode
 
 FOLDER = Path(models.__file__).parent
@@ -226,6 +226,7 @@ def test_presets_have_the_published_number_of_parameters(name: str, parameters: 
         ("llama.py", 128256, 16),
         ("llama_1b.py", 128256, 16),
         ("llama_1b_fused.py", 128256, 16),
+        ("llama_1b_regressed.py", 128256, 16),
         ("qwen3_0_6b.py", 151936, 28),
         ("qwen2_5_7b.py", 152064, 28),
         ("tiny.py", 256, 2),
@@ -238,6 +239,25 @@ def test_each_file_works_when_copied_out_of_the_package(
     assert target.step().shape == (1, 1, vocabulary)
     assert len(target.state) == 2 * layers
     assert target.inputs["position"].shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("setting", "more"),
+    [({"regression": "residual"}, 0), ({"regression": "skip"}, 0), ({"extra": 3}, 3)],
+)
+def test_a_regressed_model_computes_the_same_with_so_many_more_kernels(setting: dict[str, Any], more: int) -> None:
+    def build(**changed: Any) -> Target:
+        return llama_1b_regressed.build(2, "cpu", torch.float32, 64, shape="tiny", **changed)
+
+    plain, regressed = build(), build(**setting)
+    assert torch.equal(plain.step(), regressed.step())
+    count = sum(operators(plain.step).values())
+    assert sum(operators(regressed.step).values()) == count + more
+
+
+def test_a_regression_that_is_not_there_is_told() -> None:
+    with pytest.raises(ValueError, match="there are none, residual, skip"):
+        llama_1b_regressed.build(device="meta", regression="item")
 
 
 def test_the_table_of_samples_is_complete() -> None:

@@ -33,6 +33,18 @@ TWO = """
         fake_device.launch("gemm")
         fake_device.launch("norm")
 """
+COMPILED = """
+    import fake_device
+    import torch
+
+    @torch.compile(backend="eager")
+    def inner(x):
+        return x
+
+    def step():
+        fake_device.launch("gemm")
+        return inner(torch.ones(1))
+"""
 USES_OPS = """
     from ops import step
 """
@@ -57,7 +69,13 @@ class Against(Profiler):
         self.said: list[str] = []
 
     def pair(self, target: Path | str, against: str, **more: object) -> tuple[Path, Path]:
-        chosen = {"modes": ("eager",), "repeats": 1, "steps": 4, "out": self.folder / "capture", "for_check": True} | more
+        chosen = {
+            "modes": ("eager",),
+            "repeats": 1,
+            "steps": 4,
+            "out": self.folder / "capture",
+            "for_check": True,
+        } | more
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XDG_CACHE_HOME", str(self.folder / "cache"))
             patch.setattr(api, "ForkServer", lambda _: _Lent(self.server))
@@ -127,8 +145,7 @@ def test_two_targets_are_measured_in_turn_and_each_starts_as_often(against: Agai
 
 
 def test_a_target_only_as_written_is_measured_as_often_as_the_other(against: Against, script: Write) -> None:
-    compiled = script("import torch\nimport fake_device\n\n@torch.compile(backend='eager')\ndef inner(x):\n    return x\n\n"
-                      "def step():\n    fake_device.launch('gemm')\n    return inner(torch.ones(1))\n")  # fmt: skip
+    compiled = script(COMPILED)
     mine, other = against.pair(compiled, str(script(TWO, "other.py")), repeats=2)
     for path in (mine, other):
         (record,) = manifest_of(path).modes.values()
