@@ -52,7 +52,8 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run a test file in a pytest of its own, with strict markers and warnings as errors."""
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     options = "--strict-markers -p no:dash -p no:hypothesispytest -p no:cacheprovider"
-    pytester.makeini(f"[pytest]\naddopts = {options}\nfilterwarnings = error\n")
+    rewriting = "ignore:Module already imported so cannot be rewritten"  # as in pyproject.toml
+    pytester.makeini(f"[pytest]\naddopts = {options}\nfilterwarnings =\n    error\n    {rewriting}\n")
 
     def run(test: str, *options: str, conftest: str = "", process: bool = False) -> pytest.RunResult:
         pytester.makeconftest(conftest)
