@@ -172,7 +172,7 @@ def figures(analysis: TraceAnalysis, *, has_graphs: bool = True) -> dict[str, An
     return {
         "coverage": {key: value for key, value in coverage.items() if key not in left_out},
         "device": {key: device[key] for key in ("window_ns", "busy_ns", "idle_ns", "op_sum_ns", "gaps", "steady")},
-        "steps": {key: value for key, value in document["steps"].items() if has_graphs or key != "graph_launches"},
+        "steps": {key: value for key, value in document["steps"].items() if key not in left_out},
         "launches": {key: document["launches"][key] for key in ("overhead_ns", "latency_ns", "queue_ns")},
         "operators": [(each["launches"], each["kernels"]) for each in document["launches"]["by_operator"]],
         "blocking": [(each["count_per_step"], each["ns"]) for each in document["blocking_calls"]],
