@@ -69,13 +69,13 @@ class Change:
         """Processes per side at which this change could be told; None where more of them don't help."""
         fewest = fewest_processes(paired=self.paired)
         have = min(self.processes, self.processes_baseline)
-        between, change = math.log1p(self.between_runs), math.log1p(self.change)
-        margin = (change if self.change > allowed else math.log1p(allowed) - change) - between
+        between, change = _log(self.between_runs), _log(self.change)
+        margin = (change if self.change > allowed else _log(allowed) - change) - between
         if margin <= 0:
             return None
         if not self.is_known or self.low <= -1:
             return max(fewest, have + 1)
-        half = (change - math.log1p(self.low) if self.change > allowed else math.log1p(self.high) - change) - between
+        half = (change - _log(self.low) if self.change > allowed else _log(self.high) - change) - between
         return max(fewest, have + 1, math.ceil(have * (half / margin) ** 2))
 
 
@@ -128,6 +128,11 @@ def is_host_paced(timings: Iterable[Timing]) -> bool:
         if timing.samples_ns
     ]
     return not shares or float(np.median(shares)) >= HOST_PACED
+
+
+def _log(share: float) -> float:
+    """The logarithm of a ratio that is given as a change; −∞ of one that nothing is left of, if only by rounding."""
+    return math.log1p(share) if share > -1 else -math.inf
 
 
 def _log_medians(processes: Sequence[Sequence[float]]) -> NDArray[np.float64]:

@@ -106,6 +106,18 @@ def test_against_a_fixed_value_eight_processes_above_it_are_a_regression() -> No
     assert against_value(processes(*np.linspace(92, 99, 8)), 100.0).decide(0.0) == (HOLDS, None)
 
 
+@pytest.mark.parametrize("allowed", [-2.0, -1.0, 0.0, 0.03, 1e9])
+@pytest.mark.parametrize(("ours", "theirs"), [(1e-3, 4.6e18), (4.6e18, 1e-3), (1.0, 1e17)])
+@pytest.mark.parametrize("count", [1, 8])
+def test_a_change_that_rounding_makes_whole_has_an_answer(
+    count: int, ours: float, theirs: float, allowed: float
+) -> None:
+    found = change([[ours]] * count, [[theirs]] * count, paired=False, between_runs=0.01)
+    outcome, needed = found.decide(allowed)
+    assert outcome in (HOLDS, REGRESSION, INCONCLUSIVE)
+    assert needed is None or needed > count
+
+
 def test_no_samples_are_no_answer() -> None:
     with pytest.raises(ValueError, match="no samples"):
         change([[]], [[1.0]], paired=False, between_runs=0.0)
