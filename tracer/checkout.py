@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from ..analysis.errors import BadTarget, LaunchscopeError
+from .describe import git
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _SHOWN: Final = 3  # modules that a message names
@@ -77,11 +78,11 @@ def checked_out(revision: str, target: str) -> Iterator[tuple[Checkout, str]]:
     file = Path(place if colon and name.isidentifier() else target)
     is_file = file.suffix == ".py" or file.exists()
     home = Path(os.path.realpath(file)).parent if is_file else Path.cwd()
-    top = _git(home, "rev-parse", "--show-toplevel")
+    top = git(home, "rev-parse", "--show-toplevel")
     if top is None:
         raise LaunchscopeError(f"--against git:{revision}: {home} lies in no git repository")
     repository = os.path.realpath(top)
-    commit = _git(home, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    commit = git(home, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
         raise LaunchscopeError(
             f"--against git:{revision}: no such revision in {repository}; a CI's checkout may need more depth"
@@ -124,15 +125,6 @@ def _add(checkout: Checkout, revision: str) -> None:
     )  # fmt: skip
     if done.returncode:
         raise LaunchscopeError(f"--against git:{revision}: it can't be checked out: {done.stderr.strip()}")
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    """What git says; null when it fails, or isn't there."""
-    try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return done.stdout.rstrip("\n") if done.returncode == 0 else None
 
 
 def _remove(repository: str, folder: str) -> None:

@@ -44,13 +44,14 @@ def revision(spec: str) -> str | None:
     """Git commit of the folder that the target lies in, with a + when the folder has changes; null outside git."""
     path = Path(spec.rpartition(":")[0] or spec)
     folder = path.resolve().parent if path.suffix == ".py" else Path.cwd()
-    commit = _git(folder, "rev-parse", "HEAD")
+    commit = git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None
-    return commit + ("+" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
+    return commit + ("+" if git(folder, "status", "--porcelain", "--untracked-files=no") else "")
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
+def git(folder: Path, *arguments: str) -> str | None:
+    """What git says in the folder; null when it fails, or isn't there."""
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=False
