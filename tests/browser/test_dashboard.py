@@ -168,6 +168,7 @@ def test_a_step_is_picked_and_kept_in_the_url(open_page: Open) -> None:
 
 def test_a_search_is_counted(open_page: Open) -> None:
     page = open_page()
+    page.wait_for_selector("#charts .js-plotly-plot")  # what is typed before the page's first answers can be lost
     page.keyboard.press("/")
     page.keyboard.insert_text("splitK")
     expect(page.locator("#search-count")).to_have_text(re.compile(r"[1-9][\d,]* found"))
