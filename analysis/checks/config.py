@@ -13,7 +13,7 @@ from ..capture import AS_WRITTEN, MODES, UNGRAPHED
 from ..errors import ConfigError
 from .difference import GPU_PACED_BETWEEN_RUNS, HOST_PACED_BETWEEN_RUNS
 from .from_report import TRACE
-from .limits import FIGURES, OF_GRAPHS, Limit, parse
+from .limits import FIGURES, OF_GRAPHS, Limit, parse, shown
 
 FILE: Final = "launchscope.toml"
 PYPROJECT: Final = "pyproject.toml"
@@ -79,7 +79,7 @@ def find_config(folder: Path) -> Path | None:
     for place in above[: above.index(root) + 1]:
         if (place / FILE).is_file():
             return place / FILE
-        if (place / PYPROJECT).is_file() and _of_pyproject(_toml(place / PYPROJECT)) is not None:
+        if (place / PYPROJECT).is_file() and _of_pyproject(place / PYPROJECT) is not None:
             return place / PYPROJECT
     return None
 
@@ -90,9 +90,11 @@ def read_config(path: Path, targets: Collection[str] = ()) -> Limits:
     ``targets`` are names of targets that may look like a mode's. ConfigError says what is wrong, where, and what to
     write.
     """
-    content, prefix = _toml(path), ""
-    if path.name == PYPROJECT:
-        prefix, found = "tool.launchscope.", _of_pyproject(content)
+    prefix = ""
+    if path.name != PYPROJECT:
+        content = _toml(path)
+    else:
+        prefix, found = "tool.launchscope.", _of_pyproject(path)
         if found is None:
             raise ConfigError(
                 f"{path}: without a table [tool.launchscope], so nothing is limited: add [{prefix}limits]"
@@ -135,6 +137,8 @@ def checked_modes(modes: object, source: str) -> tuple[str, ...]:
     if not isinstance(modes, Iterable) or not all(isinstance(mode, str) for mode in modes):
         raise ConfigError(f"{source}: modes takes names of modes: {', '.join(CHECKED_MODES)}")
     names = [name.strip() for mode in modes for name in str(mode).split(",") if name.strip()]
+    if not names:
+        raise ConfigError(f"{source}: names no mode; they are {', '.join(CHECKED_MODES)}")
     for name in names:
         if name not in CHECKED_MODES:
             raise ConfigError(
@@ -195,22 +199,25 @@ def _noise(path: Path, prefix: str, name: str, value: object) -> float:
         share = -1.0
     share /= 100 if isinstance(value, str) and value.strip().endswith("%") else 1
     if not 0 <= share <= 100:
-        raise ConfigError(f'{at}: {name} = {value!r} is no share: write {name} = "1%", say, or 0.01')
+        raise ConfigError(f'{at}: {name} = {shown(value)} is no share: write {name} = "1%", say, or 0.01')
     return share
 
 
-def _of_pyproject(content: Mapping[str, Any]) -> dict[str, Any] | None:
-    tool = content.get("tool")
+def _of_pyproject(path: Path) -> dict[str, Any] | None:
+    """[tool.launchscope] of a pyproject.toml; None without any."""
+    tool = _toml(path).get("tool")
     found = tool.get("launchscope") if isinstance(tool, Mapping) else None
-    return dict(found) if isinstance(found, Mapping) else None
+    if found is not None and not isinstance(found, dict):
+        raise ConfigError(f"{path}: tool.launchscope is no table: write [tool.launchscope.limits]")
+    return found
 
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8-sig"))  # as editors on Windows write it
     except OSError as error:
         raise ConfigError(f"{path}: can't be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
         raise ConfigError(f"{path}: no TOML: {error}") from error
 
 

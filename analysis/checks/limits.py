@@ -67,7 +67,9 @@ _SIZES: Final = {
 }
 _UNITS: Final[Mapping[str, Mapping[str, float]]] = {COUNT: {}, SHARE: {}, TIME: _TIMES, BYTES: _SIZES}
 
-_LIMIT: Final = re.compile(r"\s*(<=|>=|==|<|>|\+|-)?\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
+_LIMIT: Final = re.compile(
+    r"\s*(<=|>=|==|<|>|\+|-)?\s*(\d+\.?\d*(?:[eE][+-]?\d{1,9})?|\.\d+(?:[eE][+-]?\d{1,9})?)\s*([^\W\d_]*|%)\s*"
+)
 _LONGEST: Final = 60  # characters of a value in a message
 _MOST: Final = 1e18
 """Larger than any count, and 30 years in ns."""
@@ -138,8 +140,8 @@ def parse(figure: str, value: object, at: str = "limits", where: str = "") -> Li
         sign, digits, unit, text = found[1] or "==", found[2], found[3], value.strip()
         amount = _number(kind, at, value, digits)
     else:
-        sign, digits, unit, text = "==", "", "", str(value)
-        amount = _number(kind, at, value, value)
+        sign, digits, unit = "==", "", ""
+        amount, text = _number(kind, at, value, value), str(value)
     _check_sign(kind, at, value, sign)
     proportional = sign in ("+", "-") and unit == "%"
     if proportional and kind.unit == SHARE:
@@ -190,10 +192,17 @@ def _scale(kind: Figure, at: str, value: object, amount: float, unit: str) -> fl
 
 def _refused(kind: Figure, at: str, value: object, why: str, *, example: bool = True) -> ConfigError:
     more = f': write {kind.name} = "{kind.example}", say' if example else ""
-    shown = str(value).lower() if isinstance(value, bool) else str(value)
-    shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
-    quoted = f"'{shown}'" if isinstance(value, str) else shown
-    return ConfigError(f"{at}: {kind.name} = {quoted} {why}{more}")
+    return ConfigError(f"{at}: {kind.name} = {shown(value)} {why}{more}")
+
+
+def shown(value: object) -> str:
+    """A configuration's value as a message quotes it."""
+    try:
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+    except ValueError:  # an integer of more digits than Python writes
+        text = "a number of thousands of digits"
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return f"'{text}'" if isinstance(value, str) else text
 
 
 def _kind_of(value: object) -> str:

@@ -106,7 +106,9 @@ def test_pyproject_holds_the_same_tables(tmp_path: Path) -> None:
         ("[noise]\nhost_paced = true", "is no share"),
         ("[noise]\nhost_paced = -1", "is no share"),
         ("[noise]\nhost_paced = nan", "is no share"),
+        ("[noise]\nhost_paced = 0x" + 5000 * "f", "is no share"),
         ("[limits\n", "no TOML: "),
+        ("[limits]\nlaunches = 1" + 5000 * "0", "no TOML: "),
         ("[limits]\nlaunches = 1\nlaunches = 2", "no TOML: "),
     ],
 )  # fmt: skip
@@ -133,6 +135,19 @@ def test_unreadable_files_are_told(tmp_path: Path) -> None:
         read_config(tmp_path / "latin.toml")
     with pytest.raises(ConfigError, match=r"without a table \[tool.launchscope\], so nothing is limited: add \[tool"):
         read_config(written(tmp_path, "[tool.ruff]\n", "pyproject.toml"))
+
+
+@pytest.mark.parametrize("text", ["[[tool.launchscope]]\nlimits = {launches = 1}", "[tool]\nlaunchscope = 1"])
+def test_limits_that_are_no_table_are_not_passed_over(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path, text, "pyproject.toml")
+    for look in (lambda: find_config(tmp_path), lambda: read_config(path)):
+        with pytest.raises(ConfigError, match=r"pyproject\.toml: tool\.launchscope is no table"):
+            look()
+
+
+def test_a_byte_order_mark_is_none_of_the_first_table(tmp_path: Path) -> None:
+    (tmp_path / "launchscope.toml").write_bytes(b"\xef\xbb\xbf[limits]\r\nlaunches = 1\r\n")
+    assert told(read_config(tmp_path / "launchscope.toml"), "x", "graph") == {"launches": "1"}
 
 
 def test_the_nearest_file_up_to_the_repositorys_root_is_found(tmp_path: Path) -> None:
@@ -183,6 +198,8 @@ def test_limits_as_keywords(modes: Any, named: tuple[str, ...] | None) -> None:
         ({"launches": "x"}, "test_x: launches = 'x' is no limit"),
         ({"modes": "grpah"}, "test_x: no mode 'grpah' (did you mean 'graph'?)"),
         ({"modes": 3}, "test_x: modes takes names of modes"),
+        ({"modes": ()}, "test_x: names no mode; they are eager, graph,"),
+        ({"modes": " , "}, "test_x: names no mode"),
         ({"graph": {"launches": 1}}, "test_x: "),
     ],
 )

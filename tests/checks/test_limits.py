@@ -70,7 +70,10 @@ def test_a_share_of_the_baseline(figure: str) -> None:
         ("launches", math.nan, "is no number that can be a limit"),
         ("launches", math.inf, "is no number that can be a limit"),
         ("launches", 10**400, "is no number that can be a limit"),
+        pytest.param("launches", 16**5000, "is no number that can be a limit", id="thousands of digits"),
         ("launches", "1e400", "is no number that can be a limit"),
+        ("launches", "+1e-99999999999999999999%", "is no limit"),
+        ("launches", "<= 1,000", "is no limit"),
         ("launches", "nan", "launches = 'nan' is no limit"),
         ("launches", "", "is no limit"),
         ("launches", "about 300", "is no limit"),
@@ -96,7 +99,9 @@ def test_a_share_of_the_baseline(figure: str) -> None:
         ("step_time", "+3", "has no unit"),
         ("step_time", "<= 3%", "has the unit '%'"),
         ("graph_memory", "<= 64 mib", "write '<= 64 MiB', say"),
+        ("step_time", "<= 2,5ms", "is no limit"),
         ("graph_memory", "<= 64", "has no unit"),
+        ("graph_memory", "<= 1_000", "is no limit"),
     ],
 )  # fmt: skip
 def test_what_can_not_be_meant_is_refused(figure: str, value: Any, said: str) -> None:
