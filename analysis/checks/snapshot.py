@@ -6,7 +6,7 @@ kernels and blocking calls of a step by their place, so that the cause of a chan
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -22,7 +22,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """One process's unprofiled samples, ns; warm-up left out."""
 
     repeat: int
-    samples_ns: tuple[StepNs, ...]  # step time, one per batch of back-to-back steps
+    samples_ns: Annotated[tuple[StepNs, ...], msgspec.Meta(min_length=1)]  # step time, one per batch of steps
     host_submit_ns: tuple[Ns, ...] = ()
 
 

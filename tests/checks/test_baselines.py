@@ -146,6 +146,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (b"[" * 100_000, "a damaged baseline"),
         (b'{"schema": "launchscope.baseline/1"}', "a damaged baseline"),
         (encode(eager()).replace(b'"launches": 300.0', b'"launches": "x"'), "a damaged baseline"),
+        (encode(eager(timings=(Timing(repeat=0, samples_ns=()),))), "a damaged baseline"),
         (b'{"schema": "launchscope.baseline/9"}', "its schema is 'launchscope.baseline/9'; this launchscope reads"),
         (b"{}", "its schema is ''"),
     ],
