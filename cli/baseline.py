@@ -55,6 +55,7 @@ def save(
 
     from ..analysis.check import Reading, look_at, select
     from ..analysis.checks import baselines
+    from ..analysis.units import printable
 
     with Bar() as progress:
         reading = Reading(step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
@@ -62,17 +63,19 @@ def save(
     for note in looked.notes:
         say(note)
     for path in baselines.save(select(looked.snapshots, modes or None, str(current)), folder, datetime.now(UTC)):
-        print_report(str(path))
+        _tell(printable(str(path)))
 
 
 @command.command("list", short_help="List the baselines of a folder.")
 @_folder
 def list_them(folder: Path) -> None:
     """One line per baseline: target, mode, GPU, when it was saved, commit, processes, file."""
+    from ..analysis.units import printable
+
     found = _read(folder)
     head = ("target", "mode", "gpu", "saved", "commit", "processes", "file")
-    rows = [(*_about(each.snapshot), str(each.path.relative_to(folder))) for each in found]
-    print_report(_columns([head, *rows]))
+    rows = [(*_about(each.snapshot), printable(str(each.path.relative_to(folder)))) for each in found]
+    _tell(_columns([head, *rows]))
 
 
 @command.command("show", short_help="Show the figures of baselines.")
@@ -94,7 +97,7 @@ def show(target: str | None, folder: Path, modes: tuple[str, ...]) -> None:
     if not found:
         raise LaunchscopeError(f"{folder}: no baseline of {target or 'this mode'}; launchscope baseline list names all")
     old = superseded(found, 1)
-    print_report("\n\n".join(_shown(each) for each in found if each not in old))
+    _tell("\n\n".join(_shown(each) for each in found if each not in old))
 
 
 @command.command("prune", short_help="Delete all but the newest baselines.")
@@ -104,12 +107,13 @@ def show(target: str | None, folder: Path, modes: tuple[str, ...]) -> None:
 def prune(keep: int, dry_run: bool, folder: Path) -> None:
     """Delete all but the newest N of each target, mode, setup (batch size, dtype, …) and kind of machine."""
     from ..analysis.checks.baselines import remove, superseded
+    from ..analysis.units import printable
 
     old = superseded(_read(folder), keep)
     if not dry_run:
         remove(old)
     for each in old:
-        print_report(str(each.path))
+        _tell(printable(str(each.path)))
     say(f"{len(old)} {'would be deleted' if dry_run else 'deleted'}")
 
 
@@ -121,6 +125,13 @@ def _read(folder: Path) -> list[Baseline]:
     if not found:
         raise LaunchscopeError(f"{folder}: no baselines there; save one with launchscope baseline save, or name --dir")
     return found
+
+
+def _tell(text: str) -> None:
+    """On stdout, which CI runners read along."""
+    from ..analysis.export.annotations import without_commands
+
+    print_report(without_commands(text))
 
 
 def _about(snapshot: Snapshot) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ _SUFFIX: Final = ".json"
 _SLUG: Final = 60  # characters of a name; file systems take 255 bytes
 _COMMIT: Final = 12
 _MOST_BYTES: Final = 64 << 20
+_ANY_VERSION: Final = SCHEMA.rpartition("/")[0]
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._+-]+")
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 
@@ -62,7 +64,10 @@ def read_folder(folder: Path) -> list[Baseline]:
 def read_file(path: Path) -> Snapshot:
     """One baseline. UnreadableInput when it is none, or damaged, or of a later launchscope."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe nobody writes to, a device without an end
+            raise UnreadableInput(f"{path}: is no file, so no baseline: delete it")
+        if status.st_size > _MOST_BYTES:
             raise UnreadableInput(f"{path}: larger than any baseline")
         data = path.read_bytes()
     except OSError as error:
@@ -75,6 +80,8 @@ def decode(data: bytes, path: Path) -> Snapshot:
     remedy = "restore it from the repository, or delete it and save another"
     try:
         schema = msgspec.json.decode(data, type=_Versioned).schema
+        if not schema.startswith(_ANY_VERSION):
+            raise UnreadableInput(f"{path}: is no baseline, though it lies where they do: move it elsewhere")
         if schema != SCHEMA:
             raise UnreadableInput(f"{path}: its schema is {schema!r}; this launchscope reads {SCHEMA!r}: update it")
         return msgspec.json.decode(data, type=Snapshot)

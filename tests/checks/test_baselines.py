@@ -148,7 +148,8 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (encode(eager()).replace(b'"launches": 300.0', b'"launches": "x"'), "a damaged baseline"),
         (encode(eager(timings=(Timing(repeat=0, samples_ns=()),))), "a damaged baseline"),
         (b'{"schema": "launchscope.baseline/9"}', "its schema is 'launchscope.baseline/9'; this launchscope reads"),
-        (b"{}", "its schema is ''"),
+        (b"{}", "is no baseline, though it lies where they do"),
+        (b'{"schema": "launchscope.report/1"}', "is no baseline, though it lies where they do"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, content: bytes, said: str) -> None:
@@ -159,6 +160,15 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes, said: str) -> N
         read_folder(tmp_path)
     assert str(refused.value).startswith(f"{bad}: ")
     assert said in str(refused.value)
+
+
+def test_a_pipe_or_a_device_is_not_waited_for(tmp_path: Path) -> None:
+    (good,) = save([eager()], tmp_path, NOW)
+    os.mkfifo(good.with_name("pipe.json"))
+    with pytest.raises(UnreadableInput, match=r"pipe\.json: is no file, so no baseline"):
+        read_folder(tmp_path)
+    with pytest.raises(UnreadableInput, match="/dev/zero: is no file"):
+        read_file(Path("/dev/zero"))
 
 
 def test_other_files_and_partial_ones_are_no_baselines(tmp_path: Path) -> None:

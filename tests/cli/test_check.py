@@ -181,6 +181,20 @@ def test_a_baseline_from_save_to_prune(capfd: Captured) -> None:
     assert len(list(Path("launchscope-baselines").glob("*/*/*.json"))) == 2
 
 
+def test_names_in_a_baseline_stay_in_their_line_and_are_no_commands(capfd: Captured) -> None:
+    assert run(["baseline", "save", "step.json"]) == 0
+    path = Path(capfd.readouterr().out.strip())
+    for name in ("a\n::error::b.json", "b\n::error::b.json"):
+        text = path.read_text().replace('"step.json"', '"::error::x\\u001b[31m"')
+        path.with_name(name).write_text(text)
+    path.unlink()
+    for arguments in (["list"], ["show"], ["prune", "--keep", "1"]):
+        assert run(["baseline", *arguments]) == 0
+        told = capfd.readouterr().out
+        assert "\x1b" not in told
+        assert not any(line.strip().startswith("::") for line in told.splitlines()), told
+
+
 def test_another_folder(capfd: Captured) -> None:
     assert run(["baseline", "save", "step.json", "--dir", "kept"]) == 0
     assert run(["check", "step.json"]) == 2
