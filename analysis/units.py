@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from typing import Final
 
@@ -20,6 +21,9 @@ _LONGEST_TEXT: Final = 20_000
 # Unicode categories that draw nothing, or move the text around them: controls, formats (bidi overrides, zero width),
 # surrogates, private use, unassigned, line and paragraph separators.
 _UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+_GITHUBS: Final = re.compile(r"^([\t ]*)::", re.MULTILINE)
+_AZURES: Final = re.compile(r"##(?=\[|vso\[)")
 
 
 def duration(ns: float | None) -> str:
@@ -156,6 +160,11 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """A foreign sentence on one line: line breaks and runs of blanks become one blank."""
     return printable(" ".join(text.split()))
+
+
+def without_commands(text: str) -> str:
+    """Text for a log that CI runners read: no line of it begins a command of GitHub's, or of Azure's."""
+    return _AZURES.sub("# #", _GITHUBS.sub(r"\1: :", text))
 
 
 def brief(name: str) -> str:

@@ -129,7 +129,7 @@ def _read(folder: Path) -> list[Baseline]:
 
 def _tell(text: str) -> None:
     """On stdout, which CI runners read along."""
-    from ..analysis.export.annotations import without_commands
+    from ..analysis.units import without_commands
 
     print_report(without_commands(text))
 

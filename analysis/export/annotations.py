@@ -22,9 +22,6 @@ LONGEST: Final = 1000  # characters of one part of a message: names of kernels r
 _FRAME: Final = re.compile(r"(?:^|[\s'\"(`])((?:[\w.+-]+/)*[\w.+-]+\.py)\((\d+)\): ")
 """A Python frame as Kineto writes it: ``model.py(42): forward``; a path from the root is none of the repository's."""
 
-_V2: Final = re.compile(r"^([\t ]*)::", re.MULTILINE)
-_V1: Final = re.compile(r"##(?=\[|vso\[)")
-
 
 def render(doc: CheckDoc) -> str:
     """One line for each finding that does not hold, the gravest first, ten at most; nothing when all hold."""
@@ -42,11 +39,6 @@ def render(doc: CheckDoc) -> str:
         rest = f"{len(found) - len(told)} more limits don't hold: they are in the log and in the job's summary."
         lines.append(_command(_level(found[len(told)][0]), {"title": "launchscope"}, [rest]))
     return "".join(f"{line}\n" for line in lines)
-
-
-def without_commands(text: str) -> str:
-    """Text for a log that CI runners read: no line of it begins a command of GitHub's, or of Azure's."""
-    return _V1.sub("# #", _V2.sub(r"\1: :", text))
 
 
 def _annotation(finding: FindingDoc, part: PartDoc) -> str:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ..checks.document import HOLDS, REGRESSION, CheckDoc, FindingDoc, PartDoc, SideDoc
-from ..units import MISSING, plural
+from ..units import MISSING, plural, without_commands
 from . import check_words, markdown, terminal
-from .annotations import without_commands
 from .blocks import Block, Fact, Heading, Headline, Listing
 from .tables import Column, Row, Table
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 from ..compare_document import BlockingChangeDoc, CameDoc, ComparisonDoc, LaunchChangeDoc, OpsDoc, PairedDoc
 from ..compared_document import ComparedDoc, ComparedModeDoc, ComparedSideDoc, UnprofiledDoc
 from ..likely_causes import short_names_of, signed_duration
-from ..units import MISSING, duration, number, plural
+from ..units import MISSING, duration, number, plural, without_commands
 from . import check_words, compare_words, launch_tables, markdown, terminal
-from .annotations import without_commands
 from .blocks import Block, Fact, Heading, Headline, Listing
 from .check_story import about, numbered
 from .tables import Column, Row, Table

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from launchscope.analysis.checks.document import CheckDoc
 from launchscope.analysis.export import annotations as github
 from launchscope.analysis.export import benchmark_json, check_json, junit
+from launchscope.analysis.units import without_commands
 from lxml import etree  # type: ignore[import-untyped]
 
 from . import check_documents
@@ -137,9 +138,9 @@ def test_annotations_hold_any_name(doc: CheckDoc) -> None:
 
 @pytest.mark.parametrize("line", ["::error::x", "  ::add-mask::x", "a ##[command]x", "##vso[task]x"])
 def test_a_log_line_is_no_command(line: str) -> None:
-    told = github.without_commands(f"head\n{line}\n")
+    told = without_commands(f"head\n{line}\n")
     assert not re.search(r"^\s*::|##\[|##vso\[", told, re.MULTILINE)
-    assert github.without_commands("at::native::f # x\n") == "at::native::f # x\n"
+    assert without_commands("at::native::f # x\n") == "at::native::f # x\n"
 
 
 # github-action-benchmark
