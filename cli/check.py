@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from . import choices
-from .check_outputs import deliver_check
-from .outputs import check_output
+from .baseline import FOLDER
+from .check_outputs import check_outputs, deliver_check
 from .progress import Bar
 from .writing import say
 
@@ -61,11 +61,12 @@ def command(
     if current is None:
         raise click.MissingParameter(ctx=ctx, param=ctx.command.params[0], param_hint="'CURRENT'")
     files = {"junit": junit, "markdown": markdown, "benchmark": benchmark}
-    inputs = tuple(path for path in (current, baseline, config) if path is not None)
-    for path in (file, *files.values()):
-        check_output(path, inputs)
     from ..analysis.check import Reading, check
+    from ..analysis.checks.config import find_config
 
+    config = config or find_config(Path.cwd())
+    inputs = (current, baseline or Path(FOLDER), *([] if config is None else [config]))
+    check_outputs([path for path in (file, *files.values()) if path is not None], inputs)
     with Bar() as progress:
         reading = Reading(step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
         document = check(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .outputs import Output, by_suffix, renderer
+from ..analysis.errors import LaunchscopeError
+from .outputs import Output, by_suffix, check_output, renderer
 from .writing import (
     WIDTH,
     NobodyReads,
@@ -33,6 +34,16 @@ FILES: Final = {
     "benchmark": Output("analysis.export.benchmark_json:render"),
     "annotations": Output("analysis.export.annotations:render"),
 }
+
+
+def check_outputs(paths: Sequence[Path], inputs: tuple[Path, ...]) -> None:
+    """Refuse, before the check is done, files that could not be written, and one that two outputs would go to."""
+    for path in paths:
+        check_output(path, inputs)
+    places = [os.path.realpath(path) for path in paths if path.is_file() or not path.exists()]
+    for path in paths:
+        if places.count(os.path.realpath(path)) > 1:
+            raise LaunchscopeError(f"{path}: named for two outputs, of which one would overwrite the other")
 
 
 def deliver_check(

@@ -116,6 +116,26 @@ def test_every_file_is_written(capfd: Captured) -> None:
     assert json.loads(Path("b.json").read_bytes())
 
 
+@pytest.mark.parametrize("option", ["-o", "--junit", "--markdown", "--benchmark"])
+def test_what_is_looked_up_is_an_input_too(option: str, capfd: Captured) -> None:
+    limited("launches = 20")
+    assert run(["baseline", "save", "step.json"]) == 0
+    baseline = Path(capfd.readouterr().out.strip())
+    for path in (Path("launchscope.toml"), baseline, Path("step.json")):
+        before = path.read_bytes()
+        assert run(["check", "step.json", option, str(path)]) == 2
+        assert "input; -o would overwrite it" in capfd.readouterr().err
+        assert path.read_bytes() == before
+
+
+def test_two_outputs_are_two_files(capfd: Captured) -> None:
+    limited("launches = 20")
+    assert run(["check", "step.json", "--junit", "out", "--markdown", "./out"]) == 2
+    assert "named for two outputs" in capfd.readouterr().err
+    assert not Path("out").exists()
+    assert run(["check", "step.json", "--junit", "/dev/null", "--markdown", "/dev/null"]) == 0
+
+
 def test_github_gets_a_summary_and_annotations(capfd: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
