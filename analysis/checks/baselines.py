@@ -47,11 +47,19 @@ class Baseline:
 def save(snapshots: Sequence[Snapshot], folder: Path, now: datetime) -> list[Path]:
     """Save each snapshot as a baseline in a file of its own. LaunchscopeError for what no baseline can rest on.
 
-    ``now`` is in UTC. All are looked at before the first is written.
+    ``now`` is in UTC. All are looked at before the first is written, and where one can't be written none stays.
     """
     for snapshot in snapshots:
         _require_figures(snapshot)
-    return [_write(_lean(snapshot, now), folder, now) for snapshot in snapshots]
+    written: list[Path] = []
+    try:
+        for snapshot in snapshots:
+            written.append(_write(_lean(snapshot, now), folder, now))
+    except BaseException:  # Ctrl-C too must not leave some modes of a capture as if they were all
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise
+    return written
 
 
 def read_folder(folder: Path) -> list[Baseline]:
