@@ -98,13 +98,13 @@ def limits_for(
         raise ConfigError("limits and config are both given: give one of them")
     if limits is not None:
         return Limits(limit_tables(limits, "limits", "limits", targets))
-    path = find_config(Path.cwd()) if config is None else Path(config)
+    path = find_config(Path()) if config is None else Path(config)
     return Limits() if path is None else read_config(path, targets)
 
 
 def config_to_validate(config: str | PathLike[str] | None) -> Path:
     """The configuration file given, else the one that is found. ConfigError without any."""
-    path = find_config(Path.cwd()) if config is None else Path(config)
+    path = find_config(Path()) if config is None else Path(config)
     if path is None:
         raise ConfigError(
             f"no {FILE} here or above, and no pyproject.toml with [tool.launchscope]: name one with --config"

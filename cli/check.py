@@ -64,7 +64,7 @@ def command(
     from ..analysis.check import Reading, check
     from ..analysis.checks.config import find_config
 
-    config = config or find_config(Path.cwd())
+    config = config or find_config(Path())
     inputs = (current, baseline or Path(FOLDER), *([] if config is None else [config]))
     check_outputs([path for path in (file, *files.values()) if path is not None], inputs)
     with Bar() as progress:

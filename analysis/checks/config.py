@@ -73,7 +73,10 @@ def _is_told(figure: str, mode: str) -> bool:
 
 def find_config(folder: Path) -> Path | None:
     """The configuration file of this folder, or of the nearest one above it, up to the root of its repository."""
-    folder = folder.absolute()
+    try:
+        folder = folder.absolute()
+    except FileNotFoundError:  # the current folder was deleted
+        return None
     above = [folder, *folder.parents]
     root = next((place for place in above if (place / ".git").exists()), folder)
     for place in above[: above.index(root) + 1]:

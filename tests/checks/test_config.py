@@ -168,6 +168,13 @@ def test_the_nearest_file_up_to_the_repositorys_root_is_found(tmp_path: Path) ->
     assert find_config(tmp_path) == outside
 
 
+def test_a_current_folder_that_was_deleted_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert find_config(Path()) is None
+
+
 def test_outside_of_a_repository_only_the_folder_itself_counts(tmp_path: Path) -> None:
     written(tmp_path, "[limits]\n")
     (tmp_path / "a").mkdir()
