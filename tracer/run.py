@@ -169,7 +169,7 @@ class Run:
             mode=mode,
             repeat=repeat,
             trace_pass=trace_pass,
-            folder=str(self.writer.folder),
+            folder=str(self.writer.folder.absolute()),  # another revision's process goes to a folder of its own
             target=o.target,
             batch_size=o.batch_size,
             dtype=o.dtype,

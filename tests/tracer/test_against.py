@@ -162,6 +162,15 @@ def test_another_revision_runs_its_own_code(against: Against, repository: Path) 
     assert git(repository, "worktree", "list").count("\n") == 0
 
 
+def test_another_revision_is_recorded_into_a_folder_named_from_here(
+    against: Against, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repository)
+    mine, other = against.pair(repository / "model.py", "git:HEAD", out=Path("out"))
+    assert (mine, other) == (Path("out"), Path("out-against"))
+    assert launches(other) == 1
+
+
 def test_another_revision_of_a_module_is_found_from_the_current_folder(
     against: Against, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
