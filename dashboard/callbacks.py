@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from dash import ALL, ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update
 
 from . import charts, layout, what_if
 from .enlarged import css_px, scale_of
-from .moves import clicked, op_of_row, pressed, show_op, shown_bands, stepped, zoomed
+from .moves import BUTTONS, happened, op_of_row, show_op, shown_bands
 from .opened import Opened
 from .panels import MODEL_REM, chart, comparison_panel, details_panel
 from .shown import control_values, stores, timelines
@@ -42,30 +40,24 @@ def _changes(app: Dash, watched: Watched) -> None:
 
 def _navigation(app: Dash, opened: Opened) -> None:
     has_model = what_if.starting_point(opened).step is not None
-    has_compare = len(opened.bands) > 1
+    sliders = what_if.slider_marks(what_if.starting_point(opened)) if has_model else {}
     controls = {
-        "align": "align",
-        "overlays": "overlays",
-        "search": "search",
-        "bands": "bands",
-        **({"compare_a": "compare-a", "compare_b": "compare-b"} if has_compare else {}),
-        **(
-            {name: f"knob-{name}" for name in what_if.slider_marks(what_if.starting_point(opened))} if has_model else {}
-        ),
+        **{name: name for name in ("align", "overlays", "search", "bands")},
+        **({"compare_a": "compare-a", "compare_b": "compare-b"} if len(opened.bands) > 1 else {}),
+        **{name: f"knob-{name}" for name in sliders},
     }
     events = {
         "range": Input("range", "data"),
         "click": Input("timeline", "clickData"),
         "cell": Input("cell", "data"),
         "keys": Input("keys", "data"),
-        "rows": Input({"op": ALL, "row": ALL}, "n_clicks"),
-        **{name: Input(name, "n_clicks") for name in ("previous", "next", "fit", "theme")},
-        **({"reset": Input("reset", "n_clicks")} if has_model else {}),
+        **{name: Input(name, "n_clicks") for name in BUTTONS if name != "reset" or has_model},
     }
 
     @app.callback(
         output={
             "url": Output("url", "search"),
+            "answered": Output("answered", "data"),
             **{name: Output(component, "value") for name, component in controls.items()},
             **{name: Output(name, "data") for name in stores(View())},
         },
@@ -73,6 +65,8 @@ def _navigation(app: Dash, opened: Opened) -> None:
             "url": Input("url", "search"),
             "values": {name: Input(component, "value") for name, component in controls.items()},
             "events": events,
+            "rows": Input({"op": ALL, "row": ALL}, "n_clicks"),
+            "answered": State("answered", "data"),
             "scheme": State("scheme", "data"),
             "known": {name: State(name, "data") for name in stores(View())},
         },
@@ -81,77 +75,30 @@ def _navigation(app: Dash, opened: Opened) -> None:
         url: str | None,
         values: dict[str, Any],
         events: dict[str, Any],
+        rows: object,
+        answered: dict[str, Any],
         scheme: str | None,
         known: dict[str, Any],
     ) -> dict[str, Any]:
+        del rows
+        told = values | events
+        given = ctx.args_grouping["values"] | ctx.args_grouping["events"]
+        names = [name for name in told if given[name]["triggered"] or told[name] != answered.get(name)]
         after = from_query(url or "")
-        happened = [each for each in ctx.triggered if ctx.triggered_prop_ids.get(each["prop_id"], "url") != "url"]
-        for each in happened:  # several, where they came while an answer was on its way
-            after = event(opened, after, each, values, events, scheme)
+        for name in names:
+            after = happened(opened, after, name, told, answered, scheme)
+        for row in ctx.args_grouping["rows"]:
+            if row["triggered"] and row["value"] is not None:  # else it was drawn just now
+                after = show_op(opened, after, op_of_row(row["id"]["row"]))
         query = to_query(after)
         shown = control_values(opened, after)
-        parts = stores(after)
-        if not happened and parts == known:  # the echo of an event: people type on meanwhile
-            shown = values
+        answer = {name: shown[name] for name in values} | events
         return {
             "url": no_update if query == (url or "") else query,
-            **{name: no_update if shown[name] == values[name] else shown[name] for name in controls},
-            **{name: no_update if value == known[name] else value for name, value in parts.items()},
+            "answered": no_update if answer == answered else answer,
+            **{name: no_update if shown[name] == value else shown[name] for name, value in values.items()},
+            **{name: no_update if value == known[name] else value for name, value in stores(after).items()},
         }
-
-
-def event(
-    opened: Opened,
-    view: View,
-    triggered: Mapping[str, Any],
-    values: Mapping[str, Any],
-    events: Mapping[str, Any],
-    scheme: str | None,
-) -> View:
-    """The view after what triggered a callback; the same one where it changes nothing."""
-    change = msgspec.structs.replace
-    match ctx.triggered_prop_ids[triggered["prop_id"]]:
-        case {"op": row}:
-            is_click = triggered["value"] is not None  # else the row was drawn just now
-            return show_op(opened, view, op_of_row(row)) if is_click else view
-        case "timeline":
-            return change(view, selected=clicked(opened, events["click"]))
-        case "range":
-            return zoomed(view, events["range"])
-        case "cell":
-            cell = events["cell"] or {}
-            return show_op(opened, view, op_of_row(cell.get("rowId")))
-        case "keys":
-            return pressed(opened, view, (events["keys"] or {}).get("key", ""))
-        case "previous":
-            return stepped(opened, view, -1)
-        case "next":
-            return stepped(opened, view, 1)
-        case "fit":
-            return change(view, x=None)
-        case "theme":
-            return change(view, theme="light" if (view.theme or scheme) == "dark" else "dark")
-        case "reset":
-            return change(view, knobs={})
-        case "align":
-            return change(view, align=values["align"], x=None)
-        case "overlays":
-            return change(view, overlays=tuple(values["overlays"] or ()))
-        case "search":
-            return change(view, search=values["search"] or "")
-        case "bands":
-            chosen = tuple(values["bands"] or ())
-            return change(view, bands=() if chosen == opened.first else chosen)
-        case "compare-a" | "compare-b":
-            pair = (values["compare_a"], values["compare_b"])
-            return change(view, compare=pair if all(pair) else None)
-        case str(knob) if knob.startswith("knob-"):
-            name = knob.removeprefix("knob-")
-            knob_value = what_if.slider_marks(what_if.starting_point(opened))[name].factor(values[name])
-            others = {other: value for other, value in view.knobs.items() if other != name}
-            return change(view, knobs=others if knob_value is None else others | {name: knob_value})
-        case _:
-            return view
 
 
 def _theme(query: str | None, scheme: str | None) -> Theme:
@@ -234,7 +181,7 @@ def _compare(app: Dash, opened: Opened) -> None:
     @app.callback(Output("comparison", "children"), Input("compare-view", "data"))
     def compare(query: str | None) -> Any:
         pair = from_query(query or "").compare
-        if pair is None:
+        if not all(pair):
             return html.P("Choose two: kernels that came, went, merged or changed, and what it did to the step.")
         return comparison_panel(opened, *pair)
 

@@ -42,8 +42,8 @@ TIMELINE_CONFIG: Final[Any] = GRAPH_CONFIG | {
 
 def page(opened: Opened, view: View, scheme: str, width_px: int, *, most_upload_bytes: int | None = None) -> html.Div:
     """Everything; callbacks fill in what is not drawn yet. Null where no other file can be opened."""
-    data: dict[str, Any] = {"scheme": scheme, "width": width_px, **stores(view)}
     values = control_values(opened, view)
+    data: dict[str, Any] = {"scheme": scheme, "width": width_px, "answered": values, **stores(view)}
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),

@@ -8,10 +8,13 @@ from typing import Any, Final
 import msgspec
 
 from .opened import Band, Opened
-from .view import View
+from .starting_point import slider_marks, starting_point
+from .view import Theme, View
 
 Op = tuple[str, int]
 """A GPU op: its band's key, and its row."""
+
+BUTTONS: Final = ("previous", "next", "fit", "theme", "reset")
 
 _BESIDE: Final = 10  # durations of an op that are shown on either side of its start
 _LEAST_BESIDE_US: Final = 50.0
@@ -93,6 +96,66 @@ def follow_op(opened: Opened, view: View, op: Op) -> View:
     if view.x is None or view.x[0] <= place <= view.x[1]:
         return msgspec.structs.replace(view, selected=op, bands=there.bands)
     return there
+
+
+def happened(
+    opened: Opened,
+    view: View,
+    name: str,
+    told: Mapping[str, Any],
+    answered: Mapping[str, Any],
+    scheme: str | None,
+) -> View:
+    """The view after what a person did with the control of this name; the same one where that changes nothing.
+
+    ``told`` is what the controls tell, ``answered`` what they told when the page was answered last: Dash drops an
+    answer that is overtaken by the next event, so that several clicks and keys may have come since.
+    """
+    change = msgspec.structs.replace
+    clicks = (told[name] or 0) - (answered.get(name) or 0) if name in BUTTONS else 0
+    match name:
+        case "click":
+            return change(view, selected=clicked(opened, told["click"]))
+        case "range":
+            return zoomed(view, told["range"])
+        case "cell":
+            return show_op(opened, view, op_of_row((told["cell"] or {}).get("rowId")))
+        case "keys":
+            for key in _new_keys(told["keys"], answered.get("keys")):
+                view = pressed(opened, view, key)
+            return view
+        case "previous" | "next":
+            return stepped(opened, view, clicks if name == "next" else -clicks) if clicks else view
+        case "theme":
+            other: Theme = "light" if (view.theme or scheme) == "dark" else "dark"
+            return change(view, theme=other) if clicks % 2 else view
+        case "fit":
+            return change(view, x=None)
+        case "reset":
+            return change(view, knobs={})
+        case "align":
+            return change(view, align=told["align"], x=None)
+        case "overlays":
+            return change(view, overlays=tuple(told["overlays"] or ()))
+        case "search":
+            return change(view, search=told["search"] or "")
+        case "bands":
+            chosen = tuple(told["bands"] or ())
+            return change(view, bands=() if chosen == opened.first else chosen)
+        case "compare_a" | "compare_b":
+            return change(view, compare=(told["compare_a"] or "", told["compare_b"] or ""))
+        case knob:
+            factor = slider_marks(starting_point(opened))[knob].factor(told[knob])
+            others = {other: value for other, value in view.knobs.items() if other != knob}
+            return change(view, knobs=others if factor is None else others | {knob: factor})
+
+
+def _new_keys(now: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> Sequence[str]:
+    """Keys pressed since: the page tells the last ones, and how many there were in all."""
+    if now is None:
+        return ()
+    new = now["count"] - (before or {"count": 0})["count"]
+    return now["pressed"][-new:] if new > 0 else ()
 
 
 def pressed(opened: Opened, view: View, key: str) -> View:

@@ -67,13 +67,12 @@ def control_values(opened: Opened, view: View) -> dict[str, Any]:
         if start.step is None
         else {n: spec.shown(view.knobs.get(n)) for n, spec in what_if.slider_marks(start).items()}
     )
-    first, second = view.compare or (None, None)
     return {
         "align": view.align,
         "overlays": list(view.overlays),
         "search": view.search,
         "bands": [band.key for band in shown_bands(opened, view)],
-        "compare_a": first,
-        "compare_b": second,
+        "compare_a": view.compare[0] or None,
+        "compare_b": view.compare[1] or None,
         **knobs,
     }

@@ -28,7 +28,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     search: str = ""
     selected: tuple[str, int] | None = None  # band, row of its GPU ops
     overlays: tuple[Overlay, ...] = ()
-    compare: tuple[str, str] | None = None  # bands
+    compare: tuple[str, str] = ("", "")  # bands; empty where none is chosen
     knobs: Mapping[str, float] = {}  # of the model, as factors of what was measured: tau, bandwidth, kernels, …
     theme: Theme | None = None  # null: the system's
 
@@ -50,7 +50,7 @@ def to_query(view: View) -> str:
         parts["op"] = f"{view.selected[0]},{view.selected[1]}"
     if view.overlays:
         parts["overlays"] = ",".join(view.overlays)
-    if view.compare is not None:
+    if any(view.compare):
         parts["compare"] = ",".join(view.compare)
     parts |= {name: f"{value:.6g}" for name, value in view.knobs.items()}
     if view.theme is not None:
@@ -74,7 +74,7 @@ def from_query(query: str) -> View:
         search=parts.get("search", "")[:_MOST_TEXT],
         selected=None if selected is None or (row := _whole(selected[1])) is None else (selected[0], row),
         overlays=tuple(name for name in get_args(Overlay) if name in parts.get("overlays", "").split(",")),
-        compare=_pair(parts.get("compare", "")),
+        compare=_two(parts.get("compare", "")),
         knobs={name: value for name in _KNOBS if (value := _positive(parts.get(name, ""))) is not None},
         theme="dark" if theme == "dark" else "light" if theme == "light" else None,
     )
@@ -83,6 +83,11 @@ def from_query(query: str) -> View:
 def _pair(text: str) -> tuple[str, str] | None:
     left, comma, right = text.partition(",")
     return (left, right) if comma and left and right and "," not in right else None
+
+
+def _two(text: str) -> tuple[str, str]:
+    left, _, right = text.partition(",")
+    return ("", "") if "," in right else (left, right)
 
 
 def _whole(text: str) -> int | None:

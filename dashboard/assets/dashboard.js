@@ -11,7 +11,8 @@
   };
   const PERFETTO = "https://ui.perfetto.dev";
   const scheme = window.matchMedia("(prefers-color-scheme: dark)");
-  let count = 0;
+  let count = 0; // keys pressed
+  let pressed = []; // the last of them
   let moving = 0; // moves of ours that plotly has not done
   let wanted = null; // the range told last, until the address has it: figures of views before it may still come
 
@@ -159,7 +160,8 @@
     if (KEYS.includes(event.key)) {
       wanted = null;
       count += 1;
-      set("keys", { key: event.key, count: count });
+      pressed = [...pressed.slice(-19), event.key];
+      set("keys", { pressed: pressed, count: count });
     }
   });
 

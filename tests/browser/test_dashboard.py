@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
     from .conftest import Open
 
@@ -168,11 +168,31 @@ def test_a_step_is_picked_and_kept_in_the_url(open_page: Open) -> None:
 
 def test_a_search_is_counted(open_page: Open) -> None:
     page = open_page()
-    page.wait_for_selector("#charts .js-plotly-plot")  # what is typed before the page's first answers can be lost
     page.keyboard.press("/")
     page.keyboard.insert_text("splitK")
     expect(page.locator("#search-count")).to_have_text(re.compile(r"[1-9][\d,]* found"))
     assert query(page)["search"] == "splitK"
+
+
+def test_no_event_is_lost_whose_answer_the_next_one_overtakes(open_page: Open) -> None:
+    page = open_page()
+    page.wait_for_selector("#charts .js-plotly-plot")
+    held: list[Route] = []
+    page.route("**/_dash-update-component", lambda route: held.append(route))
+    page.keyboard.press("/")
+    page.keyboard.insert_text("splitK")
+    page.wait_for_timeout(500)
+    page.keyboard.press("Escape")
+    page.locator("#next").click()
+    page.keyboard.press("]")
+    page.locator("#next").click()
+    page.wait_for_timeout(100)
+    page.unroute("**/_dash-update-component")
+    for route in held:
+        route.continue_()
+    expect(page.locator("#step-label")).to_have_text(re.compile("step 4 of"))
+    expect(page.locator("#search-count")).to_have_text(re.compile(r"[1-9][\d,]* found"))
+    assert query(page) == {"search": "splitK", "step": "3"}
 
 
 def test_a_kernel_is_followed_to_the_other_modes(open_page: Open) -> None:
@@ -212,8 +232,12 @@ def test_the_table_sorts_and_filters(open_page: Open) -> None:
     assert 0 < page.evaluate("dash_ag_grid.getApi('grid').getDisplayedRowCount()") < len(counts)
 
 
-def test_two_modes_are_compared(open_page: Open) -> None:
-    page = open_page("?compare=eager,fused")
+def test_two_modes_are_chosen_and_compared(open_page: Open) -> None:
+    page = open_page()
+    for picker, mode in (("compare-a", "eager"), ("compare-b", "fused")):
+        page.locator(f"#{picker}").click()
+        page.get_by_role("option", name=mode, exact=True).click()
+    wait_for_query(page, "compare=eager,fused")
     expect(page.locator("#comparison")).to_contain_text(re.compile("merged", re.IGNORECASE))
 
 

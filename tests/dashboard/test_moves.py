@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from launchscope.dashboard.moves import clicked, follow_op, op_of_row, pressed, show_op, shown_bands, stepped, zoomed
+from launchscope.dashboard.moves import (
+    clicked,
+    follow_op,
+    happened,
+    op_of_row,
+    pressed,
+    show_op,
+    shown_bands,
+    stepped,
+    zoomed,
+)
 from launchscope.dashboard.tables import TABLES, table
 from launchscope.dashboard.view import View
 
@@ -31,6 +41,26 @@ def test_steps_end_where_there_are_no_more() -> None:
     assert stepped(demo(), View(), -1).step == 0
     assert stepped(demo(), View(x=(1, 2)), 1) == View(step=1)
     assert stepped(demo(), View(step=last), 1).step == last
+
+
+def test_clicks_and_keys_that_came_before_an_answer_all_count() -> None:
+    told = {"next": 5, "previous": None, "theme": 4, "keys": {"pressed": ["]", "[", "]", "]"], "count": 30}}
+    answered = {"next": 2, "theme": 2, "keys": {"pressed": ["]"], "count": 28}}
+    for name, view in {
+        "next": View(step=3),
+        "previous": View(),
+        "theme": View(),  # there and back
+        "keys": View(step=2),
+    }.items():
+        assert happened(demo(), View(), name, told, answered, "light") == view, name
+    assert happened(demo(), View(), "theme", {"theme": 1}, {}, "dark") == View(theme="light")
+    assert happened(demo(), View(), "keys", {"keys": None}, {}, "light") == View()
+
+
+def test_of_a_comparison_one_side_can_be_chosen_before_the_other() -> None:
+    first = happened(demo(), View(), "compare_b", {"compare_a": None, "compare_b": "graph"}, {}, None)
+    assert first == View(compare=("", "graph"))
+    assert happened(demo(), first, "compare_b", {"compare_a": None, "compare_b": None}, {}, None) == View()
 
 
 def click(*custom: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ VIEWS = st.builds(
     search=st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
     selected=st.none() | st.tuples(KEYS, st.integers(0, 10**9)),
     overlays=st.sampled_from([(), ("queue",), ("idle",), ("queue", "idle")]),
-    compare=st.none() | st.tuples(KEYS, KEYS),
+    compare=st.tuples(st.just("") | KEYS, st.just("") | KEYS),
     knobs=st.dictionaries(st.sampled_from(["tau", "bandwidth", "batch"]), st.sampled_from([0.5, 2.0, 16.0])),
     theme=st.sampled_from([None, "light", "dark"]),
 )
