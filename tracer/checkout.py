@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from pathlib import Path
 from typing import Final
 
 from ..analysis.errors import BadTarget, LaunchscopeError
-from .describe import git
+from .describe import asked_git, git, git_environment
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+_TRIES: Final = 100
+_BETWEEN_S: Final = 0.1
 _SHOWN: Final = 3  # modules that a message names
 
 
@@ -78,10 +81,7 @@ def checked_out(revision: str, target: str) -> Iterator[tuple[Checkout, str]]:
     file = Path(place if colon and name.isidentifier() else target)
     is_file = file.suffix == ".py" or file.exists()
     home = Path(os.path.realpath(file)).parent if is_file else Path.cwd()
-    top = git(home, "rev-parse", "--show-toplevel")
-    if top is None:
-        raise LaunchscopeError(f"--against git:{revision}: {home} lies in no git repository")
-    repository = os.path.realpath(top)
+    repository = os.path.realpath(_top(home, revision))
     commit = git(home, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
         raise LaunchscopeError(
@@ -98,6 +98,16 @@ def checked_out(revision: str, target: str) -> Iterator[tuple[Checkout, str]]:
         if there is None or not there.is_file():
             raise LaunchscopeError(f"--against git:{revision}: that revision has no {file}")
         yield checkout, f"{there}:{name}" if colon and name.isidentifier() else str(there)
+
+
+def _top(home: Path, revision: str) -> str:
+    asked = asked_git(home, "rev-parse", "--show-toplevel")
+    if asked is None:
+        raise LaunchscopeError(f"--against git:{revision}: git isn't installed, or doesn't answer")
+    if asked.returncode:
+        why = asked.stderr.strip().removeprefix("fatal: ")
+        raise LaunchscopeError(f"--against git:{revision}: {home} lies in no git repository that can be used: {why}")
+    return asked.stdout.removesuffix("\n")
 
 
 @contextmanager
@@ -121,17 +131,22 @@ def _add(checkout: Checkout, revision: str) -> None:
     done = subprocess.run(
         ["git", "-C", checkout.repository, "-c", "core.hooksPath=/dev/null",
          "worktree", "add", "--quiet", "--detach", checkout.folder, checkout.commit],
-        capture_output=True, text=True, errors="replace", check=False,
+        env=git_environment(), capture_output=True, text=True, errors="replace", check=False,
     )  # fmt: skip
     if done.returncode:
         raise LaunchscopeError(f"--against git:{revision}: it can't be checked out: {done.stderr.strip()}")
 
 
 def _remove(repository: str, folder: str) -> None:
-    command = ["git", "-C", repository, "worktree", "remove", "--force", folder]
-    subprocess.run(command, capture_output=True, check=False)
-    shutil.rmtree(Path(folder).parent, ignore_errors=True)
-    subprocess.run(["git", "-C", repository, "worktree", "prune"], capture_output=True, check=False)
+    worktree = ["git", "-C", repository, "worktree"]
+    twice = ["--force", "--force"]  # once for its changes, once for the lock of one that is still being made
+    subprocess.run([*worktree, "remove", *twice, folder], env=git_environment(), capture_output=True, check=False)
+    for _ in range(_TRIES):  # git may outlive a run that was killed, and write on
+        shutil.rmtree(Path(folder).parent, ignore_errors=True)
+        if not Path(folder).parent.exists():
+            break
+        time.sleep(_BETWEEN_S)
+    subprocess.run([*worktree, "prune"], env=git_environment(), capture_output=True, check=False)
 
 
 if __name__ == "__main__":

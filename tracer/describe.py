@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 _SECRET: Final = re.compile(r"secret|passw|credential|apikey|(^|[_-])(auth|authorization|token|key)$", re.IGNORECASE)
 MASK: Final = "***"
+_OF_GIT_HOOKS: Final = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
 ENVIRONMENT_VARIABLES: Final = (
     "CUDA_VISIBLE_DEVICES",
@@ -52,13 +55,25 @@ def revision(spec: str) -> str | None:
 
 def git(folder: Path, *arguments: str) -> str | None:
     """What git says in the folder; null when it fails, or isn't there."""
+    done = asked_git(folder, *arguments)
+    return done.stdout.removesuffix("\n") if done is not None and done.returncode == 0 else None
+
+
+def asked_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+    """How git answered in the folder; null when it isn't there, or takes too long. Paths are as Python has them."""
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=False
-        )
+        return subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            env=git_environment(), capture_output=True, timeout=10, check=False,
+            encoding=sys.getfilesystemencoding(), errors="surrogateescape",
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def git_environment() -> dict[str, str]:
+    """Ours, without what tells a git hook its repository: a new worktree would be read into that one's index."""
+    return {name: value for name, value in os.environ.items() if name not in _OF_GIT_HOOKS}
 
 
 def masked(settings: Mapping[str, str]) -> dict[str, str]:
@@ -97,8 +112,6 @@ def parameter_count(model: Any) -> int | None:
 
 def environment() -> dict[str, str | int | float | bool | None]:
     """GPU, driver, CUDA, torch, host CPU and the variables that matter. Starts CUDA: call it in a child process."""
-    import os
-
     import torch
 
     from .nvml import driver_version

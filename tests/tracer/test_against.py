@@ -230,6 +230,37 @@ def test_a_folder_outside_of_git_is_told(against: Against, script: Write) -> Non
         against.pair(script(ONE), "git:HEAD")
 
 
+def test_git_that_is_not_there_or_that_refuses_is_told_as_that(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(repository / "model.py")
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))
+        with pytest.raises(LaunchscopeError, match="git isn't installed"), checkout.checked_out("HEAD", model):
+            pass
+    (repository / ".git" / "config").write_text("[broken")
+    with pytest.raises(LaunchscopeError, match="can be used: bad config"), checkout.checked_out("HEAD", model):
+        pass
+
+
+def test_what_a_git_hook_has_staged_stays_staged(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (repository / "ops.py").write_text(textwrap.dedent(TWO))
+    git(repository, "add", "ops.py")
+    monkeypatch.setenv("GIT_DIR", ".git")  # as git sets them for a hook
+    monkeypatch.setenv("GIT_INDEX_FILE", str(repository / ".git" / "index"))
+    with checkout.checked_out("HEAD", str(repository / "model.py")) as (found, _):
+        assert "norm" not in Path(found.folder, "ops.py").read_text()
+    assert git(repository, "diff", "--cached", "--name-only") == "ops.py"
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"a\nb", b"blank "])
+def test_a_repository_of_any_name(repository: Path, tmp_path: Path, name: bytes) -> None:
+    place = repository.rename(tmp_path / os.fsdecode(name))
+    with checkout.checked_out("HEAD", str(place / "model.py")) as (found, target):
+        assert found.repository == str(place)
+        assert Path(target).is_file()
+
+
 def test_what_was_measured_beside_a_side_that_fails_is_kept(against: Against, script: Write) -> None:
     broken = script("def step():\n    raise ZeroDivisionError('halfway')\n", "broken.py")
     with pytest.raises(NothingMeasured, match=r"against: .*halfway.*beside it is in .*capture"):
@@ -258,3 +289,15 @@ def test_a_worktree_goes_with_a_run_that_is_killed(repository: Path, tmp_path: P
     while git(repository, "worktree", "list").count("\n") and time.monotonic() < deadline:
         time.sleep(0.05)
     assert git(repository, "worktree", "list").count("\n") == 0
+
+
+def test_a_worktree_goes_though_git_outlives_the_run_and_writes_on(repository: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "revision" / "0123456789ab"
+    folder.mkdir(parents=True)
+    code = "import time\nfor n in range(800):\n    open(str(n), 'w').close()\n    time.sleep(0.0005)"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=folder, stderr=subprocess.DEVNULL) as writing:
+        while not (folder / "9").exists():
+            time.sleep(0.001)
+        checkout._remove(str(repository), str(folder))
+        assert not folder.parent.exists()
+        writing.kill()
