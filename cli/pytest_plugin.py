@@ -121,10 +121,15 @@ def launchscope(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         words=_words(node),
         root=request.config.rootpath,
         folder=lambda: tmp_path_factory.mktemp("launchscope"),
-        width=request.config.get_terminal_writer().fullwidth,
+        width=_width(request.config),
     )
     node.stash[_GUARD] = guard
     return guard
+
+
+def _width(config: pytest.Config) -> int:
+    """Columns of the terminal; 0 where pytest has none, as in the workers of pytest-xdist."""
+    return config.get_terminal_writer().fullwidth if config.pluginmanager.has_plugin("terminalreporter") else 0
 
 
 @pytest.hookimpl(wrapper=True)
@@ -132,6 +137,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """A marked test that passed without a measurement has checked nothing."""
     result = yield
     guard = item.stash.get(_GUARD, None)
+    if item.get_closest_marker(MARKER) is not None and guard is None:
+        pytest.fail(f"marked, but its fixture `{FIXTURE}` is another one than launchscope's", pytrace=False)
     if guard is not None and guard.words and not guard.used:
         pytest.fail(f"marked, but neither {FIXTURE}.profile nor {FIXTURE}.check was called", pytrace=False)
     return result

@@ -197,6 +197,37 @@ def test_marks_that_check_nothing_are_refused(run: Any) -> None:
     """)
     result.assert_outcomes(failed=1)
     assert "neither launchscope.profile nor launchscope.check was called" in out(result)
+    result = run("""
+        import pytest
+
+        @pytest.fixture
+        def launchscope():
+            return None
+
+        @pytest.mark.launchscope(launches=1)
+        def test_of_another_fixture(launchscope):
+            pass
+    """)
+    result.assert_outcomes(failed=1)
+    assert "marked, but its fixture `launchscope` is another one than launchscope's" in out(result)
+
+
+def test_a_pytest_without_a_terminal_tells_the_same(run: Any, step: Path) -> None:
+    """As each worker of pytest-xdist is one."""
+    result = run(
+        """
+        import pytest
+
+        @pytest.mark.launchscope(blocking_calls=0)
+        def test_waits(launchscope):
+            launchscope.check("step.json")
+        """,
+        "-p",
+        "no:terminal",
+        "--junitxml=told.xml",
+    )
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "REGRESSION: 1 of 1 limit is broken" in Path("told.xml").read_text()
 
 
 def test_measuring_skips_without_a_gpu_with_the_reason(run: Any) -> None:
