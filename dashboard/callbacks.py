@@ -89,7 +89,7 @@ def _navigation(app: Dash, opened: Opened) -> None:
             after = happened(opened, after, name, told, answered, scheme)
         for row in ctx.args_grouping["rows"]:
             if row["triggered"] and row["value"] is not None:  # else it was drawn just now
-                after = show_op(opened, after, op_of_row(row["id"]["row"]))
+                after = show_op(opened, after, op_of_row(row["id"]["op"]))
         query = to_query(after)
         shown = control_values(opened, after)
         answer = {name: shown[name] for name in values} | events
