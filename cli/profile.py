@@ -112,6 +112,8 @@ def command(
     except Interrupted as stopped:
         if stopped.capture is not None:
             _report(stopped.capture, output, verbose)
+        if stopped.against is not None:
+            say(f"kept in {stopped.against}: what was measured of {against}")
         raise
     if other is None:
         _report(capture, output, verbose)

@@ -28,11 +28,15 @@ workers, which no fork may share."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a profile; ``capture`` holds what was measured until then, null when nothing was."""
+    """Ctrl-C during a profile; ``capture`` holds what was measured until then, ``against`` what of the other target.
 
-    def __init__(self, capture: Path | None) -> None:
+    Either is null when nothing was.
+    """
+
+    def __init__(self, capture: Path | None, against: Path | None = None) -> None:
         super().__init__()
         self.capture = capture
+        self.against = against
 
 
 def run_profile(options: ProfileOptions, progress: Progress, device_layer: str = CUDA) -> Path:
@@ -101,7 +105,7 @@ def _measure(runs: Sequence[Run], progress: Progress) -> list[Path]:
                 run.stacks(server)
     except KeyboardInterrupt:
         kept = [run.finish() for run in runs]
-        raise Interrupted(kept[0]) from None
+        raise Interrupted(*kept) from None
     except BaseException:
         for run in runs:
             run.writer.discard()

@@ -300,6 +300,22 @@ def test_ctrl_c_during_a_profile_reports_what_was_measured(
     assert "kept in" in err
 
 
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_ctrl_c_during_a_profile_of_two_tells_where_either_is_kept(
+    is_measured: bool, monkeypatch: pytest.MonkeyPatch, trace_file: Path, capfd: Captured
+) -> None:
+    from launchscope.tracer.api import Interrupted
+
+    def stopped(*_: object) -> Path:
+        raise Interrupted(trace_file if is_measured else None, Path("out-against"))
+
+    monkeypatch.setattr("launchscope.tracer.api.run_against", stopped)
+    assert run(["profile", "m.py", "--against", "n.py"]) == 130
+    out, err = capfd.readouterr()
+    assert ("gemm" in out) == is_measured
+    assert "kept in out-against: what was measured of n.py\n" in err
+
+
 def test_calibrate(monkeypatch: pytest.MonkeyPatch, capfd: Captured) -> None:
     calibration = Calibration(tau_floor_ns=4200.0, bandwidth_bytes_per_s=4.26e12, flops_per_s={"bf16": 7e14})
     asked: list[bool] = []
