@@ -64,8 +64,7 @@ def save(snapshots: Sequence[Snapshot], folder: Path, now: datetime) -> list[Pat
 
 def read_folder(folder: Path) -> list[Baseline]:
     """All baselines in a folder, by target, mode and age. UnreadableInput names a damaged one."""
-    files = sorted(path for path in folder.glob(f"*/*/*{_SUFFIX}") if not path.name.startswith("."))
-    found = [Baseline(path, read_file(path)) for path in files]
+    found = [Baseline(path, read_file(path)) for path in _files(folder)]
     return sorted(found, key=lambda each: (each.snapshot.target, each.snapshot.mode, age(each.snapshot), each.path))
 
 
@@ -106,7 +105,7 @@ def encode(snapshot: Snapshot) -> bytes:
 
 def is_folder_of_baselines(path: Path) -> bool:
     """Whether a folder holds baselines, or is to: one that is empty, or not there, is none."""
-    return path.is_dir() and any(path.glob(f"*/*/*{_SUFFIX}"))
+    return bool(_files(path))
 
 
 def superseded(baselines: Iterable[Baseline], keep: int) -> list[Baseline]:
@@ -125,6 +124,18 @@ def remove(baselines: Iterable[Baseline]) -> None:
             each.path.unlink(missing_ok=True)
         except OSError as error:
             raise LaunchscopeError(f"{each.path}: can't be deleted ({error.strerror})") from error
+
+
+def _files(folder: Path) -> list[Path]:
+    """Files that lie where baselines do. UnreadableInput for a folder that hides its own: they would be passed over."""
+    places = [folder] if folder.is_dir() else []
+    try:
+        for _ in ("target", "mode"):
+            places = [path for place in places for path in place.iterdir() if path.is_dir()]
+        files = [path for place in places for path in place.iterdir() if path.suffix == _SUFFIX]
+    except OSError as error:
+        raise UnreadableInput(f"{error.filename}: can't be looked into for baselines ({error.strerror})") from error
+    return sorted(path for path in files if not path.name.startswith("."))
 
 
 def _age_of(baseline: Baseline) -> tuple[object, ...]:

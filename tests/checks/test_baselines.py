@@ -7,12 +7,22 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from launchscope.analysis.checks import baselines
-from launchscope.analysis.checks.baselines import Baseline, decode, encode, read_file, read_folder, save, superseded
+from launchscope.analysis.checks.baselines import (
+    Baseline,
+    decode,
+    encode,
+    is_folder_of_baselines,
+    read_file,
+    read_folder,
+    save,
+    superseded,
+)
 from launchscope.analysis.checks.snapshot import Snapshot, Timing
 from launchscope.analysis.errors import LaunchscopeError, UnreadableInput
 from msgspec.structs import replace
@@ -163,6 +173,23 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes, said: str) -> N
         read_folder(tmp_path)
     assert str(refused.value).startswith(f"{bad}: ")
     assert said in str(refused.value)
+
+
+def test_a_folder_that_hides_its_baselines_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = save([eager()], tmp_path, NOW)
+    listed = Path.iterdir
+
+    def refuse(folder: Path) -> Iterator[Path]:
+        if folder == path.parent:
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+        return listed(folder)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    for look in (read_folder, is_folder_of_baselines):
+        with pytest.raises(UnreadableInput, match=r"eager: can't be looked into for baselines .Permission denied"):
+            look(tmp_path)
 
 
 def test_a_pipe_or_a_device_is_not_waited_for(tmp_path: Path) -> None:
