@@ -77,10 +77,11 @@ class Guard:
             options.setdefault("repeats", CHECK_REPEATS)
         if "out" not in options:
             options["out"] = self.folder() / "capture"
+        saved = self._saved() if self.words else None
         report = self._measure(target, options, live=not by_name)
         snapshots = snapshots_of(report.document, str(options["out"]))
         if self.words:
-            self._judge(snapshots, limits, modes, self._saved(), measured=True)
+            self._judge(snapshots, limits, modes, saved, measured=True)
         return report
 
     def check(
@@ -127,7 +128,10 @@ class Guard:
         """The saved baselines, when the run is to compare with them."""
         if not self.session.compare:
             return None
-        return [each.snapshot for each in baselines.read_folder(self._baselines())]
+        try:
+            return [each.snapshot for each in baselines.read_folder(self._baselines())]
+        except LaunchscopeError as error:
+            raise _to_fix(str(error)) from None
 
     def _baselines(self) -> Path:
         return self.session.baselines or self.root / baselines.FOLDER

@@ -332,6 +332,12 @@ def test_baselines_are_saved_and_compared_with_when_asked(run: Any, pytester: py
     result = run(RELATIVE, "--launchscope-compare", "--launchscope-baselines", "kept", conftest=A_GPU)
     result.assert_outcomes(passed=2)
 
+    saved[0].write_text("{")
+    result = run(RELATIVE, "--launchscope-compare", "--launchscope-baselines", "kept", conftest=A_GPU)
+    result.assert_outcomes(failed=2)
+    assert f"TO FIX: {saved[0]}: a damaged baseline" in out(result)
+    assert "guard.py" not in out(result)
+
 
 HEAVY = ("torch", "pandas", "numpy", "msgspec")
 
