@@ -53,6 +53,11 @@ class Limits:
         found = (mode for (its, mode), limits in self.tables.items() if mode and limits and its in (None, target))
         return list(dict.fromkeys(found))
 
+    def asks_for_graphs(self, target: str) -> str | None:
+        """Where a limit on graph coverage stands that names no mode, for this target or for all; null without one."""
+        tables = [self.tables.get((its, None), {}) for its in (target, None)]
+        return next((table["graph_coverage"].where for table in tables if "graph_coverage" in table), None)
+
     def of(self, target: str, mode: str) -> list[Limit]:
         """The limits of one target in one mode.
 

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from ... import __version__
-from ..capture import AS_WRITTEN, MODES, UNGRAPHED
+from ..capture import AS_WRITTEN, UNGRAPHED
 from ..errors import ConfigError
 from ..units import printable
+from .asked import asked_of
 from .causes import causes, look_first
-from .config import MAY_REPLAY, Limits
-from .document import (
-    EXIT_CODES,
-    GRAVEST_FIRST,
-    REGRESSION,
-    TO_FIX,
-    CheckDoc,
-    FindingDoc,
-    PartDoc,
-    SideDoc,
-)
+from .config import Limits
+from .document import EXIT_CODES, GRAVEST_FIRST, REGRESSION, TO_FIX, CheckDoc, FindingDoc, PartDoc
 from .finding import Pair, Side, finding, judged
-from .limits import TIMED, Limit, parse
-from .matching import baseline_of, setup_difference, why_none
-from .snapshot import Snapshot
-
-DEFAULTS: Final = ("launches", "kernels", "memcpys", "blocking_calls", "graph_coverage")
-"""What must not get worse where nothing is limited: what is counted, the same on any machine."""
-ENOUGH_IN_GRAPHS: Final = ">= 0.95"
-"""What --require-graph asks for: a prologue, or the sampling after the model, may be outside."""
-
-_RUNS: Final = "runs"
-"""The figure of a mode that failed, or that is lacking: it was measured at all."""
+from .limits import TIMED, Limit
+from .matching import baseline_of, why_none
+from .notes import notes
+from .snapshot import Snapshot, side_of
+from .unmeasured import RUNS, lacking, without_graphs
 
 
 def check(
@@ -67,10 +52,11 @@ def check(
             snapshot, base, limits, same_machine, why_no_baseline="" if base else why_none(snapshot, baselines)
         )
         mode = _guarded_as(snapshot, base, current, limits)
-        asked = list(_asked(snapshot.target, mode, limits, baselines is not None, require_graph))
+        asked = list(asked_of(snapshot.target, mode, limits, baselines is not None, require_graph))
         parts.append(_part(sides, asked, current, [each for each in used if each is not None]))
     if every_mode:
-        parts += _lacking(current, baselines or (), [each for each in used if each is not None], limits)
+        parts += lacking(current, baselines or (), [each for each in used if each is not None], limits)
+        parts += without_graphs(current, parts, limits, require_graph)
     found = [each.outcome for part in parts for each in part.findings]
     if not found:
         raise ConfigError(_why_nothing(current, limits, require_graph))
@@ -80,29 +66,22 @@ def check(
         outcome=outcome,
         exit_code=EXIT_CODES[outcome],
         parts=parts,
-        notes=[*_notes(current, baselines, limits, parts), *_other_setups(current, used)],
+        notes=list(notes(current, used, limits, parts)),
     )
 
 
 def _guarded_as(snapshot: Snapshot, base: Snapshot | None, current: Sequence[Snapshot], limits: Limits) -> str:
-    """The mode whose limits it is held against: as_written for one that no longer replays graphs by its own hand."""
-    guarded = (snapshot.target, AS_WRITTEN) in limits.tables if base is None else base.mode == AS_WRITTEN
-    is_alone = not any(each.mode == AS_WRITTEN for each in current)
-    return AS_WRITTEN if snapshot.mode == "eager" and guarded and is_alone else snapshot.mode
+    """The mode whose limits it is held against: as_written for one that no longer replays graphs by its own hand.
 
-
-def _asked(target: str, mode: str, limits: Limits, has_baseline: bool, require_graph: bool) -> Iterator[Limit]:
-    """Everything that a target in a mode is checked by."""
-    own = limits.of(target, mode)
-    yield from own
-    if limits.is_empty and has_baseline:
-        for figure in DEFAULTS:
-            if figure != "graph_coverage" or mode in MAY_REPLAY:
-                yield parse(figure, "-0" if figure == "graph_coverage" else "+0", where="default")
-    if require_graph and mode in MAY_REPLAY:
-        required = parse("graph_coverage", ENOUGH_IN_GRAPHS, where="--require-graph")
-        if not any(its.figure == required.figure and not its.relative and its.amount >= required.amount for its in own):
-            yield required
+    Limits on as_written that name no target are about one of which eager, as it is written, is all that was measured.
+    """
+    modes = {each.mode for each in current if each.target == snapshot.target}
+    if snapshot.mode != "eager" or AS_WRITTEN in modes:
+        return snapshot.mode
+    named = (snapshot.target, AS_WRITTEN) in limits.tables
+    all_there_is = modes == {"eager"} and AS_WRITTEN in limits.modes_of(snapshot.target)
+    guarded = named or all_there_is if base is None else base.mode == AS_WRITTEN
+    return AS_WRITTEN if guarded else snapshot.mode
 
 
 def _part(sides: Pair, asked: Sequence[Limit], current: Sequence[Snapshot], used: Sequence[Snapshot]) -> PartDoc:
@@ -114,8 +93,8 @@ def _part(sides: Pair, asked: Sequence[Limit], current: Sequence[Snapshot], used
     why = causes(base, now) if base is not None and now.error is None and base.error is None else []
     findings = [_with_first_look(each, sides, why) for each in findings]
     return PartDoc(
-        current=_side(now),
-        baseline=None if base is None else _side(base),
+        current=side_of(now),
+        baseline=None if base is None else side_of(base),
         differs=sides.differs,
         findings=findings,
         causes=why,
@@ -133,7 +112,7 @@ def _with_first_look(found: FindingDoc, sides: Pair, why: Sequence[str]) -> Find
 def _failed(sides: Pair, asked: Sequence[Limit], current: Sequence[Snapshot], used: Sequence[Snapshot]) -> FindingDoc:
     """A checked mode that was not measured is a regression: what can't run under a graph has lost it."""
     now, base = sides.current, sides.baseline
-    limit = Limit("launches", "==", 1.0, text=_RUNS, where=asked[0].where)
+    limit = Limit("launches", "==", 1.0, text=RUNS, where=asked[0].where)
     both = base is not None and base.error is not None
     why = printable(now.error or "")
     message = f"it failed to run: {why}" if not both else f"it failed to run, in the baseline too: {why}"
@@ -142,7 +121,7 @@ def _failed(sides: Pair, asked: Sequence[Limit], current: Sequence[Snapshot], us
     return finding(
         sides,
         limit,
-        figure=_RUNS,
+        figure=RUNS,
         outcome=TO_FIX if both else REGRESSION,
         message=message,
         side=Side(measured=0.0, baseline=None if base is None else float(base.error is None)),
@@ -150,102 +129,9 @@ def _failed(sides: Pair, asked: Sequence[Limit], current: Sequence[Snapshot], us
     )
 
 
-def _lacking(
-    current: Sequence[Snapshot], baselines: Sequence[Snapshot], used: Sequence[Snapshot], limits: Limits
-) -> Iterator[PartDoc]:
-    """Modes of a checked target that are guarded and were not measured: they would be unguarded without a word."""
-    have = {each.mode for each in (*current, *used)}
-    setups = {_setup(each) for each in used}
-    told: set[str] = set()
-    for base in baselines:
-        asked = list(_asked(base.target, base.mode, limits, True, False))
-        if base.mode not in have | told and _setup(base) in setups and base.error is None and asked:
-            told.add(base.mode)
-            yield _unmeasured(current, base.target, base.mode, base, asked[0].where)
-    for target in dict.fromkeys(each.target for each in current if each.mode in MODES):
-        for mode in limits.modes_of(target):
-            if mode in MODES and mode not in have | told:
-                told.add(mode)
-                yield _unmeasured(current, target, mode, None, limits.of(target, mode)[0].where)
-
-
-def _setup(snapshot: Snapshot) -> tuple[object, ...]:
-    """The key without its mode."""
-    return (snapshot.key[0], *snapshot.key[2:])
-
-
-def _unmeasured(current: Sequence[Snapshot], target: str, mode: str, base: Snapshot | None, where: str) -> PartDoc:
-    now = Snapshot(launchscope=__version__, target=target, mode=mode, source=current[0].source)
-    has = f"there are limits on mode {mode}" if base is None else f"the baseline has mode {mode}"
-    found = finding(
-        Pair(now, base, Limits(), same_machine=False),
-        Limit("launches", "==", 1.0, text=_RUNS, where=where),
-        figure=_RUNS,
-        outcome=TO_FIX,
-        message=f"{has}, which was not measured: measure it too, or name what to check with --mode",
-        side=Side(measured=0.0, baseline=None if base is None else 1.0),
-    )
-    before = None if base is None else _side(base)
-    return PartDoc(current=_side(now), baseline=before, differs={}, findings=[found], causes=[])
-
-
-def _side(snapshot: Snapshot) -> SideDoc:
-    return SideDoc(
-        source=snapshot.source,
-        target=snapshot.target,
-        mode=snapshot.mode,
-        commit=snapshot.commit,
-        created=snapshot.created,
-        processes=len(snapshot.timings),
-        machine={name: value for name, value in snapshot.fingerprint.items() if value is not None},
-    )
-
-
-def _notes(
-    current: Sequence[Snapshot], baselines: Sequence[Snapshot] | None, limits: Limits, parts: Sequence[PartDoc]
-) -> Iterator[str]:
-    """What was not checked, and what was compared that has other names."""
-    if limits.is_empty and baselines is not None:
-        yield 'Times were not looked at: no limit is on them (step_time = "+3%", say).'
-    names = {each.target for each in current}
-    unused = [target for target in limits.targets if target not in names]
-    if unused:
-        told = ", ".join(printable(target) for target in unused)
-        yield f"Limits of {told} are about nothing that was checked ({', '.join(map(printable, sorted(names)))})."
-    unchecked = [part.current.mode for part in parts if not part.findings]
-    if unchecked:
-        yield f"No limit is about {', '.join(dict.fromkeys(unchecked))}."
-    yield from _other_modes(parts)
-    renamed = {
-        (part.baseline.target, part.current.target)
-        for part in parts
-        if part.baseline is not None and part.baseline.target != part.current.target
-    }
-    for was, now in sorted(renamed):
-        yield f"{printable(now)} was compared with {printable(was)}: the only one on either side."
-
-
-def _other_modes(parts: Sequence[PartDoc]) -> Iterator[str]:
-    for part in parts:
-        if part.baseline is not None and part.baseline.mode != part.current.mode:
-            was, now = part.baseline.mode, part.current.mode
-            word = "no longer replays" if was == AS_WRITTEN else "now replays"
-            yield f"{printable(part.current.target)} {word} graphs by its own hand: {now} was compared with {was}."
-
-
-def _other_setups(current: Sequence[Snapshot], used: Sequence[Snapshot | None]) -> Iterator[str]:
-    """Comparisons that were asked for though the setup is another one."""
-    found: dict[str, list[str]] = {}
-    for now, base in zip(current, used, strict=True):
-        if base is not None and (differs := setup_difference(base, now)):
-            found.setdefault(differs, []).append(now.mode)
-    for differs, modes in found.items():
-        yield f"The baseline of {', '.join(modes)} has {differs}: what differs may come from that."
-
-
 def _why_nothing(current: Sequence[Snapshot], limits: Limits, require_graph: bool) -> str:
     modes = ", ".join(dict.fromkeys(each.mode for each in current)) or "none"
     if require_graph and limits.is_empty:
-        return f"nothing to check: no mode here may replay graphs (there are: {modes}); profile it with --modes graph"
+        return f"nothing to check: none of these modes may replay graphs: {modes}"
     targets = ", ".join(dict.fromkeys(printable(each.target) for each in current))
     return f"nothing to check: no limit is about what is here (target {targets}; modes: {modes})"

@@ -41,7 +41,7 @@ def baseline_of(
         fitting = others if alone else []
     if not fitting and named and len({each.target for each in all_current}) == len({b.target for b in baselines}) == 1:
         of_mode = [each for each in baselines if each.mode == current.mode]
-        if not of_mode and current.mode in _BY_ITS_OWN_HAND:
+        if not of_mode and {each.mode for each in all_current} <= set(_BY_ITS_OWN_HAND):
             of_mode = [each for each in baselines if each.mode in _BY_ITS_OWN_HAND]
         fitting = [each for each in of_mode if each.key[1:] == current.key[1:]] or (
             of_mode if len(of_mode) == 1 else []
@@ -66,12 +66,21 @@ def why_none(current: Snapshot, baselines: Sequence[Snapshot] | None) -> str:
     save = f"launchscope baseline save {printable(current.source) or 'CURRENT'}"
     if baselines is None:
         return f"there is no baseline: save one with {save}, or name one with --baseline"
-    what = f"{printable(current.target)}, {current.mode}"
-    near = [each for each in baselines if (each.target, each.mode) == (current.target, current.mode)]
+    same = _BY_ITS_OWN_HAND if current.mode in _BY_ITS_OWN_HAND else (current.mode,)
+    near = [
+        each
+        for each in baselines
+        if each.target == current.target and each.mode in same and setup_difference(each, current)
+    ]
     if not near:
-        return f"no baseline is of {what}: save one with {save}"
+        return f"there is no baseline of {_which(current)}: save one of a good commit with {save}"
     closest = max(near, key=age)
-    return f"the baseline of {what} has {setup_difference(closest, current)}: save another with {save}"
+    differs = setup_difference(closest, current)
+    return f"the baseline of {_which(closest)} has {differs}: save one of a good commit with {save}"
+
+
+def _which(snapshot: Snapshot) -> str:
+    return f"{printable(snapshot.target)} in mode {snapshot.mode}"
 
 
 def setup_difference(base: Snapshot, current: Snapshot) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from ..capture import Ns, StepNs
+from .document import SideDoc
 
 SCHEMA: Final = "launchscope.baseline/1"
 
@@ -107,3 +108,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def fingerprint(self) -> dict[str, str | int | float | bool | None]:
         """The parts of the machine that times depend on."""
         return {name: self.machine.get(name) for name in MACHINE}
+
+
+def side_of(snapshot: Snapshot) -> SideDoc:
+    """What a document tells of it."""
+    return SideDoc(
+        source=snapshot.source,
+        target=snapshot.target,
+        mode=snapshot.mode,
+        commit=snapshot.commit,
+        created=snapshot.created,
+        processes=len(snapshot.timings),
+        machine={name: value for name, value in snapshot.fingerprint.items() if value is not None},
+    )

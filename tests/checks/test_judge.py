@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from launchscope.analysis.checks.asked import DEFAULTS
 from launchscope.analysis.checks.config import Limits
 from launchscope.analysis.checks.document import EXIT_CODES, HOLDS, INCONCLUSIVE, REGRESSION, TO_FIX
-from launchscope.analysis.checks.judge import DEFAULTS, check
+from launchscope.analysis.checks.judge import check
 from launchscope.analysis.checks.limits import FIGURES
 from launchscope.analysis.checks.snapshot import Snapshot, Timing
 from launchscope.analysis.errors import ConfigError
@@ -80,8 +81,8 @@ def test_nothing_to_check_by_is_no_pass() -> None:
         check([eager()], None, NOTHING)
     with pytest.raises(ConfigError, match=r"no limit is about what is here .target tiny.py; modes: eager"):
         check([eager()], None, limits(**{"other.py": {"launches": 1}}))
-    with pytest.raises(ConfigError, match=r"may replay graphs .there are: eager.; profile it with --modes graph"):
-        check([eager()], None, NOTHING, require_graph=True)
+    with pytest.raises(ConfigError, match="none of these modes may replay graphs: eager"):
+        check([eager()], None, NOTHING, require_graph=True, every_mode=False)
 
 
 def test_a_limit_on_the_baseline_without_one_is_something_to_fix() -> None:
@@ -91,9 +92,11 @@ def test_a_limit_on_the_baseline_without_one_is_something_to_fix() -> None:
     assert "there is no baseline: save one with launchscope baseline save tiny.zip" in finding.message
     assert found(document, "kernels").outcome == HOLDS
     other = check([eager()], [eager(target="other.py")], limits(launches="+0"))
-    assert "no baseline is of tiny.py, eager" in found(other, "launches").message
+    assert "there is no baseline of tiny.py in mode eager" in found(other, "launches").message
+    own = check([eager()], [graph(mode="as_written", batch_size=8)], limits(launches="+0"))
+    assert "the baseline of tiny.py in mode as_written has batch size 8, not 1" in found(own, "launches").message
     batch = check([eager()], [eager(batch_size=8)], limits(launches="+0"))
-    assert "the baseline of tiny.py, eager has batch size 8, not 1" in found(batch, "launches").message
+    assert "the baseline of tiny.py in mode eager has batch size 8, not 1" in found(batch, "launches").message
 
 
 def test_the_gravest_outcome_is_the_answer() -> None:
@@ -365,6 +368,31 @@ def test_a_target_that_no_longer_replays_graphs_by_its_own_hand() -> None:
         check([eager()], [eager(), base], NOTHING).parts[0].baseline
         == check([eager()], [eager()], NOTHING).parts[0].baseline
     )
+
+
+def test_limits_on_steps_as_written_hold_for_one_that_lost_its_graph() -> None:
+    asked = limits(as_written={"graph_coverage": ">= 0.95"})
+    assert found(check([eager()], None, asked), "graph_coverage").outcome == REGRESSION
+    with pytest.raises(ConfigError, match="no limit is about what is here"):  # a target that is to be captured
+        check([eager(), graph()], None, asked)
+
+
+@pytest.mark.parametrize("asked", [limits(), limits(graph_coverage=">= 0.95"), limits(memcpys=0)])
+def test_asking_for_graphs_where_none_could_be_replayed_is_something_to_fix(asked: Limits) -> None:
+    required = "graph_coverage" not in asked.tables[None, None]
+    document = check([eager()], None, asked, require_graph=required)
+    assert document.exit_code == 2
+    finding = found(document, "runs")
+    assert finding.where == ("--require-graph" if required else "launchscope.toml [limits]")
+    assert "no mode that may replay them was measured: measure one (--modes graph)" in finding.message
+    assert "where tiny.py replays graphs by its own hand, it no longer does" in finding.message
+    assert check([eager(), graph()], None, asked, require_graph=required).exit_code == 0
+
+
+def test_counts_that_got_worse_and_have_no_limit_are_told() -> None:
+    document = check([eager(kernels=900.0)], [eager()], limits(launches="+0"))
+    assert document.exit_code == 0
+    assert document.notes == ["Worse than the baseline, in eager, and without a limit: kernels 300 → 900."]
 
 
 def test_times_of_a_trace_are_not_told() -> None:
