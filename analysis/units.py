@@ -13,6 +13,9 @@ _TIME_UNITS: Final = ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
 _BYTE_UNITS: Final = ((1.0, "B"), (2.0**10, "KiB"), (2.0**20, "MiB"), (2.0**30, "GiB"), (2.0**40, "TiB"))
 _SI_UNITS: Final = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"))
 
+_MORE_DIGITS: Final = range(4, 16)
+_PERCENT_DIGITS: Final = range(1, 4)
+
 _LONGEST_NAME: Final = 200
 """Characters in a sentence; names of kernels reach 5,000, those of API calls 40."""
 
@@ -80,6 +83,43 @@ def share(fraction: float | None) -> str:
     if 99.5 <= percent < 100:
         return f"{sign}{min(math.floor(percent * 10) / 10, 99.9):.1f} %"
     return f"{sign}{percent:.0f} %"
+
+
+def percents(*changes: float, unit: str = "%") -> list[str]:
+    """Changes in per cent with their sign, ``+5.1 %``: with digits, three at most, that tell them apart."""
+    texts: list[str] = []
+    for digits in _PERCENT_DIGITS:
+        texts = [f"{_signed(change, digits)} {unit}" for change in changes]
+        if len(set(texts)) == len(set(changes)):
+            break
+    return texts
+
+
+def _signed(change: float, digits: int) -> str:
+    text = f"{abs(change) * 100:.{digits}f}" if abs(change) < 1 else f"{abs(change) * 100:,.0f}"
+    return f"{'−' if change < 0 else '+'}{text}"
+
+
+def written(value: float | None, unit: str) -> str:
+    """A figure of any unit: ``300``, ``95 %``, ``2.29 ms``, ``14.0 MiB``."""
+    return {"share": share, "ns": duration, "bytes": byte_size}.get(unit, number)(value)
+
+
+def apart(value: float | None, other: float | None, unit: str) -> str:
+    """The value written so that it does not read as another one that it is not: ``94.96 %`` beside 95 %."""
+    text = written(value, unit)
+    if value is None or other is None or value == other or text != written(other, unit):
+        return text
+    scale, sign = 1.0, ""
+    if unit == "share":
+        scale, sign = 0.01, " %"
+    elif unit == "ns":
+        scale, sign = _pick(abs(value), _TIME_UNITS)
+        sign = f" {sign}"
+    elif unit == "bytes":
+        sign = " B"
+    texts = ((f"{value / scale:,.{n}g}", f"{other / scale:,.{n}g}") for n in _MORE_DIGITS)
+    return next((f"{mine}{sign}" for mine, its in texts if mine != its), text)
 
 
 def part(count: int, total: int) -> str:

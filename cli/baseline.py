@@ -149,16 +149,16 @@ def _about(snapshot: Snapshot) -> tuple[str, ...]:
 
 def _shown(baseline: Baseline) -> str:
     """One baseline: where it is from, its figures, and the places that launch the most."""
-    from ..analysis.checks.finding import value_of, written
+    from ..analysis.checks.finding import value_of
     from ..analysis.checks.limits import FIGURES
-    from ..analysis.units import number, printable
+    from ..analysis.units import number, printable, written
 
     snapshot = baseline.snapshot
     rows: list[Sequence[str]] = []
     for name, kind in FIGURES.items():
         value = value_of(snapshot, name)
         if value is not None:
-            rows.append((name, written(kind, value)))
+            rows.append((name, written(value, kind.unit)))
         elif name in snapshot.withheld:
             rows.append((name, f"– ({printable(snapshot.withheld[name])})"))
     sites = [

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from ..units import byte_size, duration, number, printable, share
+from ..units import apart, number, percents, plural, printable, written
 from .config import Limits
-from .difference import Change, against_value, change, is_host_paced
+from .difference import PROCESSES, Change, against_value, change, is_host_paced
 from .document import HOLDS, INCONCLUSIVE, REGRESSION, TO_FIX, FindingDoc, IntervalDoc
-from .limits import BYTES, COUNT, FIGURES, SHARE, TIME, TIMED, Figure, Limit
+from .limits import COUNT, FIGURES, SHARE, TIME, TIMED, Figure, Limit
 from .snapshot import Snapshot
 
 FLOAT_NOISE: Final = 1e-9
 """Share by which means of whole counts, and shares of them, may be off."""
 
 _ANYTHING: Final = 1e6  # by how much more idle time of nothing may differ than the step time
-_MEASURE_AGAIN: Final = "launchscope profile --for-check measures enough"
+_REPEATS: Final = 100  # processes that one may have the patience for
 _IN_TURN: Final = "measure both in turn: launchscope profile TARGET --against OTHER"
 
 
@@ -187,34 +187,34 @@ def _of_values(sides: Pair, limit: Limit, kind: Figure) -> FindingDoc:
     base = side.baseline if limit.relative else None
     noise = FLOAT_NOISE * max(1.0 if kind.unit in (COUNT, SHARE) else 0.0, abs(side.measured), abs(base or 0.0))
     holds = limit.holds(side.measured, base, noise=noise)
-    message = f"{_told_as(kind, side.measured)} where {_allowance(limit, kind, base)}"
+    message = _beside_allowed(limit, kind, side.measured, base)
     if limit.relative and side.baseline is not None:
-        message += f" (the baseline's {written(kind, side.baseline)})"
+        message += f" (the baseline's {written(side.baseline, kind.unit)})"
     if kind.unit == TIME:
         message += ": one figure of all recordings, without an interval"
     return finding(sides, limit, outcome=HOLDS if holds else REGRESSION, message=message, side=side)
 
 
-def _told_as(kind: Figure, value: float) -> str:
-    """``735 launches per step``, ``step time 2.29 ms``."""
-    if kind.unit != COUNT:
-        return f"{kind.words} {written(kind, value)}"
-    return f"{number(value)} {kind.one if value == 1 else kind.words}"
-
-
-def written(kind: Figure, value: float) -> str:
-    return {COUNT: number, SHARE: share, TIME: duration, BYTES: byte_size}[kind.unit](value)
-
-
-def _allowance(limit: Limit, kind: Figure, baseline: float | None) -> str:
-    """``at most 300 are allowed``"""
-    value = written(kind, limit.allowed(baseline))
+def _beside_allowed(limit: Limit, kind: Figure, value: float, baseline: float | None) -> str:
+    """``735 launches per step where at most 300 are allowed``"""
+    allowed = limit.allowed(baseline)
+    told = apart(allowed, value, kind.unit)
     sign = {"+": "<=", "-": ">="}.get(limit.sign, limit.sign)
-    verb = "are" if kind.unit == COUNT and value != "1" else "is"
-    word = {"<=": f"at most {value}", "<": f"less than {value}", "==": f"exactly {value}"}.get(sign)
-    if word is not None:
-        return f"{word} {verb} allowed"
-    return f"{'at least' if sign == '>=' else 'more than'} {value} {verb} asked for"
+    verb = "are" if kind.unit == COUNT and told != "1" else "is"
+    word = {"<=": f"at most {told}", "<": f"less than {told}", "==": f"exactly {told}"}.get(sign)
+    if word is None:
+        word, verb = f"{'at least' if sign == '>=' else 'more than'} {told}", f"{verb} asked for"
+    else:
+        verb = f"{verb} allowed"
+    return f"{_told_as(kind, value, allowed)} where {word} {verb}"
+
+
+def _told_as(kind: Figure, value: float, beside: float | None = None) -> str:
+    """``735 launches per step``, ``step time 2.29 ms``; with digits that tell it from another value."""
+    told = apart(value, beside, kind.unit)
+    if kind.unit != COUNT:
+        return f"{kind.words} {told}"
+    return f"{told} {kind.one if value == 1 else kind.words}"
 
 
 def _of_times(sides: Pair, limit: Limit, kind: Figure) -> FindingDoc:
@@ -228,9 +228,9 @@ def _of_times(sides: Pair, limit: Limit, kind: Figure) -> FindingDoc:
     if not _positive(base):
         return _from_nothing(sides, limit, kind, side)
     if not _positive(now):
-        message = f"{_told_as(kind, side.measured)}, the baseline's {written(kind, side.baseline)}"
+        message = f"{_told_as(kind, side.measured)}, the baseline's {written(side.baseline, kind.unit)}"
         return finding(sides, limit, outcome=HOLDS, message=message, side=side)
-    between = 0.0 if paired else _between_runs(sides, limit.figure)
+    between = _between_runs(sides, limit.figure, paired=paired)
     difference = change(now, base, paired=paired, between_runs=between)
     allowed = limit.amount if limit.proportional else limit.amount / side.baseline
     outcome, needed = difference.decide(allowed)
@@ -238,7 +238,7 @@ def _of_times(sides: Pair, limit: Limit, kind: Figure) -> FindingDoc:
         sides,
         limit,
         outcome=outcome,
-        message=_told(difference, allowed, outcome, needed, kind, paired=paired),
+        message=_told(difference, allowed, outcome, needed, kind, side.baseline, paired=paired),
         side=side,
         difference=difference,
         needed=needed,
@@ -254,7 +254,7 @@ def _against_a_value(sides: Pair, limit: Limit, kind: Figure, side: Side) -> Fin
     else:
         difference = against_value(now, limit.amount)
         outcome, needed = difference.decide(0.0)
-    message = f"{_told_as(kind, side.measured)} where {_allowance(limit, kind, None)}"
+    message = _beside_allowed(limit, kind, side.measured, None)
     if outcome == INCONCLUSIVE:
         message = f"can't tell with {_processes_of(len(now))}: {message}; {_needed(needed, paired=True)}"
     return finding(sides, limit, outcome=outcome, message=message, side=side, needed=needed)
@@ -265,11 +265,11 @@ def _from_nothing(sides: Pair, limit: Limit, kind: Figure, side: Side) -> Findin
     assert side.measured is not None, "what can't be told is an obstacle"
     assert side.baseline is not None, "what the baseline doesn't tell is an obstacle"
     if limit.holds(side.measured, max(side.baseline, 0.0)):
-        message = f"{_told_as(kind, side.measured)}, the baseline's {written(kind, side.baseline)}"
+        message = f"{_told_as(kind, side.measured)}, the baseline's {written(side.baseline, kind.unit)}"
         return finding(sides, limit, outcome=HOLDS, message=message, side=side)
     message = (
-        f"the baseline's {kind.words} is {written(kind, side.baseline)}, of which no change can be told: limit it by "
-        f'a value: {limit.figure} = "{"<= 0.1" if kind.unit == SHARE else "<= 100 us"}", say'
+        f"the baseline's {kind.words} is {written(side.baseline, kind.unit)}, of which no change can be told: "
+        f'limit it by a value: {limit.figure} = "{"<= 0.1" if kind.unit == SHARE else "<= 100 us"}", say'
     )
     return finding(sides, limit, outcome=TO_FIX, message=message, side=side)
 
@@ -292,12 +292,15 @@ def _positive(processes: Sequence[Sequence[float]]) -> bool:
     return bool(processes) and all(median(each) > 0 for each in processes)
 
 
-def _between_runs(sides: Pair, figure: str) -> float:
-    """By how much the same code's figure may differ between two runs: what moves T moves T − W by more."""
+def _between_runs(sides: Pair, figure: str, *, paired: bool) -> float:
+    """By how much the same code's figure may differ between two runs: what moves T moves T − W by more.
+
+    Each side has W of one recording, so that of idle times even two sides of one run differ by what moves W.
+    """
     assert sides.baseline is not None, "relative"
     both = (sides.current, sides.baseline)
     host = any(is_host_paced(side.timings) for side in both)
-    of_step = sides.limits.host_paced if host else sides.limits.gpu_paced
+    of_step = 0.0 if paired else sides.limits.host_paced if host else sides.limits.gpu_paced
     if figure == "step_time":
         return of_step
     factors = []
@@ -306,38 +309,49 @@ def _between_runs(sides: Pair, figure: str) -> float:
         assert step is not None, "an idle time has a step time"
         assert work is not None, "and W"
         idle = step - work
-        factors.append((work if figure == "true_idle" else step) / idle if idle > 0 else _ANYTHING)
-    return of_step * max(factors)
+        moved = of_step * (work if figure == "true_idle" else step) + sides.limits.gpu_paced * work
+        factors.append(moved / idle if idle > 0 else _ANYTHING)
+    return max(factors)
 
 
-def _told(difference: Change, allowed: float, outcome: str, needed: int | None, kind: Figure, *, paired: bool) -> str:
-    interval = f"99 % interval {_percent(difference.low)} to {_percent(difference.high)}"
-    if not (math.isfinite(difference.low) and math.isfinite(difference.high)):
-        interval = "no interval"
+def _told(
+    difference: Change,
+    allowed: float,
+    outcome: str,
+    needed: int | None,
+    kind: Figure,
+    baseline: float,
+    *,
+    paired: bool,
+) -> str:
+    """The change with its interval, of a share in points: per cent of one could mean two things."""
+    ends = [each for each in (difference.low, difference.high) if math.isfinite(each)]
+    whole, unit = (baseline, " points") if kind.unit == SHARE else (1.0, " %")
+    told = [
+        text.replace(" %", unit) for text in percents(*(each * whole for each in (difference.change, allowed, *ends)))
+    ]
+    interval = f"99 % interval {' to '.join(told[2:])}" if len(ends) == 2 else "no interval"
     count = _processes_of(difference.processes)
     if paired:
-        count = f"{number(difference.processes)} {'pair' if difference.processes == 1 else 'pairs'}"
+        count = plural(difference.processes, "pair")
     elif difference.processes != difference.processes_baseline:
         count += f" against {number(difference.processes_baseline)}"
-    moved = f"{kind.words} {_percent(difference.change)} ({interval}, {count}) where {_percent(allowed)} is allowed"
+    moved = f"{kind.words} {told[0]} ({interval}, {count}) where {told[1]} is allowed"
     if outcome != INCONCLUSIVE:
         return moved
     return f"can't tell with {count}: {moved}; {_needed(needed, paired=paired)}"
 
 
 def _needed(needed: int | None, *, paired: bool) -> str:
-    if needed is not None:
-        each = "" if paired else " on each side"
-        return f"at least {_processes_of(needed)} are needed{each}: {_MEASURE_AGAIN}"
-    if paired:
+    if needed is None and paired:
         return "it is as close to the limit as the samples can tell: more processes don't help"
-    return f"more processes don't help, as two runs of the same code differ by so much: {_IN_TURN}"
+    if needed is None:
+        return f"more processes don't help, as two runs of the same code differ by so much: {_IN_TURN}"
+    least = f"at least {_processes_of(needed)} are needed{'' if paired else ' on each side'}"
+    if needed > _REPEATS:
+        return f"{least}, as it is so close to the limit"
+    return f"{least}: launchscope profile --for-check{f' --repeats {needed}' if needed > PROCESSES else ''}"
 
 
 def _processes_of(count: int) -> str:
-    return f"{number(count)} {'process' if count == 1 else 'processes'}"
-
-
-def _percent(change: float) -> str:
-    text = f"{abs(change) * 100:.1f}" if abs(change) < 1 else f"{abs(change) * 100:,.0f}"
-    return f"{'−' if change < 0 else '+'}{text} %"
+    return plural(count, "process", "processes")

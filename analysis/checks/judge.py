@@ -104,9 +104,18 @@ def _part(sides: Pair, asked: Sequence[Limit], current: Sequence[Snapshot], used
 def _with_first_look(found: FindingDoc, sides: Pair, why: Sequence[str]) -> FindingDoc:
     if found.outcome != REGRESSION or found.first_look is not None:
         return found
-    place, cause = look_first(found.figure, sides.baseline, sides.current), next(iter(why), None)
+    is_news = _is_worse(found)
+    place = look_first(found.figure, sides.baseline if is_news else None, sides.current)
+    cause = next(iter(why), None) if is_news else None
     first = (cause or place) if found.figure in TIMED else (place or cause)
     return replace(found, first_look=first)
+
+
+def _is_worse(found: FindingDoc) -> bool:
+    """Whether it moved away from what is allowed; what was as bad before does not come from what changed since."""
+    if found.baseline is None or found.measured is None or found.allowed is None:
+        return True
+    return (found.measured - found.baseline) * (found.measured - found.allowed) > 0
 
 
 def _failed(sides: Pair, asked: Sequence[Limit], current: Sequence[Snapshot], used: Sequence[Snapshot]) -> FindingDoc:

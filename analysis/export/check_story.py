@@ -41,10 +41,11 @@ def tell(doc: CheckDoc, *, verbose: bool) -> Iterator[Block]:
     """The whole story; ``verbose`` tells every cause, and those of parts that hold."""
     good = {HOLDS: True, REGRESSION: False}.get(doc.outcome)
     yield Headline(check_words.answer(doc), good)
-    for part in check_words.parts_in_order(doc):
-        yield from _tell_part(part, divides=len(doc.parts) > 1, verbose=verbose)
     if doc.notes:
         yield Fact("notes", doc.notes)
+    parts = [part for part in check_words.parts_in_order(doc) if part.findings or verbose]
+    for part in parts:
+        yield from _tell_part(part, divides=len(parts) > 1, verbose=verbose)
 
 
 def _tell_part(part: PartDoc, *, divides: bool, verbose: bool) -> Iterator[Block]:
@@ -57,11 +58,20 @@ def _tell_part(part: PartDoc, *, divides: bool, verbose: bool) -> Iterator[Block
     if findings:
         yield Listing(_table(findings).without_empty_columns(MISSING))
     failed = [finding for finding in findings if finding.outcome != HOLDS]
-    for finding in failed:
-        look = [] if finding.first_look is None else [f"look first: {finding.first_look}"]
-        yield Fact(finding.figure, [finding.message, *look], concern=True)
+    yield from _failures(failed)
     if part.causes and (failed or verbose):
         yield _causes(part.causes, verbose=verbose)
+
+
+def _failures(failed: Sequence[FindingDoc]) -> Iterator[Block]:
+    """Each failure in a sentence, with where to look first; what several have in common is told once."""
+    told: dict[tuple[str, str | None], list[str]] = {}
+    for finding in failed:
+        told.setdefault((finding.message, finding.first_look), []).append(finding.figure)
+    for (message, first_look), (figure, *others) in told.items():
+        also = [f"the same of {', '.join(others)}"] if others else []
+        look = [] if first_look is None else [f"look first: {first_look}"]
+        yield Fact(figure, [message, *also, *look], concern=True)
 
 
 def _about(side: SideDoc) -> str:

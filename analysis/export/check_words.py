@@ -16,7 +16,7 @@ from ..checks.document import (
     PartDoc,
     SideDoc,
 )
-from ..units import MISSING, byte_size, duration, number, plural, share
+from ..units import MISSING, apart, number, percents, plural, written
 
 TOLD: Final = 3  # targets and modes that the answer names
 
@@ -26,9 +26,6 @@ ANSWERS: Final = {
     INCONCLUSIVE: ("INCONCLUSIVE", "can't be told", "can't be told"),
 }
 WORDS: Final = {HOLDS: "holds", REGRESSION: "REGRESSION", TO_FIX: "to fix", INCONCLUSIVE: "can't tell"}
-
-_SCALES: Final = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))}
-_MORE_DIGITS: Final = range(4, 16)
 
 
 def answer(doc: CheckDoc) -> str:
@@ -77,14 +74,14 @@ def parts_in_order(doc: CheckDoc) -> list[PartDoc]:
 
 def measured(finding: FindingDoc) -> str:
     """The measured figure, with as many digits as tell it from what is allowed."""
-    return _apart(finding.measured, finding.allowed, finding.unit)
+    return apart(finding.measured, finding.allowed, finding.unit)
 
 
 def allowed(finding: FindingDoc) -> str:
     """The limit as it was written, and the value that it comes to where the baseline has a part in it."""
     if finding.allowed is None or not finding.limit.lstrip().startswith(("+", "-", "−")):
         return finding.limit
-    return f"{finding.limit} ({_apart(finding.allowed, finding.measured, finding.unit)})"
+    return f"{finding.limit} ({apart(finding.allowed, finding.measured, finding.unit)})"
 
 
 def baseline(finding: FindingDoc) -> str:
@@ -92,32 +89,14 @@ def baseline(finding: FindingDoc) -> str:
     return written(finding.baseline, finding.unit)
 
 
-def written(value: float | None, unit: str) -> str:
-    """A figure of any unit: ``300``, ``95 %``, ``2.29 ms``, ``14.0 MiB``."""
-    return {"share": share, "ns": duration, "bytes": byte_size}.get(unit, number)(value)
-
-
-def _apart(value: float | None, other: float | None, unit: str) -> str:
-    """The value written so that it does not read as another one that it is not: ``94.96 %`` beside 95 %."""
-    text = written(value, unit)
-    if value is None or other is None or value == other or text != written(other, unit):
-        return text
-    scale, sign = 1.0, ""
-    if unit == "share":
-        scale, sign = 0.01, " %"
-    elif unit == "ns":
-        scale, sign = next(((s, f" {u}") for s, u in _SCALES["ns"] if abs(value) >= s), (1.0, " ns"))
-    elif unit == "bytes":
-        sign = " B"
-    texts = ((f"{value / scale:,.{n}g}", f"{other / scale:,.{n}g}") for n in _MORE_DIGITS)
-    return next((f"{mine}{sign}" for mine, its in texts if mine != its), text)
-
-
 def change(finding: FindingDoc) -> str:
     """From the baseline: of a time in per cent with its interval and processes, of a count the difference."""
     interval = finding.interval
     if interval is not None:
-        return f"{percent(interval.change)} ({span(interval.low, interval.high)})"
+        whole, unit = (finding.baseline or 0.0, "points") if finding.unit == "share" else (1.0, "%")
+        low, high = (None if each is None else each * whole for each in (interval.low, interval.high))
+        told, span = changed(interval.change * whole, low, high, unit)
+        return f"{told} ({span})"
     if finding.measured is None or finding.baseline is None:
         return MISSING
     difference = finding.measured - finding.baseline
@@ -138,17 +117,12 @@ def processes(finding: FindingDoc) -> str:
     return f"{number(interval.processes)}, {number(interval.processes_baseline)}"
 
 
-def percent(change: float) -> str:
-    """A change with its sign: ``+5.1 %``."""
-    text = f"{abs(change) * 100:.1f} %" if abs(change) < 1 else f"{abs(change) * 100:,.0f} %"
-    return f"{'−' if change < 0 else '+'}{text}"
-
-
-def span(low: float | None, high: float | None) -> str:
-    """An interval of changes: ``+3.9 to +6.2 %``; in words where it has no ends."""
+def changed(change: float, low: float | None, high: float | None, unit: str = "%") -> tuple[str, str]:
+    """A change and its interval, ``+5.1 %`` and ``+3.9 to +6.2 %``; in words where that has no ends."""
     if low is None or high is None:
-        return "too few processes"
-    return f"{percent(low).removesuffix(' %')} to {percent(high)}"
+        return percents(change, unit=unit)[0], "too few processes"
+    told, first, last = percents(change, low, high, unit=unit)
+    return told, f"{first.removesuffix(f' {unit}')} to {last}"
 
 
 def details(finding: FindingDoc) -> list[str]:

@@ -178,12 +178,13 @@ class _Mode:
 
 def unprofiled(doc: UnprofiledDoc) -> str:
     """T without a profiler, and its change as far as it can be told."""
-    times = f"T, unprofiled: {duration(doc.before_ns)} → {duration(doc.after_ns)}, {check_words.percent(doc.change)}"
+    change, span = check_words.changed(doc.change, doc.low, doc.high)
+    times = f"T, unprofiled: {duration(doc.before_ns)} → {duration(doc.after_ns)}, {change}"
     have = plural(doc.processes_after, "pair") if doc.paired else _of_two(doc)
     if doc.low is None or doc.high is None:
         needed = "" if doc.needed_processes is None else f", at least {doc.needed_processes} are needed"
         return f"{times}; too few processes to tell ({have}{needed})"
-    told = f"{times} (99 %: {check_words.span(doc.low, doc.high)}; {have})"
+    told = f"{times} (99 %: {span}; {have})"
     return told if doc.low > 0 or doc.high < 0 else f"{told}: no change that can be told"
 
 

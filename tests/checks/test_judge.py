@@ -173,9 +173,7 @@ def test_too_few_processes_can_not_tell_and_how_many_can() -> None:
     outcome, needed, message = step_time(few, graph(timings=timings(0.6, 0.6, 0.6)))
     assert (outcome, needed) == (INCONCLUSIVE, 5)
     assert message.startswith("can't tell with 3 processes: step time +10.0 % (no interval, 3 processes)")
-    assert message.endswith(
-        "at least 5 processes are needed on each side: launchscope profile --for-check measures enough"
-    )
+    assert message.endswith("at least 5 processes are needed on each side: launchscope profile --for-check")
 
 
 def test_two_runs_whose_pace_the_host_sets_differ_by_too_much() -> None:
@@ -225,14 +223,14 @@ def test_idle_times_come_from_each_process() -> None:
 
 
 def test_what_moves_the_step_time_moves_its_idle_part_by_more() -> None:
-    """T − W is a sixth of T: a step that another run has 1 % slower has 6 % more idle time."""
+    """T − W is a sixth of T: a step that another run has 1 % slower has 6 % more idle time, and W may differ, too."""
     finding = found(check([graph()], [graph()], limits(graph={"true_idle": "+0.2"})), "true_idle")
     assert finding.interval is not None
-    assert finding.interval.between_runs == pytest.approx(0.01 * 0.5 / 0.1)
+    assert finding.interval.between_runs == pytest.approx(2 * 0.01 * 0.5 / 0.1)
     tax = graph(launch_tax_share=0.5)
     finding = found(check([tax], [tax], limits(graph={"launch_tax": "+50%"})), "launch_tax")
     assert finding.interval is not None
-    assert finding.interval.between_runs == pytest.approx(0.01 * 0.6 / 0.1)
+    assert finding.interval.between_runs == pytest.approx(0.01 * (0.6 + 0.5) / 0.1)
 
 
 def test_points_of_a_share() -> None:
@@ -240,6 +238,35 @@ def test_points_of_a_share() -> None:
     now = graph(timings=timings(*[0.75] * 8))  # for 1/3
     assert step_time(now, base, "+0.03", "true_idle")[0] == REGRESSION
     assert step_time(base, base, "+0.03", "true_idle")[0] == HOLDS
+
+
+def test_a_share_is_told_in_points_and_what_w_may_differ_by_is_no_regression() -> None:
+    """Of a sixth, 1 % of W is 0.8 points: pairs of one run, too, have W of one recording each."""
+    runs = {"run": "one"}
+    now, base = (graph(timings=timings(*[ms] * 8), **runs) for ms in (0.603, 0.6))
+    outcome, _, message = step_time(now, base, "+0", "true_idle")
+    assert outcome == INCONCLUSIVE
+    assert message.startswith(
+        "can't tell with 8 pairs: true idle +0.4 points (99 % interval −0.4 points to +1.3 points"
+    )
+    assert "where +0.0 points is allowed" in message
+
+
+def test_a_sentence_tells_apart_what_its_limit_tells_apart() -> None:
+    now, base = graph(timings=timings(*[0.60832] * 8)), graph()
+    close = found(check([now], [base], limits((0.0, 0.0), graph={"step_time": "+1.38%"})), "step_time")
+    assert close.message == (
+        "step time +1.39 % (99 % interval +1.39 % to +1.39 %, 8 processes) where +1.38 % is allowed"
+    )
+    idle = found(check([now], None, limits(graph={"gpu_work": "<= 499.99 us"})), "gpu_work")
+    assert idle.message.startswith("GPU work per step 500 µs where at most 499.99 µs is allowed")
+
+
+def test_what_was_as_bad_before_is_not_looked_for_in_what_changed() -> None:
+    now = eager(launches=299.0, launch_sites=(ADD, replace(MM, per_step=99.0)))
+    finding = found(check([now], [eager()], limits(launches="<= 10")), "launches")
+    assert finding.outcome == REGRESSION
+    assert finding.first_look == "100 launches per step from aten::add, at model.py(57): forward"
 
 
 def test_a_baseline_of_nothing_has_no_share() -> None:
