@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
+from ..analysis.errors import LaunchscopeError
 from . import choices
 from .baseline import FOLDER
-from .check_outputs import check_outputs, deliver_check
+from .check_outputs import check_outputs, deliver_check, tell_github
 from .progress import Bar
 from .writing import say
 
@@ -64,20 +65,24 @@ def command(
     from ..analysis.check import Reading, check
     from ..analysis.checks.config import find_config
 
-    config = config or find_config(Path())
-    inputs = (current, baseline or Path(FOLDER), *([] if config is None else [config]))
-    check_outputs([path for path in (file, *files.values()) if path is not None], inputs)
-    with Bar() as progress:
-        reading = Reading(step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
-        document = check(
-            current,
-            baseline,
-            config=config,
-            require_graph=require_graph,
-            same_machine=same_machine,
-            modes=modes or None,
-            reading=reading,
-        )
+    try:
+        config = config or find_config(Path())
+        inputs = (current, baseline or Path(FOLDER), *([] if config is None else [config]))
+        check_outputs([path for path in (file, *files.values()) if path is not None], inputs)
+        with Bar() as progress:
+            reading = Reading(step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
+            document = check(
+                current,
+                baseline,
+                config=config,
+                require_graph=require_graph,
+                same_machine=same_machine,
+                modes=modes or None,
+                reading=reading,
+            )
+    except LaunchscopeError as error:
+        tell_github(error, annotate=file is not None or output in (None, "terminal"))
+        raise
     deliver_check(document, output=output, file=file, files=files, verbose=verbose)
     ctx.exit(document.exit_code)
 

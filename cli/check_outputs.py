@@ -33,6 +33,7 @@ FILES: Final = {
     "markdown": REPORTS["markdown"],
     "benchmark": Output("analysis.export.benchmark_json:render"),
     "annotations": Output("analysis.export.annotations:render"),
+    "error": Output("analysis.export.annotations:render_error"),
 }
 
 
@@ -54,7 +55,7 @@ def deliver_check(
         if path is not None:
             write_file(path, _content(name, document, FILES))
             say(f"written to {path}")
-    _summarize(document)
+    _add_to_summary(_content("markdown", document, FILES))
     name = output or (file and by_suffix(file, REPORTS)) or "terminal"
     style: dict[str, Any] = {}
     if REPORTS[name].styled:
@@ -75,18 +76,29 @@ def deliver_check(
         discard_stdout()
 
 
+def tell_github(error: LaunchscopeError, *, annotate: bool) -> None:
+    """What keeps the check from being done, where GitHub shows what a job has to say; annotations go to stdout."""
+    from ..analysis.units import one_line
+
+    _add_to_summary(f"**TO FIX:** `{one_line(str(error)).replace('`', '´')}`\n")
+    if annotate and os.environ.get("GITHUB_ACTIONS") == "true":
+        try:
+            print_report(renderer("error", FILES)(str(error)), utf8=True)
+        except NobodyReads:
+            discard_stdout()
+
+
 def _content(name: str, document: CheckDoc, table: Mapping[str, Output], **style: Any) -> str | bytes:
     content = renderer(name, table)(document, **style)
     assert isinstance(content, str | bytes), "no output of a check comes piece by piece"
     return content
 
 
-def _summarize(document: CheckDoc) -> None:
-    """Add the check to the page of the job's run, where GitHub names a file for that."""
+def _add_to_summary(content: str | bytes) -> None:
+    """Add to the page of the job's run, where GitHub names a file for that."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path:
         return
-    content = _content("markdown", document, FILES)
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     try:
         with Path(path).open("ab") as summary:

@@ -81,7 +81,7 @@ class Guard:
         report = self._measure(target, options, live=not by_name)
         snapshots = snapshots_of(report.document, str(options["out"]))
         if self.words:
-            self._judge(snapshots, limits, modes, saved, measured=True)
+            self._judge(snapshots, limits, modes, saved)
         return report
 
     def check(
@@ -90,8 +90,11 @@ class Guard:
         *,
         baseline: str | PathLike[str] | None = None,
         step_regex: str | None = None,
-    ) -> CheckDoc:
-        """Check a stored capture, trace or report, as a job without a GPU can; ``baseline`` is one of these, too."""
+    ) -> CheckDoc | None:
+        """Check a stored capture, trace or report, as a job without a GPU can; ``baseline`` is one of these, too.
+
+        Null where it was only saved as a baseline.
+        """
         self.used = True
         limits, modes = limits_of_words(self.words, self.test)
         try:
@@ -99,11 +102,9 @@ class Guard:
             saved = self._saved() if baseline is None else _opened(Path(baseline), step_regex)
         except LaunchscopeError as error:
             raise _to_fix(str(error)) from None
-        if limits.is_empty and saved is None:
+        if limits.is_empty and saved is None and not self.session.save:
             raise _to_fix("nothing to check: mark the test with limits, or name a baseline")
-        doc = self._judge(current, limits, modes, saved, named=baseline is not None)
-        assert doc is not None, "there is something to check by"
-        return doc
+        return self._judge(current, limits, modes, saved, named=baseline is not None)
 
     def _measure(self, target: Any, options: dict[str, Any], *, live: bool) -> Report:
         from ..analysis.report import load
@@ -144,13 +145,13 @@ class Guard:
         saved: list[Snapshot] | None,
         *,
         named: bool = False,
-        measured: bool = False,
     ) -> CheckDoc | None:
-        """Fail the test unless every limit holds."""
+        """Fail the test unless every limit holds; save what holds if the run is to, and no baseline was named."""
+        saves = self.session.save and not named
         chosen = self._chosen(snapshots, modes)
         if saved is None and not limits.is_empty:
             limits = self._without_relative(limits)
-            if limits.is_empty and not (measured and self.session.save):
+            if limits.is_empty and not saves:
                 pytest.skip("every limit of this test needs a baseline: --launchscope-compare checks them")
         try:
             doc = (
@@ -160,7 +161,7 @@ class Guard:
             )
             if doc is not None and doc.outcome != HOLDS:
                 raise pytest.fail.Exception(self._told(doc), pytrace=False)
-            if measured and self.session.save:
+            if saves:
                 self.session.saved += baselines.save(chosen, self._baselines(), datetime.now(UTC))
         except LaunchscopeError as error:
             raise _to_fix(str(error)) from None
@@ -190,7 +191,7 @@ class Guard:
         width = min(max(self.width, NARROWEST), WIDEST)
         told = renderer("terminal", REPORTS)(doc, width=width, color=False, verbose=False)
         assert isinstance(told, str), "what a terminal shows is text"
-        save = "pytest --launchscope-save saves baselines of what is measured."
+        save = "pytest --launchscope-save saves baselines of what is profiled and checked."
         return f"{told}\n{save}" if self.session.compare and doc.outcome == TO_FIX else told
 
 

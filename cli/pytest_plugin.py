@@ -40,9 +40,7 @@ _GUARD: Final = pytest.StashKey["Guard"]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("launchscope", "limits on launches, graphs and times of decode steps")
-    group.addoption(
-        "--launchscope-save", action="store_true", help="save what is measured as baselines, where its limits hold"
-    )
+    group.addoption("--launchscope-save", action="store_true", help="save what is profiled or checked as baselines")
     group.addoption(
         "--launchscope-compare",
         action="store_true",
@@ -147,6 +145,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     session = config.stash[_SESSION]
     lines = [f"saved {path}" for path in session.saved]
+    if session.save and not lines:
+        lines.append("--launchscope-save: nothing was saved, as no marked test held")
     if session.unchecked:
         count, tests = sum(session.unchecked.values()), len(session.unchecked)
         lines.append(

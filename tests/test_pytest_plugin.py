@@ -313,6 +313,22 @@ RELATIVE = """
 """
 
 
+def test_what_is_stored_becomes_a_baseline_too(run: Any, pytester: pytest.Pytester) -> None:
+    stored = f"""
+        import pytest
+
+        @pytest.mark.launchscope(kernels="+0", modes="graph")
+        def test_it(launchscope):
+            launchscope.check({str(LIVE)!r})
+    """
+    result = run(stored, "--launchscope-save")
+    result.assert_outcomes(passed=1)
+    assert len(list((pytester.path / "launchscope-baselines").rglob("*.json"))) == 1
+    run(stored, "--launchscope-compare").assert_outcomes(passed=1)
+    result = run("def test_it(): pass", "--launchscope-save")
+    assert "--launchscope-save: nothing was saved, as no marked test held" in out(result)
+
+
 def test_baselines_are_saved_and_compared_with_when_asked(run: Any, pytester: pytest.Pytester) -> None:
     result = run(RELATIVE, "-rs", conftest=A_GPU)
     result.assert_outcomes(passed=1, skipped=1)
@@ -321,7 +337,7 @@ def test_baselines_are_saved_and_compared_with_when_asked(run: Any, pytester: py
     result = run(RELATIVE, "--launchscope-compare", conftest=A_GPU)
     result.assert_outcomes(failed=2)
     assert "TO FIX: 1 of 2 limits can't be checked: Sequential, graph: launches" in out(result)
-    assert "pytest --launchscope-save saves baselines of what is measured." in out(result)
+    assert "pytest --launchscope-save saves baselines of what is profiled and checked." in out(result)
 
     result = run(RELATIVE, "--launchscope-save", "--launchscope-baselines", "kept", conftest=A_GPU)
     result.assert_outcomes(passed=2)

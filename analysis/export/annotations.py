@@ -41,6 +41,11 @@ def render(doc: CheckDoc) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def render_error(message: str) -> str:
+    """What kept a check from being done, as one line."""
+    return f"{_command('error', {'title': 'launchscope'}, [message])}\n"
+
+
 def _annotation(finding: FindingDoc, part: PartDoc) -> str:
     properties = {**_place(finding.first_look), "title": f"launchscope, {check_words.where(part.current)}"}
     lines = [finding.message, *check_words.details(finding)]

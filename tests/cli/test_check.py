@@ -150,6 +150,22 @@ def test_github_gets_a_summary_and_annotations(capfd: Captured, monkeypatch: pyt
     assert capfd.readouterr().out.startswith("::error ")
 
 
+def test_github_is_told_what_keeps_a_check_from_being_done(capfd: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    limited("lanches = 19")
+    assert run(["check", "step.json"]) == 2
+    told = "launchscope.toml [limits]: no figure 'lanches' (did you mean launches?)"
+    out = capfd.readouterr().out
+    assert out.startswith("::error title=launchscope::")
+    assert told in out
+    summary = Path("summary.md").read_text("utf-8")
+    assert summary.startswith("**TO FIX:** `")
+    assert told in summary
+    assert run(["check", "step.json", "--format", "json"]) == 2
+    assert capfd.readouterr().out == ""
+
+
 def test_a_summary_that_can_not_be_written_changes_no_answer(capfd: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "no/such/summary.md")
     limited("launches = 20")
