@@ -28,7 +28,7 @@ PROCESSES: Final = 8
 
 GPU_PACED_BETWEEN_RUNS: Final = 0.01
 HOST_PACED_BETWEEN_RUNS: Final = 1.0
-"""Share by which medians of the same code differ between runs at the most, as seen on H200 VMs (docs/guard.md)."""
+"""Share by which two runs of the same code may differ; on H200 VMs starts differed by 0.1 % and 46 % in the median."""
 
 HOST_PACED: Final = 0.5
 """Share of a step from which submitting it decides its time as soon as the host is twice as slow, as hosts get."""

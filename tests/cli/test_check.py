@@ -155,7 +155,7 @@ def test_github_is_told_what_keeps_a_check_from_being_done(capfd: Captured, monk
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     limited("lanches = 19")
     assert run(["check", "step.json"]) == 2
-    told = "launchscope.toml [limits]: no figure 'lanches' (did you mean launches?)"
+    told = "launchscope.toml [limits]: no figure 'lanches'"
     out = capfd.readouterr().out
     assert out.startswith("::error title=launchscope::")
     assert told in out
