@@ -6,7 +6,6 @@ Everything that an alignment says about the other trace is inferred from the ref
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from .columns import follow, named
 from .common_order import common_order
 from .graphs import GraphReplays
 from .launches import launching_operators
+from .op_names import same_op
 from .steps import Steps
 from .trace import NONE, Bools, Ints, OpKind, Trace
 
@@ -117,10 +117,9 @@ def step_ops(trace: Trace, steps: Steps) -> Ints:
 
 
 def _match_names(trace: Trace, rows: Ints) -> list[str | None]:
-    """Names to match by. Copies and sets lose their memory kinds, which graphs report in other words."""
     ops = trace.gpu_ops
     return [
-        trace.name(name) if kind == OpKind.KERNEL else re.sub(r"\s*\(.*", "", trace.name(name))
+        same_op(trace.name(name), OpKind(kind).word)
         for name, kind in zip(ops.name[rows].tolist(), ops.kind[rows].tolist(), strict=True)
     ]
 

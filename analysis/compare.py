@@ -10,11 +10,12 @@ import numpy as np
 
 from .analyses import TraceAnalysis
 from .columns import follow, named
-from .compare_document import BlockingChangeDoc, ComparisonDoc, LaunchChangeDoc, SideDoc
+from .compare_document import BlockingChangeDoc, CameDoc, ComparisonDoc, LaunchChangeDoc, SideDoc
 from .compared_figures import figures, graph_coverage
 from .compared_ops import compare_ops
-from .likely_causes import likely_causes
-from .trace import HostKind
+from .likely_causes import OfOperator, likely_causes
+from .op_names import unnumbered
+from .trace import HostKind, OpKind
 
 NEED_STEPS: Final = ("pairs", "moved", "merged", "slower", "faster", "exchanged", "blocking_calls")
 """Fields that are told per step or not at all."""
@@ -32,10 +33,11 @@ _Calls = dict[_Call, float]
 """How many, per step or in all."""
 
 
-def compare(a: TraceAnalysis, b: TraceAnalysis) -> ComparisonDoc:
+def compare(a: TraceAnalysis, b: TraceAnalysis, *, stacks: ComparisonDoc | None = None) -> ComparisonDoc:
     """What changed from a to b: per step where both have kept steps, else of the whole files.
 
     ``compare(b, a)`` says the same with every sign turned. Time grows with the number of GPU ops, not its square.
+    ``stacks`` compares recordings of the same two with Python stacks: places are taken from it.
     """
     without = [side.name for side in (a, b) if not len(side.steps.kept_rows) or side.document.steps is None]
     scope = "whole" if without else "step"
@@ -52,6 +54,7 @@ def compare(a: TraceAnalysis, b: TraceAnalysis) -> ComparisonDoc:
         ops_before=ops.ops_before,
         ops_after=ops.ops_after,
         pairs=ops.pairs,
+        same_change_ns=ops.same_change_ns,
         came=ops.came,
         went=ops.went,
         moved=ops.moved,
@@ -61,12 +64,40 @@ def compare(a: TraceAnalysis, b: TraceAnalysis) -> ComparisonDoc:
         exchanged=ops.exchanged,
         launches=_launches(a, b, scope),
         blocking_calls=_blocking_calls(a, b) if scope == "step" else [],
-        graph_coverage=graph_coverage(a, b),
+        graph_coverage=graph_coverage(a, b, scope),
         likely_causes=[],
         notes=_notes(a, b, scope),
         withheld=withheld,
     )
-    return msgspec.structs.replace(document, likely_causes=likely_causes(document))
+    if stacks is not None:
+        document = _with_places(document, stacks)
+    return msgspec.structs.replace(document, likely_causes=likely_causes(document, _kernels(a), _kernels(b)))
+
+
+def _with_places(comparison: ComparisonDoc, stacks: ComparisonDoc) -> ComparisonDoc:
+    """With the Python lines of a pass with stacks: of blocking calls, and of what came and went."""
+    if comparison.scope != "step" or stacks.scope != "step":
+        return comparison
+
+    def told(docs: list[CameDoc], known: list[CameDoc]) -> list[CameDoc]:
+        places = {(doc.name, doc.operator): doc.stack for doc in known if doc.stack}
+        return [msgspec.structs.replace(doc, stack=places.get((doc.name, doc.operator), doc.stack)) for doc in docs]
+
+    return msgspec.structs.replace(
+        comparison,
+        came=told(comparison.came, stacks.came),
+        went=told(comparison.went, stacks.went),
+        blocking_calls=stacks.blocking_calls,
+    )
+
+
+def _kernels(analysis: TraceAnalysis) -> list[OfOperator]:
+    """Kernels per step by name."""
+    return [
+        OfOperator(doc.name, doc.operator, doc.count_per_step or 0.0)
+        for doc in analysis.document.kernels
+        if doc.category == OpKind.KERNEL.word
+    ]
 
 
 def _side(analysis: TraceAnalysis) -> SideDoc:
@@ -140,7 +171,10 @@ def _launch_counts(analysis: TraceAnalysis, scope: str) -> _Calls:
     operator = follow(trace.host_ops.name, trace.launches.operator_row[rows])
     pairs = Counter(zip(trace.launches.api[rows].tolist(), named(trace.names, operator), strict=True))
     among = len(steps.kept_rows) if scope == "step" else 1
-    return {_Call(trace.name(api), operator, ()): count / among for (api, operator), count in pairs.items()}
+    counts: Counter[_Call] = Counter()
+    for (api, name), count in pairs.items():
+        counts[_Call(trace.name(api), None if name is None else unnumbered(name), ())] += count
+    return {call: count / among for call, count in counts.items()}
 
 
 def _blocking_calls(a: TraceAnalysis, b: TraceAnalysis) -> list[BlockingChangeDoc]:

@@ -64,7 +64,7 @@ class CameDoc(msgspec.Struct, frozen=True, kw_only=True):
 class MovedDoc(msgspec.Struct, frozen=True, kw_only=True):
     """GPU ops of both traces that run at another place of the step."""
 
-    name: str
+    name: str  # without what two recordings call by other names: op_names.same_op
     count: int
     inferred: bool = True
 
@@ -102,7 +102,7 @@ class LaunchChangeDoc(msgspec.Struct, frozen=True, kw_only=True):
     """Launches whose number changed; the operator is null where either trace records none."""
 
     api: str
-    operator: str | None
+    operator: str | None  # of torch.compile's own kernels without their number
     before: float
     after: float
     change: float
@@ -130,6 +130,7 @@ class ComparisonDoc(msgspec.Struct, frozen=True, kw_only=True):
     ops_before: int  # GPU ops of the steps that are aligned, 0 without
     ops_after: int
     pairs: int  # of them, aligned
+    same_change_ns: float | None  # what those of one name take more in all; null without an alignment
     came: list[CameDoc]
     went: list[CameDoc]
     moved: list[MovedDoc]
@@ -139,7 +140,7 @@ class ComparisonDoc(msgspec.Struct, frozen=True, kw_only=True):
     exchanged: list[PairedDoc]  # another kernel of the same operator, slower, faster or neither
     launches: list[LaunchChangeDoc]
     blocking_calls: list[BlockingChangeDoc]
-    graph_coverage: str | None  # lost, won, same; null where either side's can't be told
+    graph_coverage: str | None  # lost, won, fewer, more, same; null where either side's can't be told
     likely_causes: list[str]  # in words, the most important first
     notes: list[str]  # how far the two can be compared
     withheld: dict[str, str]  # field: why it can't be told

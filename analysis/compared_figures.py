@@ -14,6 +14,12 @@ COUNTS: Final = ("gpu_ops", "kernels", "launches", "graph_launches", "blocking_c
 COVERAGE_NOISE: Final = 0.005
 """Warm-up steps of a file are in its graph coverage: smaller changes say nothing."""
 
+HARDLY_ANY: Final = 0.05
+"""Share of kernels in graphs up to which a step is as good as without them."""
+
+Pair = tuple[float | None, float | None]
+"""A figure before and after."""
+
 _Value = tuple[float | None, float | None]
 """A figure and how much a trace's own steps differ in it."""
 
@@ -25,14 +31,29 @@ def figures(a: TraceAnalysis, b: TraceAnalysis, scope: str) -> list[FigureDoc]:
     return [_figure(name, told[0][name], told[1][name]) for name in names]
 
 
-def graph_coverage(a: TraceAnalysis, b: TraceAnalysis) -> str | None:
-    """Whether graphs were lost or won; null where either side's coverage can't be told."""
-    before, after = (side.document.graphs.coverage_by_count for side in (a, b))
-    if before is None or after is None:
+def graph_coverage(a: TraceAnalysis, b: TraceAnalysis, scope: str) -> str | None:
+    """How the share of kernels that run in graphs changed; null where either side's can't be told."""
+    steps = [side.document.steps if scope == "step" else None for side in (a, b)]
+    before, after = (None if its is None else its.graph_launches.median for its in steps)
+    coverage = a.document.graphs.coverage_by_count, b.document.graphs.coverage_by_count
+    return graph_change((before, after), coverage)
+
+
+def graph_change(graph_launches: Pair, coverage: Pair) -> str | None:
+    """``lost``, ``won``: a graph is launched less, or more, often, or hardly any kernel is in one now, or was before.
+
+    ``fewer``, ``more``: of the kernels run in graphs, with the same replays. Graph launches are per step, None where
+    they can't be told.
+    """
+    (launches, launches_now), (was, now) = graph_launches, coverage
+    if was is None or now is None:
         return None
-    if abs(after - before) <= COVERAGE_NOISE:
+    if abs(now - was) <= COVERAGE_NOISE:
         return "same"
-    return "won" if after > before else "lost"
+    by = 0.0 if launches is None or launches_now is None else launches_now - launches
+    if now < was:
+        return "lost" if by < 0 or now <= HARDLY_ANY else "fewer"
+    return "won" if by > 0 or was <= HARDLY_ANY else "more"
 
 
 def _figure(name: str, before: _Value, after: _Value) -> FigureDoc:

@@ -15,6 +15,7 @@ from .analyses import TraceAnalysis
 from .compare_document import CameDoc, MergedDoc, MovedDoc, OpsDoc, PairedDoc
 from .launches import launching_operators
 from .observer import KERNEL_STRETCH_NS
+from .op_names import same_op
 from .stacks import stack_around
 from .trace import NONE, Bools, Ints, OpKind
 
@@ -32,6 +33,7 @@ class ComparedOps:
     ops_before: int = 0
     ops_after: int = 0
     pairs: int = 0
+    same_change_ns: float | None = None
     came: list[CameDoc] = field(default_factory=list)
     went: list[CameDoc] = field(default_factory=list)
     moved: list[MovedDoc] = field(default_factory=list)
@@ -90,6 +92,7 @@ def compare_ops(a: TraceAnalysis, b: TraceAnalysis, scope: str, withheld: dict[s
         ops_before=len(before.alike.ops),
         ops_after=len(after.alike.ops),
         pairs=len(found),
+        same_change_ns=sum(doc.change_ns for doc, _ in paired if doc.matched_by == "name"),
         came=_came(after, came),
         went=_came(before, went),
         moved=moved,
@@ -134,10 +137,21 @@ class _Side:
     def op(self, place: int) -> OpsDoc:
         """This op, counted once."""
         operator, inferred = self.operators[place]
-        kind = OpKind(int(self.analysis.trace.gpu_ops.kind[self.alike.ops[place]]))
         return OpsDoc(
-            name=self.names[place], category=kind.word, operator=operator, operator_inferred=inferred, count=1
+            name=self.names[place],
+            category=self.category(place),
+            operator=operator,
+            operator_inferred=inferred,
+            count=1,
         )
+
+    def category(self, place: int) -> str:
+        """kernel, memcpy or memset."""
+        return OpKind(int(self.analysis.trace.gpu_ops.kind[self.alike.ops[place]])).word
+
+    def same_op(self, place: int) -> str:
+        """What this op is known by on the other side."""
+        return same_op(self.names[place], self.category(place))
 
     def ns(self, places: Ints) -> float:
         """What these ops take together in a step: the median over the alike steps."""
@@ -167,15 +181,15 @@ def _merged_sizes(ops: ComparedOps) -> tuple[list[int], list[int]]:
 
 def _without_moved(before: _Side, gone: Ints, after: _Side, new: Ints) -> tuple[Ints, Ints, list[MovedDoc]]:
     """Places of the ops that went and came, without those that only run at another place of the step."""
-    was, now = (Counter(side.names[at] for at in places.tolist()) for side, places in ((before, gone), (after, new)))
+    was, now = (Counter(map(side.same_op, places.tolist())) for side, places in ((before, gone), (after, new)))
     moved = was & now
 
     def rest(side: _Side, places: Ints) -> Ints:
         left = Counter(moved)
         kept = []
         for place in places.tolist():
-            if left[side.names[place]]:
-                left[side.names[place]] -= 1
+            if left[side.same_op(place)]:
+                left[side.same_op(place)] -= 1
             else:
                 kept.append(place)
         return np.array(kept, dtype=np.int64)
@@ -293,7 +307,7 @@ def _by_name_alone(a: TraceAnalysis, b: TraceAnalysis) -> ComparedOps:
 
 
 def _only_in(side: TraceAnalysis, other: TraceAnalysis) -> list[CameDoc]:
-    known = {doc.name for doc in other.document.kernels}
+    known = {same_op(doc.name, doc.category) for doc in other.document.kernels}
     return [
         CameDoc(
             name=doc.name,
@@ -306,5 +320,5 @@ def _only_in(side: TraceAnalysis, other: TraceAnalysis) -> list[CameDoc]:
             inferred=False,
         )
         for doc in side.document.kernels
-        if doc.name not in known
+        if same_op(doc.name, doc.category) not in known
     ]

@@ -26,11 +26,9 @@ from .checks.difference import (
     is_host_paced,
 )
 from .checks.snapshot import MACHINE, Timing
-from .compare_document import CameDoc, ComparisonDoc
 from .compared_document import ComparedDoc, ComparedModeDoc, ComparedSideDoc, UnprofiledDoc
 from .document import ModeDoc
 from .errors import LaunchscopeError
-from .likely_causes import likely_causes
 from .readers import Progress
 from .report import Report, analyze
 from .trace import utf8_text
@@ -190,15 +188,13 @@ def _compare_mode(a: _Side, b: _Side, its: str, other: str) -> ComparedModeDoc |
     pair = _same_pass(a.recordings(its), b.recordings(other))
     if pair is None:
         return None
-    comparison = traces.compare(*pair)
-    stacks = _of_pass("stacks", a.recordings(its)), _of_pass("stacks", b.recordings(other))
-    if stacks[0] is not None and stacks[1] is not None:
-        comparison = _with_stacks(comparison, traces.compare(stacks[0], stacks[1]))
+    before, after = _of_pass("stacks", a.recordings(its)), _of_pass("stacks", b.recordings(other))
+    stacks = None if before is None or after is None else traces.compare(before, after)
     return ComparedModeDoc(
         name=_named(a, b, its, other),
         trace_pass=pair[0].trace_pass if pair[0].trace_pass == pair[1].trace_pass else None,
         unprofiled=_unprofiled(a, b, its, other),
-        comparison=comparison,
+        comparison=traces.compare(*pair, stacks=stacks),
     )
 
 
@@ -226,24 +222,6 @@ def _same_pass(
 
 def _of_pass(trace_pass: str | None, recordings: Iterable[TraceAnalysis]) -> TraceAnalysis | None:
     return next((each for each in recordings if each.trace_pass == trace_pass), None)
-
-
-def _with_stacks(comparison: ComparisonDoc, stacks: ComparisonDoc) -> ComparisonDoc:
-    """The comparison with the Python lines that a pass with stacks knows: of blocking calls, and of what came."""
-    if comparison.scope != "step" or stacks.scope != "step":
-        return comparison
-
-    def told(docs: list[CameDoc], known: list[CameDoc]) -> list[CameDoc]:
-        by_name = {doc.name: doc.stack for doc in reversed(known) if doc.stack}
-        return [doc if doc.stack else msgspec.structs.replace(doc, stack=by_name.get(doc.name, [])) for doc in docs]
-
-    better = msgspec.structs.replace(
-        comparison,
-        came=told(comparison.came, stacks.came),
-        went=told(comparison.went, stacks.went),
-        blocking_calls=stacks.blocking_calls,
-    )
-    return msgspec.structs.replace(better, likely_causes=likely_causes(better))
 
 
 def _unprofiled(a: _Side, b: _Side, its: str, other: str) -> UnprofiledDoc | None:

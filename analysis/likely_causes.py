@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from .compare_document import BlockingChangeDoc, ComparisonDoc, FigureDoc, OpsDoc, PairedDoc
+from .compared_figures import Pair
 from .export.kernel_names import short_names
+from .op_names import is_compiled
 from .trace import OpKind
-from .units import duration, number, plural, printable, share
+from .units import apart, duration, number, plural, printable
 
 TOLD: Final = 3  # operators, blocking calls, kernels of one kind that are told; tables have the rest
 
@@ -19,6 +22,11 @@ NOTEWORTHY: Final = 0.01
 
 ALIKE: Final = 0.05
 """Share of ops with a counterpart below which what stands in place of what says nothing; compiled, a fifth have."""
+
+SAME: Final = 1e-3
+"""Counts per step that differ by less are the same: means that were shared out among places are rounded."""
+
+_LONGEST_EXAMPLE: Final = 120  # characters of names; tables have the longer ones
 
 PACE: Final = "other clocks, other shapes, other neighbours, or something else on the GPU"
 
@@ -45,14 +53,30 @@ class OneSided(Protocol):
     def ns(self) -> float: ...
 
 
-def likely_causes(comparison: ComparisonDoc) -> list[str]:
-    """Sentences, the most important first; one that says so when nothing changed."""
+class OfOperator(NamedTuple):
+    """Kernels of one name and its operator."""
+
+    name: str
+    operator: str | None
+    per_step: float
+
+
+def likely_causes(
+    comparison: ComparisonDoc, before: Sequence[OfOperator] = (), after: Sequence[OfOperator] = ()
+) -> list[str]:
+    """Sentences, the most important first; one that says so when nothing changed.
+
+    ``before`` and ``after`` are all kernels of a step: a comparison has those alone that changed.
+    """
     if comparison.scope == "whole":
         return list(_of_whole_files(comparison))
-    short = short_names_of(comparison)
+    short, kernels = short_names_of(comparison), comparison.figure("kernels")
+    assert kernels is not None, "both scopes have it"
     causes = [
+        *_other_model(comparison),
         *blocking_sentences(comparison.blocking_calls),
         *_graphs(comparison),
+        *compiled_sentences(before, after, (kernels.before, kernels.after)),
         *_copies(comparison),
         *_other_ops(comparison, short),
         *_exchanged(comparison.exchanged, short),
@@ -73,8 +97,7 @@ def short_names_of(comparison: ComparisonDoc) -> dict[str, str]:
 
 def _of_whole_files(comparison: ComparisonDoc) -> Iterator[str]:
     short = short_names_of(comparison)
-    if comparison.graph_coverage in ("lost", "won"):
-        yield from _graphs(comparison)
+    yield from _graphs(comparison)
     for docs, where in ((comparison.came, comparison.after.name), (comparison.went, comparison.before.name)):
         if docs:
             names = ", ".join(short[doc.name] for doc in docs[:TOLD])
@@ -103,8 +126,19 @@ def users_line(stack: Sequence[str]) -> str | None:
     return next(reversed(own or frames), None)
 
 
+def _other_model(comparison: ComparisonDoc) -> Iterator[str]:
+    if comparison.merged and _is_other_model(comparison):
+        shared = f"{number(comparison.pairs)} of {number(comparison.ops_before)} and {number(comparison.ops_after)}"
+        spent = _spent(comparison)
+        yield f"Hardly any GPU op of the two steps is the same ({shared}): two models? ({spent})."
+
+
+def _is_other_model(comparison: ComparisonDoc) -> bool:
+    return comparison.pairs < ALIKE * max(comparison.ops_before, comparison.ops_after)
+
+
 def _graphs(comparison: ComparisonDoc) -> Iterator[str]:
-    if comparison.graph_coverage not in ("lost", "won"):
+    if comparison.graph_coverage in (None, "same"):
         return
     coverage, launches = comparison.figure("graph_coverage"), comparison.figure("launches")
     assert coverage is not None, "both scopes have it"
@@ -117,16 +151,37 @@ def _graphs(comparison: ComparisonDoc) -> Iterator[str]:
     )
 
 
-def graphs_sentence(
-    what: str,
-    launches: tuple[float | None, float | None],
-    coverage: tuple[float | None, float | None],
-    per: str = " per step",
-) -> str:
-    """Graph replays were lost or won."""
-    counts = f"launches {number(launches[0])} → {number(launches[1])}"
-    covered = f"{share(coverage[0])} → {share(coverage[1])} of the kernels run in graphs"
-    return f"Graph replays were {what}: {counts}{per}, {covered}."
+def graphs_sentence(what: str | None, launches: Pair, coverage: Pair, per: str = " per step") -> str:
+    """What ``compared_figures.graph_change`` found, other than the same."""
+    counts = f"launches {number(launches[0])} → {number(launches[1])}{per}"
+    covered = f"{apart(*coverage, 'share')} → {apart(*coverage[::-1], 'share')}"
+    if what in ("fewer", "more"):
+        return f"{what.title()} of the kernels run in graphs: {covered}, {counts}."
+    return f"Graph replays were {what}: {counts}, {covered} of the kernels run in graphs."
+
+
+def compiled_sentences(before: Iterable[OfOperator], after: Iterable[OfOperator], kernels: Pair) -> Iterator[str]:
+    """Operators that torch.compile had merged run on their own: a residual, a graph break, skipped code."""
+    before = list(before)
+    if not any(is_compiled(each.name) for each in before) or (kernels[1] or 0.0) <= (kernels[0] or 0.0):
+        return
+    was, now = _by_operator(before), _by_operator(after)
+    alone = {operator: count for operator, count in now.items() if count > SAME and operator not in was}
+    if alone:
+        ranked = sorted(alone, key=lambda operator: (-alone[operator], operator))
+        told = ", ".join(f"{printable(operator)} ({number(alone[operator])})" for operator in ranked[:TOLD])
+        more = f" and {len(ranked) - TOLD} more" if len(ranked) > TOLD else ""
+        counts = f"kernels {number(kernels[0])} → {number(kernels[1])} per step"
+        yield f"What torch.compile had merged runs on its own: {told}{more}, {counts}: a graph break, or skipped code."
+
+
+def _by_operator(kernels: Iterable[OfOperator]) -> dict[str, float]:
+    """Kernels per step by operator, those of torch.compile's own left out."""
+    counts: dict[str, float] = defaultdict(float)
+    for name, operator, per_step in kernels:
+        if operator is not None and not is_compiled(name) and not is_compiled(operator):
+            counts[operator] += per_step
+    return {operator: round(count, 3) for operator, count in counts.items()}
 
 
 def _copies(comparison: ComparisonDoc) -> Iterator[str]:
@@ -164,43 +219,47 @@ def _other_ops(comparison: ComparisonDoc, short: Mapping[str, str]) -> list[str]
 
 
 def alone_sentences(docs: Iterable[OneSided], what: str, short: Mapping[str, str]) -> Iterator[tuple[float, str]]:
-    """Kernels that one side alone runs, by operator; each sentence with the number of ops that it is about."""
-    by_operator: dict[str | None, list[OneSided]] = {}
+    """Kernels and sets that one side alone runs, by operator; each sentence with the number of ops it is about."""
+    by_operator: dict[tuple[str, str | None], list[OneSided]] = {}
     for doc in docs:
         if doc.category != OpKind.MEMCPY.word:
-            by_operator.setdefault(doc.operator, []).append(doc)
-    ranked = sorted(by_operator.items(), key=lambda item: (-sum(doc.count for doc in item[1]), item[0] or ""))
-    for operator, its in ranked[:TOLD]:
+            by_operator.setdefault((doc.category, doc.operator), []).append(doc)
+    ranked = sorted(by_operator.items(), key=lambda item: (-sum(doc.count for doc in item[1]), item[0][1] or ""))
+    for (category, operator), its in ranked[:TOLD]:
         count, spent_ns = sum(doc.count for doc in its), sum(doc.ns for doc in its)
         first = max(its, key=lambda doc: doc.count)
         line = users_line(first.stack)
         where = "" if operator in (None, first.name) else _in_operator(first).replace(" in ", " from ", 1)
         where += "" if line is None else f", at {printable(line)}"
         more = f" and {len(its) - 1} more" if len(its) > 1 else ""
-        kernels = plural(count, f"{what} kernel")
-        yield count, f"{kernels}{where} per step, {duration(spent_ns)}: {short[first.name]}{more}."
+        ops = plural(count, f"{what} {category}")
+        yield count, f"{ops}{where} per step, {duration(spent_ns)}: {short[first.name]}{more}."
     if len(ranked) > TOLD:
         rest = sum(doc.count for _, its in ranked[TOLD:] for doc in its)
-        yield 0, f"{plural(rest, f'{what} kernel')} from {plural(len(ranked) - TOLD, 'other operator')} per step."
+        kinds = {category for (category, _), _ in ranked[TOLD:]}
+        ops = plural(rest, f"{what} {kinds.pop() if len(kinds) == 1 else 'GPU op'}")
+        yield 0, f"{ops} from {plural(len(ranked) - TOLD, 'other operator')} per step."
 
 
 def _merged(comparison: ComparisonDoc, short: Mapping[str, str]) -> Iterator[tuple[float, str]]:
     docs = comparison.merged
-    if not docs:
+    if not docs or _is_other_model(comparison):
         return
     before, after = sum(doc.count * doc.ops_before for doc in docs), sum(doc.count * doc.ops_after for doc in docs)
     what = "were merged into" if before > after else "were split into" if before < after else "were replaced by"
+    examples = (f"{_run(doc.before, short)} → {_run(doc.after, short)}" for doc in docs)
+    example = next((f", as {text}" for text in examples if len(text) <= _LONGEST_EXAMPLE), "")
+    sentence = f"{plural(before, 'GPU op')} {what} {number(after)} per step ({_spent(comparison)}){example} (inferred)."
+    yield max(before, after), sentence
+
+
+def _spent(comparison: ComparisonDoc) -> str:
+    """GPU time of the runs that stand in place of each other, and the launches of the step."""
+    docs, launches = comparison.merged, comparison.figure("launches")
     spent = f"{duration(sum(d.ns_before for d in docs))} → {duration(sum(d.ns_after for d in docs))} of GPU time"
-    launches = comparison.figure("launches")
     if launches is not None and launches.change:
         spent += f", launches {number(launches.before)} → {number(launches.after)}"
-    if comparison.pairs < ALIKE * max(comparison.ops_before, comparison.ops_after):
-        shared = f"{number(comparison.pairs)} of {number(comparison.ops_before)} and {number(comparison.ops_after)}"
-        yield max(before, after), f"Hardly any GPU op of the two steps is the same ({shared}): two models? ({spent})."
-        return
-    example = f"{_run(docs[0].before, short)} → {_run(docs[0].after, short)}"
-    sentence = f"{plural(before, 'GPU op')} {what} {number(after)} per step ({spent}), as {example} (inferred)."
-    yield max(before, after), sentence
+    return spent
 
 
 def _run(ops: Sequence[OpsDoc], short: Mapping[str, str]) -> str:
@@ -215,19 +274,23 @@ def _exchanged(docs: Sequence[PairedDoc], short: Mapping[str, str]) -> Iterator[
 
 
 def _pace(comparison: ComparisonDoc, short: Mapping[str, str]) -> Iterator[str]:
-    """The same kernels, slower or faster."""
-    busy = comparison.figure("busy_ns")
+    """The same GPU ops, slower or faster: in all, and those of which it can be told."""
+    busy, change = comparison.figure("busy_ns"), comparison.same_change_ns
     work = 0.0 if busy is None else max(busy.before or 0.0, busy.after or 0.0)
-    for docs, word in ((comparison.slower, "slower"), (comparison.faster, "faster")):
-        same = [doc for doc in docs if doc.matched_by == "name"]
-        change = sum(doc.change_ns for doc in same)
-        if not same or abs(change) < NOTEWORTHY * work:
-            continue
-        first = same[0]
-        each = f"{duration(first.median_before_ns)} → {duration(first.median_after_ns)} each"
-        kernels = plural(sum(doc.count for doc in same), "kernel")
-        most = f"most of it in {short[first.name_before]}, {each}"
-        yield f"The same kernels run {word}: {signed_duration(change)} per step in {kernels}, {most}: {PACE}."
+    told = [[doc for doc in docs if doc.matched_by == "name"] for docs in (comparison.slower, comparison.faster)]
+    told = [docs for docs in sorted(told, key=lambda docs: -abs(_changed_by(docs))) if docs]
+    if change is None or not told or abs(_changed_by(told[0])) < NOTEWORTHY * work:
+        return
+    parts = []
+    for docs in told:
+        most = f"most of it in {short[docs[0].name_before]}, {medians(docs[0])} each"
+        parts.append(f"{signed_duration(_changed_by(docs))} in {number(sum(doc.count for doc in docs))} ({most})")
+    word = "slower" if change > 0 else "faster"
+    yield f"The same GPU ops run {word}: {signed_duration(change)} per step, of which {' and '.join(parts)}: {PACE}."
+
+
+def _changed_by(docs: Sequence[PairedDoc]) -> float:
+    return sum(doc.change_ns for doc in docs)
 
 
 def _host(comparison: ComparisonDoc, *, explained: bool) -> Iterator[str]:
@@ -248,6 +311,12 @@ def _host(comparison: ComparisonDoc, *, explained: bool) -> Iterator[str]:
 def signed_duration(ns: float) -> str:
     """A change: ``+2.00 µs``."""
     return f"+{duration(ns)}" if ns > 0 else duration(ns)
+
+
+def medians(doc: PairedDoc) -> str:
+    """Of one op before and after, with digits that tell them apart."""
+    was, now = doc.median_before_ns, doc.median_after_ns
+    return f"{apart(was, now, 'ns')} → {apart(now, was, 'ns')}"
 
 
 def _beyond_spread(figure: FigureDoc | None) -> bool:

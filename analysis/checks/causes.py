@@ -11,30 +11,26 @@ from typing import Final
 from msgspec.structs import replace
 
 from ..compare_document import BlockingChangeDoc
-from ..compared_figures import COVERAGE_NOISE
+from ..compared_figures import COVERAGE_NOISE, graph_change
 from ..export.kernel_names import short_names
 from ..likely_causes import (
     NOTEWORTHY,
     PACE,
-    TOLD,
+    SAME,
+    OfOperator,
     alone_sentences,
     blocking_sentences,
+    compiled_sentences,
     copies_sentence,
     graphs_sentence,
     signed_duration,
     users_line,
 )
+from ..op_names import is_compiled, same_op, unnumbered
 from ..trace import OpKind
 from ..units import duration, number, plural, printable
 from .snapshot import BlockingSite, KernelSite, LaunchSite, Snapshot
 
-SAME: Final = 1e-3
-"""Counts per step that differ by less are the same: means that were shared out among places are rounded."""
-
-COMPILED: Final = "triton_"
-"""What torch.compile's names of its own kernels begin with."""
-
-_INDEX: Final = re.compile(r"_\d+$")
 _LINE: Final = re.compile(r"\(\d+\)")
 
 
@@ -59,7 +55,7 @@ def causes(before: Snapshot, after: Snapshot) -> list[str]:
     found = [
         *blocking_sentences(_blocking_changes(before, after)),
         *_graphs(before, after),
-        *_compiled(before, after),
+        *compiled_sentences(_kernels(before), _kernels(after), (before.kernels, after.kernels)),
         *_copies(before, after, more, fewer),
         *(sentence for _, sentence in sorted(told, key=lambda each: -each[0])),
     ]
@@ -86,9 +82,10 @@ def look_first(figure: str, before: Snapshot | None, after: Snapshot) -> str | N
 
 
 def _graphs(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    was, now = before.graph_coverage, after.graph_coverage
-    if was is not None and now is not None and abs(now - was) > COVERAGE_NOISE:
-        yield graphs_sentence("won" if now > was else "lost", (before.launches, after.launches), (was, now))
+    coverage = before.graph_coverage, after.graph_coverage
+    changed = graph_change((before.graph_launches, after.graph_launches), coverage)
+    if changed not in (None, "same"):
+        yield graphs_sentence(changed, (before.launches, after.launches), coverage)
 
 
 def _lost(before: Snapshot | None, after: Snapshot) -> bool:
@@ -96,31 +93,12 @@ def _lost(before: Snapshot | None, after: Snapshot) -> bool:
     return was is not None and after.graph_coverage is not None and was - after.graph_coverage > COVERAGE_NOISE
 
 
-def _compiled(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """Operators that torch.compile had merged run on their own: a residual, a graph break, skipped code."""
-    was, now = (_kernels_of_operators(side) for side in (before, after))
-    if not any(site.name.startswith(COMPILED) for site in before.kernel_sites):
-        return
-    alone = {operator: count for operator, count in now.items() if count > SAME and operator not in was}
-    if alone and (after.kernels or 0.0) > (before.kernels or 0.0):
-        ranked = sorted(alone, key=lambda operator: (-alone[operator], operator))
-        told = ", ".join(f"{printable(operator)} ({number(alone[operator])})" for operator in ranked[:TOLD])
-        more = f" and {len(ranked) - TOLD} more" if len(ranked) > TOLD else ""
-        kernels = f"kernels {number(before.kernels)} → {number(after.kernels)} per step"
-        yield f"What torch.compile had merged runs on its own: {told}{more}, {kernels}: a graph break, or skipped code."
-
-
-def _kernels_of_operators(side: Snapshot) -> dict[str, float]:
-    """Kernels per step by operator, those of torch.compile's own left out."""
-    counts: dict[str, float] = defaultdict(float)
-    for site in side.kernel_sites:
-        if site.operator is not None and not _is_compiled(site.name) and not _is_compiled(site.operator):
-            counts[site.operator] += site.per_step
-    return {operator: round(count, 3) for operator, count in counts.items()}
-
-
-def _is_compiled(name: str) -> bool:
-    return name.startswith(COMPILED)
+def _kernels(side: Snapshot) -> list[OfOperator]:
+    return [
+        OfOperator(site.name, site.operator, site.per_step)
+        for site in side.kernel_sites
+        if site.category == OpKind.KERNEL.word
+    ]
 
 
 def _copies(
@@ -145,21 +123,28 @@ def _launches(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 def _pace(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """The same kernels, slower or faster."""
+    """The same GPU ops, slower or faster."""
     was, now = before.gpu_work_ns, after.gpu_work_ns
     if not was or not now or before.fingerprint != after.fingerprint or abs(now - was) < NOTEWORTHY * was:
         return
-    spent = {(site.name, site.category): site.ns_per_step for site in before.kernel_sites}
-    changes = [
-        (site.ns_per_step - spent[site.name, site.category], site.name)
-        for site in after.kernel_sites
-        if (site.name, site.category) in spent
-    ]
+    changes = [(after_ns - before_ns, name) for name, before_ns, after_ns in _spent(before, after)]
     word, most = "slower" if now > was else "faster", ""
     if changes:
         change, name = max(changes) if now > was else min(changes)
         most = f", most of it in {short_names([name])[name]} ({signed_duration(change)})"
-    yield f"The same kernels run {word}: {duration(was)} → {duration(now)} per step{most}: {PACE}."
+    yield f"The same GPU ops run {word}: {duration(was)} → {duration(now)} per step{most}: {PACE}."
+
+
+def _spent(before: Snapshot, after: Snapshot) -> list[tuple[str, float, float]]:
+    """Name, ns per step before and after, of the GPU ops that both have."""
+    sides = []
+    for side in (before, after):
+        spent: dict[tuple[str, str], float] = defaultdict(float)
+        for site in side.kernel_sites:
+            spent[_op(site)] += site.ns_per_step
+        sides.append(spent)
+    was, now = sides
+    return [(name, was[name, category], ns) for (name, category), ns in now.items() if (name, category) in was]
 
 
 def _blocking_changes(before: Snapshot, after: Snapshot) -> list[BlockingChangeDoc]:
@@ -211,26 +196,21 @@ def _kernel_changes(before: Snapshot, after: Snapshot) -> list[_KernelChange]:
     """GPU ops of which there are more after, the longest first."""
     was: dict[tuple[str, str], float] = defaultdict(float)
     for old in before.kernel_sites:
-        was[_unindexed(old.name), old.category] += old.per_step
+        was[_op(old)] += old.per_step
     found = []
     for site in after.kernel_sites:
-        key = _unindexed(site.name), site.category
+        key = _op(site)
         count = round(site.per_step - was[key], 3)
         was[key] = max(was[key] - site.per_step, 0.0)
         if count > SAME:
             operator, inferred = _operator_of(site, count, before, after)
-            operator = None if operator is not None and _is_compiled(operator) else operator
+            operator = None if is_compiled(operator) else operator
             line = _line_of(operator, count, before, after)
             ns = site.ns_per_step * count / site.per_step
             found.append(
                 _KernelChange(site.name, site.category, operator, inferred, () if line is None else (line,), count, ns)
             )
     return sorted(found, key=lambda change: (-change.ns, change.name))
-
-
-def _unindexed(name: str) -> str:
-    """A name of torch.compile's without its number in the file that it wrote: the next compilation counts anew."""
-    return _INDEX.sub("", name) if _is_compiled(name) else name
 
 
 def _operator_of(site: KernelSite, count: float, before: Snapshot, after: Snapshot) -> tuple[str | None, bool]:
@@ -271,26 +251,35 @@ def _grown(after: Sequence[LaunchSite], before: Sequence[LaunchSite]) -> list[tu
     """Places that launch more than before, those that grew the most first; a line that only moved did not."""
     was: dict[tuple[str | None, str], float] = defaultdict(float)
     for site in before:
-        was[site.operator, _unnumbered(site.line)] += site.per_step
+        was[_maker(site), _unlined(site.line)] += site.per_step
     now: dict[tuple[str | None, str], float] = defaultdict(float)
     example: dict[tuple[str | None, str], LaunchSite] = {}
     for site in after:
-        key = site.operator, _unnumbered(site.line)
+        key = _maker(site), _unlined(site.line)
         now[key] += site.per_step
         example.setdefault(key, site)
     grown = [(count - was[key], example[key]) for key, count in now.items() if count - was[key] > SAME]
     return sorted(grown, key=lambda each: -each[0])
 
 
-def _unnumbered(line: str | None) -> str:
+def _unlined(line: str | None) -> str:
     return _LINE.sub("()", line or "")
+
+
+def _op(site: KernelSite) -> tuple[str, str]:
+    """What tells the op in both snapshots."""
+    return same_op(site.name, site.category), site.category
 
 
 def _by_operator(side: Snapshot) -> dict[str | None, float]:
     counts: dict[str | None, float] = defaultdict(float)
     for site in side.launch_sites:
-        counts[site.operator] += site.per_step
+        counts[_maker(site)] += site.per_step
     return counts
+
+
+def _maker(site: LaunchSite) -> str | None:
+    return None if site.operator is None else unnumbered(site.operator)
 
 
 def _knows_operators(side: Snapshot) -> bool:
@@ -306,7 +295,7 @@ def _launch_place(before: Snapshot | None, after: Snapshot) -> str | None:
     if before is not None and _knows_operators(before) == _knows_operators(after):
         sites = _grown(_alike(after, before), _alike(before, after)) or sites
     named = [each for each in sites if each[1].operator is not None] or sites
-    named = [each for each in named if not _is_compiled(each[1].operator or "")] or named
+    named = [each for each in named if not is_compiled(each[1].operator)] or named
     if not named:
         return None
     count, site = named[0]
@@ -341,7 +330,7 @@ def _blocking_place(before: Snapshot | None, after: Snapshot) -> str | None:
 def _kernel_place(before: Snapshot | None, after: Snapshot, category: str) -> str | None:
     changes = [] if before is None else [doc for doc in _kernel_changes(before, after) if doc.category == category]
     if changes:
-        first = max(changes, key=lambda doc: (not _is_compiled(doc.name), doc.count))
+        first = max(changes, key=lambda doc: (not is_compiled(doc.name), doc.count))
         name, operator, count = first.name, first.operator, first.count
         line = first.stack[0] if first.stack else None
     else:

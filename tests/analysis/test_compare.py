@@ -104,7 +104,20 @@ def test_a_kernel_is_slower_by_two_microseconds() -> None:
     assert (pair.median_before_ns, pair.median_after_ns, pair.change_ns, pair.spread_ns) == (5_000, 7_000, 2_000, 0)
     assert not found.faster
     assert found.likely_causes == [
-        "The same kernels run slower: +2.00 µs per step in 1 kernel, most of it in gemm, 5.00 µs → 7.00 µs each: "
+        "The same GPU ops run slower: +2.00 µs per step, of which +2.00 µs in 1 (most of it in gemm, 5.00 µs → 7.00 µs "
+        "each): other clocks, other shapes, other neighbours, or something else on the GPU."
+    ]
+
+
+def test_slower_and_faster_kernels_are_netted() -> None:
+    """10 µs more in one kernel, 4 less in two others: of 6 µs in all."""
+    was = (("aten::mm", "gemm", 5), ("aten::silu", "silu", 8), ("aten::silu", "silu", 8))
+    now = (("aten::mm", "gemm", 15), ("aten::silu", "silu", 6), ("aten::silu", "silu", 6))
+    found = compared(eager(was), eager(now))
+    assert found.same_change_ns == 6_000
+    assert found.likely_causes == [
+        "The same GPU ops run slower: +6.00 µs per step, of which +10.0 µs in 1 (most of it in gemm, 5.00 µs → 15.0 µs "
+        "each) and −4.00 µs in 2 (most of it in silu, 8.00 µs → 6.00 µs each): "
         "other clocks, other shapes, other neighbours, or something else on the GPU."
     ]
 
@@ -164,6 +177,60 @@ def test_a_replay_fell_back_to_eager_launches() -> None:
         ("cudaGraphLaunch", None): -1,
     }
     assert change(found, "graph_coverage") == (1, 0, -1)
+
+
+def test_a_graph_beside_which_more_is_launched_was_not_lost() -> None:
+    """The kernels of one replay, and two more that are launched beside it, of 14 or 8 in all."""
+
+    def beside(kernels: Sequence[Kernel], loose: int) -> TraceBuilder:
+        builder = graph(kernels)
+        for step in range(4):
+            for each in range(loose):
+                builder.launch(step * 1000 + 800 + 10 * each, 5).kernel(step * 1000 + 806 + 10 * each, 2, name="loose")
+        return builder
+
+    found = compared(beside(LAYER * 4, 0), beside(LAYER * 4, 2))
+    assert found.graph_coverage == "fewer"
+    assert found.likely_causes[0] == "Fewer of the kernels run in graphs: 100 % → 86 %, launches 1 → 3 per step."
+    assert compared(beside(LAYER * 4, 2), beside(LAYER * 4, 0)).graph_coverage == "more"
+
+
+def test_what_a_compiler_numbered_anew_did_not_change() -> None:
+    """The same kernels by the numbers that another compilation gave them; then one more of them."""
+
+    def compiled(*numbers: int) -> TraceBuilder:
+        names = [f"triton_poi_fused_add_{number}" for number in numbers]
+        return eager([("aten::mm", "gemm", 5), *((name, name, 2) for name in names)])
+
+    found = compared(compiled(0, 1), compiled(1, 2))
+    assert (found.pairs, found.launches) == (3, [])
+    assert found.likely_causes == ["Nothing changed beyond what the traces' own steps differ by."]
+    found = compared(compiled(0, 1), compiled(1, 2, 3))
+    assert [(doc.name, doc.count) for doc in found.came] == [("triton_poi_fused_add_3", 1)]
+    assert [(doc.operator, doc.change) for doc in found.launches] == [("triton_poi_fused_add", 1)]
+
+
+def test_what_was_merged_by_a_compiler_runs_on_its_own() -> None:
+    fused = (("aten::mm", "gemm", 5), ("triton_silu_mul_0", "triton_silu_mul_0", 4))
+    found = compared(eager(fused * 2), eager(LAYER * 2))
+    assert found.likely_causes[0] == (
+        "What torch.compile had merged runs on its own: aten::mul (2), aten::silu (2), kernels 4 → 6 per step: "
+        "a graph break, or skipped code."
+    )
+    assert compared(eager(LAYER * 2), eager(fused * 2)).likely_causes[0].startswith("4 GPU ops were merged into 2")
+
+
+def test_a_memset_is_no_kernel() -> None:
+    """By another name in a graph than outside it, it neither came nor went; one that came is called what it is."""
+
+    def with_memset(builder: TraceBuilder, name: str) -> TraceBuilder:
+        for step in range(4):
+            builder.launch(step * 1000 + 700, 5, "cudaMemsetAsync").memset(step * 1000 + 706, 1, name=name)
+        return builder
+
+    known, unknown = (with_memset(eager(LAYER), f"Memset ({kind})") for kind in ("Device", "Unknown"))
+    assert compared(known, unknown).likely_causes == ["Nothing changed beyond what the traces' own steps differ by."]
+    assert compared(eager(LAYER), known).likely_causes == ["1 extra memset per step, 1.00 µs: Memset."]
 
 
 def test_kernels_that_came_say_where_from() -> None:
@@ -264,12 +331,13 @@ def assert_mirrored(there: ComparisonDoc, back: ComparisonDoc) -> None:
             for doc in those
         ]
         assert sorted(map(key, these)) == sorted(map(key, turned))
+    assert there.same_change_ns == (None if back.same_change_ns is None else pytest.approx(-back.same_change_ns))
     for field in ("launches", "blocking_calls"):
         rows, others = getattr(there, field), getattr(back, field)
         turned = [msgspec.structs.replace(r, before=r.after, after=r.before, change=-r.change) for r in others]
         assert sorted(map(key, rows)) == sorted(map(key, turned))
     assert (there.graph_coverage, back.graph_coverage) in {
-        ("lost", "won"), ("won", "lost"), ("same", "same"), (None, None),
+        ("lost", "won"), ("won", "lost"), ("fewer", "more"), ("more", "fewer"), ("same", "same"), (None, None),
     }  # fmt: skip
 
 

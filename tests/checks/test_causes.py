@@ -72,6 +72,27 @@ def test_a_lost_graph() -> None:
     )
 
 
+def test_a_graph_beside_which_more_is_launched_was_not_lost() -> None:
+    now = graph(launches=5.0, graph_coverage=0.94)
+    assert causes(graph(), now) == [
+        "Fewer of the kernels run in graphs: 100 % → 94 %, launches 1 → 5 per step.",
+    ]
+    one_of_two = causes(graph(graph_launches=2.0), graph(graph_launches=1.0, graph_coverage=0.6))
+    assert one_of_two[0].startswith("Graph replays were lost: ")
+
+
+def test_a_memset_is_no_kernel() -> None:
+    """By another name in a graph than outside it, it neither came nor went; one that came is called what it is."""
+    known, unknown = (
+        KernelSite(name=f"Memset ({kind})", category="memset", operator=None, per_step=1.0, ns_per_step=US)
+        for kind in ("Device", "Unknown")
+    )
+    assert causes(eager(kernel_sites=(GEMM, known)), eager(kernel_sites=(GEMM, unknown))) == []
+    assert causes(eager(kernel_sites=(GEMM,)), eager(kernel_sites=(GEMM, known))) == [
+        "1 extra memset per step, 1.00 µs: Memset."
+    ]
+
+
 def test_extra_kernels_and_where_they_are_launched() -> None:
     """28 more of the additions, from another line than those before."""
     more = LaunchSite(operator="aten::add", line="model.py(71): residual", per_step=28.0, kernels_per_step=28.0)
@@ -138,7 +159,7 @@ def test_the_same_kernels_slower_on_the_same_machine_alone() -> None:
     slow = replace(GEMM, ns_per_step=450 * US)
     now = eager(gpu_work_ns=0.55e6, kernel_sites=(slow, SUM))
     (told,) = causes(eager(), now)
-    assert told.startswith("The same kernels run slower: 500 µs → 550 µs per step, most of it in gemm (+50.0 µs): ")
+    assert told.startswith("The same GPU ops run slower: 500 µs → 550 µs per step, most of it in gemm (+50.0 µs): ")
     assert causes(eager(), replace(now, machine={"gpu": "another"})) == []
     assert causes(eager(), eager(gpu_work_ns=0.503e6)) == []  # the clock alone moves by that
 

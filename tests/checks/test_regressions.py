@@ -37,6 +37,10 @@ def test_a_value_read_in_the_step_costs_the_graph() -> None:
     )
     assert second.startswith("Graph replays were lost: launches 4 → 731 per step, 100 % → 0 %")
     assert "serve_loop.py(41): check" in (findings["launches"].first_look or "")
+    came = [cause for cause in causes if " extra kernel" in cause]
+    assert [cause.split(" ")[0] for cause in came] == ["1", "1", "1", "2"], "abs, all, eq; mul and ne"
+    assert all(", at serve_loop.py(41): check per step" in cause for cause in came[:3])
+    assert not any("fewer" in cause for cause in causes), "the memset has another name in a graph"
 
 
 def test_require_graph_alone_tells_the_lost_graph(tmp_path: Path) -> None:

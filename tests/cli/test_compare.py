@@ -164,6 +164,40 @@ def test_a_change_within_its_interval_is_called_none(low: float | None, high: fl
     assert compare_story.unprofiled(doc).endswith(ends)
 
 
+def regressed(before: str, after: str) -> list[str]:
+    """Likely causes of what was recorded on an H200 (not in the package: fixtures/captures/README.md)."""
+    recorded = Path(__file__).parents[2] / "fixtures" / "captures" / "regressions"
+    (found,) = launchscope.compare(recorded / f"{before}.zip", recorded / f"{after}.zip").document.comparisons
+    return found.comparison.likely_causes
+
+
+def test_new_kernels_have_their_line_from_the_pass_with_stacks() -> None:
+    came = [cause for cause in regressed("serve", "serve_item") if " extra kernel" in cause]
+    assert came[0].startswith("1 extra kernel from aten::abs, at serve_loop.py(41): check per step, 896 ns: ")
+    assert [cause.split(" ")[0] for cause in came] == ["1", "1", "1", "2"], "abs, all, eq; mul and ne"
+
+
+def test_compare_and_check_tell_the_same_story_of_a_compilation() -> None:
+    skipped, residual = (regressed("compiled", after)[0] for after in ("compiled_skip", "compiled_residual"))
+    assert skipped == (
+        "What torch.compile had merged runs on its own: aten::mul (16), aten::silu (16), aten::index (2) and 2 more, "
+        "kernels 246 → 294 per step: a graph break, or skipped code."
+    )
+    assert residual == (
+        "What torch.compile had merged runs on its own: aten::add (32), kernels 246 → 280 per step: "
+        "a graph break, or skipped code."
+    )
+
+
+def test_two_models_are_told_before_what_differs_between_them() -> None:
+    """Neither lost its graph: the second launches a few kernels more beside it."""
+    names = ("torchao_quantize_vit_bfloat16.json.gz", "leimao_trace_with_manual_capture.json.gz")
+    (found,) = launchscope.compare(*(CAPTURES.parent / "traces" / name for name in names)).document.comparisons
+    first, second, *_ = found.comparison.likely_causes
+    assert first.startswith("Hardly any GPU op of the two steps is the same (0 of 186 and 40): two models? ")
+    assert second == "Fewer of the kernels run in graphs: 99 % → 94 %, launches 2 → 5 per step."
+
+
 def test_lines_come_from_the_pass_with_stacks() -> None:
     found = launchscope.compare(CAPTURES / "llama_1b.zip", CAPTURES / "llama_1b.zip", mode="eager")
     (eager,) = found.document.comparisons
