@@ -164,10 +164,7 @@ def _model(app: Dash, opened: Opened) -> None:
         start, scale = what_if.starting_point(opened), scale_of(width)
         assert opened.baseline is not None
         head = html.Tr([html.Th(text) for text in ("", "measured", "predicted", "change")])
-        rows = [
-            html.Tr([html.Th(row.label, scope="row"), *(html.Td(t) for t in (row.measured, row.predicted, row.change))])
-            for row in what_if.readout(start, view)
-        ]
+        rows = [html.Tr([html.Th(row.label, scope="row"), *_cells(row)]) for row in what_if.readout(start, view)]
         return (
             [
                 chart("what-if", what_if.what_if_figure(start, view, theme), MODEL_REM, scale),
@@ -175,6 +172,13 @@ def _model(app: Dash, opened: Opened) -> None:
             ],
             html.Table([html.Thead(head), html.Tbody(rows)]),
         )
+
+
+def _cells(row: what_if.Row) -> list[html.Td]:
+    """The figures of a row of the readout; a sentence has the room of all of them."""
+    if not row.measured and not row.change:
+        return [html.Td(row.predicted, colSpan=3, className="text")]
+    return [html.Td(text) for text in (row.measured, row.predicted, row.change)]
 
 
 def _compare(app: Dash, opened: Opened) -> None:

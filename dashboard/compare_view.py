@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from ..analysis.compare import compare
@@ -48,6 +48,7 @@ class Section:
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     ops: tuple[tuple[str, int] | None, ...] = ()  # of each row: band and GPU op that show it in the timeline
+    named: int = 0  # the column that has its name
 
 
 def compare_sections(opened: Opened, key_a: str, key_b: str) -> list[Section]:
@@ -89,7 +90,7 @@ class _Page:
             yield self._table(key, f"Only in {band.label}", alone, [(self._alone(d), d.name) for d in docs], band)
         runs = ("before", "after", "ops", "times per step", "time before", "time after", "change")
         merged = [(self._merged(doc), doc.after[0].name) for doc in found.merged]
-        yield self._table("merged", "Merged, split or replaced", runs, merged, self.b)
+        yield replace(self._table("merged", "Merged, split or replaced", runs, merged, self.b), named=1)
         pairs = ("GPU op", "operator", per, "median before", "median after", "change per step", "steps differ by")
         for key, title, paired in (
             ("slower", "Slower", found.slower),

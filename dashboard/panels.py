@@ -127,14 +127,15 @@ def _section(section: Section) -> Iterator[Any]:
         return
     head = html.Thead(html.Tr([html.Th(column, scope="col") for column in section.columns]))
     ops = section.ops or (None,) * len(section.rows)
-    body = [_row(f"{section.key}-{number}", *pair) for number, pair in enumerate(zip(section.rows, ops, strict=True))]
+    pairs = enumerate(zip(section.rows, ops, strict=True))
+    body = [_row(f"{section.key}-{number}", cells, op, section.named) for number, (cells, op) in pairs]
     yield html.Div(html.Table([head, html.Tbody(body)]), className="scroll", tabIndex="0")
 
 
-def _row(key: str, cells: Sequence[str], op: Op | None) -> html.Tr:
-    """A row; where it is of a GPU op, its name shows that in the timeline."""
-    first: Any = cells[0]
+def _row(key: str, cells: Sequence[str], op: Op | None, named: int) -> html.Tr:
+    """A row; where it is of a GPU op, that one's name shows it in the timeline."""
+    told: list[Any] = [*cells]
     if op is not None:
         name = {"op": f"{op[0]}|{op[1]}|", "row": key}
-        first = html.Button(first, id=name, className="link", title="Show it in the timeline")
-    return html.Tr([html.Td(first), *(html.Td(cell) for cell in cells[1:])])
+        told[named] = html.Button(cells[named], id=name, className="link", title="Show it in the timeline")
+    return html.Tr([html.Td(cell) for cell in told])

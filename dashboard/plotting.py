@@ -103,9 +103,13 @@ def rows_axis(theme: Theme, rows: int) -> dict[str, Any]:
 
 
 def row_text(theme: Theme, row: int, text: str) -> dict[str, Any]:
-    """The words of a row, on what is drawn in it; long ones on two lines."""
+    """The words of a row, on what is drawn in it; long ones on two lines, the name on the first where that will do."""
+    lines = textwrap.wrap(text, _MOST_LINE, break_long_words=False, break_on_hyphens=False)
+    name, bold_end, words = text.partition("</b>")
+    if len(lines) > 1 and bold_end and len(words) <= _MOST_LINE:
+        lines = [name + bold_end, words.strip()]
     return {
-        "text": "<br>".join(textwrap.wrap(text, _MOST_LINE, break_long_words=False, break_on_hyphens=False)),
+        "text": "<br>".join(lines),
         "x": 0,
         "xref": "paper",
         "xanchor": "left",

@@ -16,6 +16,7 @@ from .rectangles import Rectangles, Trace, mixed, style_colors
 from .stage import (
     IDLE_PX,
     MOST_COLUMNS,
+    NOTE_PX,
     QUEUE_PX,
     TITLE_PX,
     PlacedBand,
@@ -181,7 +182,7 @@ def _step_edges(placed: Stage, view: View, theme: Theme) -> list[Trace]:
         if band.lanes.band.step_windows:
             for edge in band.scale.x(np.array(band.lanes.window(view.step))):
                 x += [edge, edge, None]
-                y += [band.title + TITLE_PX, band.bottom, None]
+                y += [band.title + TITLE_PX + NOTE_PX * len(band.notes), band.bottom, None]
     line = {"type": "scatter", "mode": "lines", "name": "step", "x": x, "y": y, "hoverinfo": "skip"}
     return [line | {"line": {"color": theme.muted, "width": 1, "dash": "dot"}}] if x else []
 

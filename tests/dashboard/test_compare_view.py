@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from launchscope.analysis.export.kernel_names import short_names
 from launchscope.dashboard.compare_view import ChangeCard, Section, compare_sections
 from launchscope.dashboard.opened import Opened
 
@@ -50,12 +51,14 @@ def test_rows_lead_to_their_op_in_the_timeline() -> None:
     for key, a, b in (("merged", "eager", "fused"), ("slower", "eager", "graph")):
         section = sections(opened, a, b)[key]
         assert len(section.ops) == len(section.rows) > 0
-        for op in section.ops:
+        for row, op in zip(section.rows, section.ops, strict=True):
             assert op is not None
             band = opened.band(op[0])
             assert band is not None
             assert band.key == b
-            assert 0 <= op[1] < len(band.analysis.trace.gpu_ops)
+            trace = band.analysis.trace
+            name = trace.name(int(trace.gpu_ops.name[op[1]]))
+            assert row[section.named].startswith(short_names([name])[name].split("<")[0])
 
 
 def test_every_row_fits_its_columns() -> None:
