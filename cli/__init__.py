@@ -40,6 +40,7 @@ COMMANDS: Final = (
     "export",
     "dashboard",
     "calibrate",
+    "model",
     "demo",
 )  # each is ``command`` of the module so named
 

@@ -83,12 +83,12 @@ def tell_github(error: LaunchscopeError, *, annotate: bool) -> None:
     _add_to_summary(f"**TO FIX:** `{one_line(str(error)).replace('`', '´')}`\n")
     if annotate and os.environ.get("GITHUB_ACTIONS") == "true":
         try:
-            print_report(renderer("error", FILES)(str(error)), utf8=True)
+            print_report(_content("error", str(error), FILES), utf8=True)
         except NobodyReads:
             discard_stdout()
 
 
-def _content(name: str, document: CheckDoc, table: Mapping[str, Output], **style: Any) -> str | bytes:
+def _content(name: str, document: CheckDoc | str, table: Mapping[str, Output], **style: Any) -> str | bytes:
     content = renderer(name, table)(document, **style)
     assert isinstance(content, str | bytes), "no output of a check comes piece by piece"
     return content

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
 from ..analysis.errors import LaunchscopeError
+from ..analysis.quantities import RATES, SIZES, TIMES, quantity
 from ..analysis.step_regex import step_pattern
 from .outputs import FORMATS
 
@@ -25,6 +26,29 @@ class _Path(click.Path):
 
 
 PATH: Final = _Path(path_type=Path)
+
+
+class Quantity(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer ones alone
+    """A number with one of these units, in that whose scale is 1; above 0 unless it may be nothing."""
+
+    def __init__(self, name: str, units: Mapping[str, float], *, may_be_nothing: bool = False) -> None:
+        self.name = name
+        self.units = units
+        self.may_be_nothing = may_be_nothing
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            found = quantity(str(value), self.units)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not found and not self.may_be_nothing:
+            self.fail(f"'{value}' is nothing; it must be more than 0", param, ctx)
+        return found
+
+
+TIME: Final = Quantity("TIME", TIMES, may_be_nothing=True)
+SIZE: Final = Quantity("SIZE", SIZES)
+RATE: Final = Quantity("RATE", RATES)
 
 
 def _compiles(_ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:

@@ -52,6 +52,13 @@ COMPARED: Final = {
 }
 """What a comparison can become."""
 
+MODEL: Final = {
+    "terminal": Output("analysis.export.model_story:render_terminal", styled=True),
+    "json": Output("analysis.export.model_story:render_json", ".json"),
+    "markdown": Output("analysis.export.model_story:render_markdown", ".md"),
+}
+"""What the textbook model can become."""
+
 FORMATS: Final = ("terminal", "json", "markdown")  # those that a person or a program reads from stdout
 
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Final
 
 from ..errors import ConfigError
+from ..quantities import SIZES, TIMES
 
 COUNT: Final = "count"
 SHARE: Final = "share"
@@ -53,19 +54,7 @@ TIMED: Final = ("step_time", "gpu_work", "launch_tax", "true_idle")
 OF_GRAPHS: Final = ("graph_launches", "graph_coverage", "graph_memory")
 """Figures of which a limit that names no mode is about the modes that may replay graphs."""
 
-_TIMES: Final = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
-_SIZES: Final = {
-    "B": 1.0,
-    "KiB": 2.0**10,
-    "MiB": 2.0**20,
-    "GiB": 2.0**30,
-    "TiB": 2.0**40,
-    "kB": 1e3,
-    "MB": 1e6,
-    "GB": 1e9,
-    "TB": 1e12,
-}
-_UNITS: Final[Mapping[str, Mapping[str, float]]] = {COUNT: {}, SHARE: {}, TIME: _TIMES, BYTES: _SIZES}
+_UNITS: Final[Mapping[str, Mapping[str, float]]] = {COUNT: {}, SHARE: {}, TIME: TIMES, BYTES: SIZES}
 
 _LIMIT: Final = re.compile(
     r"\s*(<=|>=|==|<|>|\+|-)?\s*(\d+\.?\d*(?:[eE][+-]?\d{1,9})?|\.\d+(?:[eE][+-]?\d{1,9})?)\s*([^\W\d_]*|%)\s*"

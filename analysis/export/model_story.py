@@ -1,0 +1,86 @@
+"""The textbook model told: a table of predicted step times, and a plot of what each is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ..textbook import ModelDoc, PredictedStepDoc
+from ..units import byte_size, duration, number, rate, share, times
+from . import markdown, terminal
+from .blocks import Bar, Bars, Block, Fact, Headline, Listing
+from .tables import Column, Row, Table
+
+_COLUMNS = (
+    Column("weights"),
+    Column("kernels"),
+    Column("τ"),
+    Column("bandwidth", optional=True),
+    Column("GPU work\nW"),
+    Column("launching\nN·τ"),
+    Column("serial\nW + N·τ"),
+    Column("bound\nmax(W, N·τ)"),
+    Column("graph\nW + τ"),
+    Column("serial ÷\ngraph"),
+    Column("bound ÷\ngraph"),
+    Column("launch tax\nof serial"),
+)
+
+
+def render_terminal(doc: ModelDoc, *, width: int, color: bool, verbose: bool) -> str:
+    """As text, ``width`` columns at most."""
+    del verbose  # there is no more to tell
+    return terminal.render_blocks(_tell(doc), width=width, color=color)
+
+
+def render_markdown(doc: ModelDoc) -> str:
+    """As Markdown."""
+    return markdown.render_blocks(_tell(doc))
+
+
+def render_json(doc: ModelDoc) -> str:
+    """As one JSON document of schema ``launchscope.model/1``."""
+    return msgspec.json.format(msgspec.json.encode(doc), indent=2).decode() + "\n"
+
+
+def _tell(doc: ModelDoc) -> Iterator[Block]:
+    yield Headline(_answer(doc.steps))
+    yield Listing(Table(_COLUMNS, [_row(each) for each in doc.steps]))
+    longest = max(each.serial_ns for each in doc.steps)
+    for each in doc.steps:
+        bars = [
+            Bar("serial", each.serial_ns / longest, f"{duration(each.serial_ns)}, host and GPU wait for each other"),
+            Bar("bound", each.bound_ns / longest, f"{duration(each.bound_ns)}, they overlap fully"),
+            Bar("graph", each.graph_ns / longest, f"{duration(each.graph_ns)}, one launch"),
+        ]
+        yield Bars(byte_size(each.weight_bytes), bars)
+    yield Fact("basis", [doc.basis, f"node gap ν {duration(doc.steps[0].node_gap_ns)} · nothing here was measured"])
+
+
+def _answer(steps: list[PredictedStepDoc]) -> str:
+    """The gain of a graph, and how it moves with the weights."""
+    told = "; ".join(
+        f"{byte_size(each.weight_bytes)}: a graph is {times(each.speedup_bound)} to {times(each.speedup_serial)} faster"
+        for each in steps[:3]
+    )
+    return f"PREDICTED: {told}"
+
+
+def _row(step: PredictedStepDoc) -> Row:
+    return Row(
+        [
+            byte_size(step.weight_bytes),
+            number(step.kernels),
+            duration(step.tau_ns),
+            rate(step.bandwidth_bytes_per_s, "B"),
+            duration(step.gpu_work_ns),
+            duration(step.launch_ns),
+            duration(step.serial_ns),
+            duration(step.bound_ns),
+            duration(step.graph_ns),
+            times(step.speedup_serial),
+            times(step.speedup_bound),
+            share(step.launch_tax_share),
+        ]
+    )

@@ -1,0 +1,38 @@
+"""Quantities as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from launchscope.analysis.quantities import RATES, SIZES, TIMES, quantity
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "value"),
+    [
+        ("5us", TIMES, 5e3),
+        (" 2.5 µs ", TIMES, 2.5e3),
+        ("0", TIMES, 0.0),
+        ("5.5GiB", SIZES, 5.5 * 2**30),
+        (".5 GB", SIZES, 5e8),
+        ("1TB/s", RATES, 1e12),
+        ("4.3e3 GB/s", RATES, 4.3e12),
+    ],
+)
+def test_a_number_with_its_unit(text: str, units: dict[str, float], value: float) -> None:
+    assert quantity(text, units) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "said"),
+    [
+        ("5", TIMES, "'5' has no unit; there are ns, us, µs, ms, s"),
+        ("5 gib", SIZES, "'5 gib' has the unit gib; .*; write 5GiB"),
+        ("1TB", RATES, "'1TB' has the unit TB; there are B/s, .*"),
+        ("-1us", TIMES, "'-1us' is no number with a unit"),
+        ("nan us", TIMES, "is no number"),
+        ("9e999s", TIMES, "'9e999s' is more than any number"),
+    ],
+)
+def test_what_can_not_be_meant(text: str, units: dict[str, float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        quantity(text, units)
