@@ -47,7 +47,6 @@ def _navigation(app: Dash, opened: Opened) -> None:
         **{name: f"knob-{name}" for name in sliders},
     }
     events = {
-        "range": Input("range", "data"),
         "click": Input("timeline", "clickData"),
         "cell": Input("cell", "data"),
         "keys": Input("keys", "data"),

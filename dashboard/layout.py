@@ -47,7 +47,7 @@ def page(opened: Opened, view: View, scheme: str, width_px: int, *, most_upload_
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),
-            *(dcc.Store(id=name) for name in ("keys", "range", "cell", "painted", "can-grid")),
+            *(dcc.Store(id=name) for name in ("keys", "cell", "painted", "can-grid")),
             *(dcc.Store(id=name, data=value) for name, value in data.items()),
             header(opened),
             html.Main(

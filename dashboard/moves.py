@@ -116,8 +116,6 @@ def happened(
     match name:
         case "click":
             return change(view, selected=clicked(opened, told["click"]))
-        case "range":
-            return zoomed(view, told["range"])
         case "cell":
             return show_op(opened, view, op_of_row((told["cell"] or {}).get("rowId")))
         case "keys":
@@ -150,17 +148,19 @@ def happened(
             return change(view, knobs=others if factor is None else others | {knob: factor})
 
 
-def _new_keys(now: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> Sequence[str]:
-    """Keys pressed since: the page tells the last ones, and how many there were in all."""
+def _new_keys(now: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> Sequence[str | list[float]]:
+    """Keys pressed and ranges told since: the page tells the last ones, and how many there were in all."""
     if now is None:
         return ()
     new = now["count"] - (before or {"count": 0})["count"]
     return now["pressed"][-new:] if new > 0 else ()
 
 
-def pressed(opened: Opened, view: View, key: str) -> View:
-    """What a key does. Those that zoom and pan move the figure, which then tells its range."""
+def pressed(opened: Opened, view: View, key: str | list[float]) -> View:
+    """What a key does. Those that zoom and pan, a drag and the wheel move the figure, which then tells its range."""
     match key:
+        case [_, _]:
+            return zoomed(view, key)
         case "f":
             return msgspec.structs.replace(view, x=None)
         case "[" | "]":

@@ -91,6 +91,7 @@ class Stage:
 
     bands: tuple[PlacedBand, ...]
     view: tuple[float, float]
+    whole: tuple[float, float]  # what is in view when the step fits
     align: str
     plot_px: int  # width of what lies between the margins
     height: int  # of the lanes; the figure's is TOP_PX and BOTTOM_PX more
@@ -111,7 +112,9 @@ def stage(bands: Sequence[Band], view: View, width_px: int) -> Stage:
         placed.append(_placed(lanes, view, top))
         top = placed[-1].bottom + BETWEEN_BANDS_PX
     plot_px = max(100, width_px - LEFT_PX - RIGHT_PX)
-    return Stage(tuple(placed), _in_view(placed, view), view.align, plot_px, max(top, TITLE_PX + NOTE_PX))
+    whole = _whole(placed, view)
+    height = max(top, TITLE_PX + NOTE_PX)
+    return Stage(tuple(placed), _in_view(placed, view, whole), whole, view.align, plot_px, height)
 
 
 def _placed(lanes: BandLanes, view: View, top: int) -> PlacedBand:
@@ -135,13 +138,18 @@ def _placed(lanes: BandLanes, view: View, top: int) -> PlacedBand:
     return PlacedBand(lanes, scale, top, tuple(notes), tuple(rows), queue, idle, place)
 
 
-def _in_view(bands: Sequence[PlacedBand], view: View) -> tuple[float, float]:
-    """The view's range where it shows something; else the longest step."""
+def _whole(bands: Sequence[PlacedBand], view: View) -> tuple[float, float]:
+    """The longest step, and a little on either side."""
     lengths = [band.scale.length(np.diff(band.lanes.window(view.step)))[0] for band in bands]
     longest = max(lengths, default=0.0) or 1.0
-    whole = (-MARGIN * longest, (1 + MARGIN) * longest)
+    return -MARGIN * longest, (1 + MARGIN) * longest
+
+
+def _in_view(bands: Sequence[PlacedBand], view: View, whole: tuple[float, float]) -> tuple[float, float]:
+    """The view's range where it shows something; else the longest step."""
     if view.x is None:
         return whole
+    longest = (whole[1] - whole[0]) / (1 + 2 * MARGIN)
     edges = [band.scale.x(np.array(band.lanes.extent_ns)) for band in bands if band.lanes.extent_ns is not None]
     low = max(view.x[0], min((each[0] for each in edges), default=0.0) - longest)
     high = min(view.x[1], max((each[1] for each in edges), default=0.0) + longest)

@@ -244,7 +244,8 @@ def _choice(label: str, marks: dict[float, str], measured: float, word: str) -> 
     if at.is_integer():
         at = int(at)
     stops = {at: word} | marks
-    return Slider(label, min(stops), max(stops), None, dict(sorted(stops.items())), at)
+    step = 1 if all(isinstance(stop, int) for stop in stops) else None  # with none, no key of a keyboard moves it
+    return Slider(label, min(stops), max(stops), step, dict(sorted(stops.items())), at)
 
 
 def _factors(label: str, low: int, high: int) -> Slider:

@@ -51,6 +51,7 @@ def timeline_layout(placed: Stage, view: View, theme: Theme, width_px: int) -> T
         "hovermode": "closest",
         "hoverlabel": {"align": "left", "bgcolor": theme.panel, "font": font},
         "dragmode": "pan",
+        "meta": {"whole": list(placed.whole)},
         "barmode": "overlay",
         "uirevision": "|".join([view.align, str(view.step), *(band.lanes.band.key for band in placed.bands)]),
         "xaxis": {

@@ -11,10 +11,12 @@
   };
   const PERFETTO = "https://ui.perfetto.dev";
   const scheme = window.matchMedia("(prefers-color-scheme: dark)");
-  let count = 0; // keys pressed
-  let pressed = []; // the last of them
+  let count = 0; // keys pressed and ranges told
+  let pressed = []; // the last of them, in order
   let moving = 0; // moves of ours that plotly has not done
   let wanted = null; // the range told last, until the address has it: figures of views before it may still come
+
+  let fitted = null; // the figure whose step a key fits, until that of the answer: the next key moves on from there
 
   const set = (id, data) => window.dash_clientside.set_props(id, { data: data });
   const ready = (id) => document.getElementById(id);
@@ -91,8 +93,15 @@
   }
 
   function tell(range) {
+    fitted = null;
     wanted = [...range];
-    set("range", wanted);
+    happened(wanted);
+  }
+
+  function happened(what) {
+    count += 1;
+    pressed = [...pressed.slice(-49), what];
+    set("keys", { pressed: pressed, count: count });
   }
 
   /* Plotly does one after the other, and says when it has. */
@@ -118,6 +127,16 @@
     if (!isOlder) wanted = null;
   }
 
+  const selected = () => new URLSearchParams(window.location.search).get("op");
+
+  /* What a row or a link has selected can be seen. Dash's links go to the top of the page: back from there. */
+  function bringIntoView(scrolled) {
+    window.scrollTo(0, scrolled);
+    const frame = ready("timeline-frame");
+    const { top, bottom } = frame.getBoundingClientRect();
+    if (bottom < 100 || top > window.innerHeight - 100) frame.scrollIntoView();
+  }
+
   /* The charts further down wait for the timelines, and the tables for them: a browser does one after the other. */
   function tellPainted(tries) {
     if (!document.querySelector("#timeline .hm, #timeline .barlayer .point") && tries) {
@@ -135,7 +154,8 @@
   function move(by) {
     const timeline = plot();
     if (!timeline || !window.Plotly) return;
-    const [low, high] = wanted || timeline.layout.xaxis.range;
+    const isFitted = fitted && fitted === timeline.layout.uirevision;
+    const [low, high] = wanted || (isFitted ? timeline.layout.meta.whole : timeline.layout.xaxis.range);
     const [middle, width] = by((low + high) / 2, high - low);
     tell([middle - width / 2, middle + width / 2]);
     show(timeline);
@@ -158,10 +178,11 @@
     }
     if (event.key in MOVES) return move(MOVES[event.key]);
     if (KEYS.includes(event.key)) {
-      wanted = null;
-      count += 1;
-      pressed = [...pressed.slice(-19), event.key];
-      set("keys", { pressed: pressed, count: count });
+      if (event.key !== "Escape") {
+        wanted = null;
+        fitted = plot() && plot().layout.uirevision;
+      }
+      happened(event.key);
     }
   });
 
@@ -205,9 +226,11 @@
     });
     const push = window.history.pushState;
     window.history.pushState = function () {
+      const [before, scrolled] = [selected(), window.scrollY];
       push.apply(this, arguments);
       settle();
       paint();
+      if (selected() && selected() !== before) window.setTimeout(bringIntoView, 0, scrolled);
     };
     window.addEventListener("popstate", () => {
       wanted = null;

@@ -122,6 +122,14 @@ def test_keys_in_a_row_all_count(open_page: Open) -> None:
     page.wait_for_function(f"x => Math.abs({RANGE}[1] - x) < 0.1", arg=middle + width / 2)
 
 
+def test_a_zoom_right_after_another_step_is_of_that_one(open_page: Open) -> None:
+    page = open_page("?x=100,200")
+    for key in "]w":
+        page.keyboard.press(key)
+    wait_for_query(page, r"step=1&x=")
+    page.wait_for_function(f"() => {RANGE}[1] - {RANGE}[0] > 2000")  # half of a step, not of what was in view
+
+
 def test_a_drag_pans_and_the_wheel_zooms(open_page: Open) -> None:
     page = open_page()
     low, high = view_range(page)
@@ -220,6 +228,14 @@ def test_a_slider_changes_the_prediction_and_reset_takes_it_back(open_page: Open
     page.wait_for_function("t => document.querySelector('#readout').innerText === t", arg=measured)
 
 
+def test_the_keyboard_moves_a_slider_of_few_values(open_page: Open) -> None:
+    page = open_page()
+    for _ in range(3):
+        page.locator("#knob-batch [role=slider]").first.press("ArrowRight")
+    wait_for_query(page, "batch=8")
+    expect(page.locator("#readout")).to_contain_text("batch 8")
+
+
 def test_the_table_sorts_and_filters(open_page: Open) -> None:
     page = open_page()
     header = page.locator("#grid .ag-header-cell[col-id=count]")
@@ -249,6 +265,7 @@ def test_a_row_of_a_comparison_is_shown_in_the_timeline(open_page: Open) -> None
     wait_for_query(page, r"op=(eager|fused)(%2C|,)\d+")
     assert "x" in query(page)
     expect(page.locator("#details")).to_contain_text("duration")
+    expect(page.locator("#timeline")).to_be_in_viewport()
 
 
 def test_a_row_of_the_table_is_shown_in_the_timeline(open_page: Open) -> None:
@@ -256,6 +273,7 @@ def test_a_row_of_the_table_is_shown_in_the_timeline(open_page: Open) -> None:
     page.locator("#grid .ag-center-cols-container .ag-row .ag-cell").first.click()
     wait_for_query(page, r"op=\w+(%2C|,)\d+")
     expect(page.locator("#details")).to_contain_text("duration")
+    expect(page.locator("#timeline")).to_be_in_viewport()
 
 
 def test_a_link_shows_a_colleague_the_same_view(open_page: Open) -> None:

@@ -34,6 +34,7 @@ def test_keys_that_the_server_answers() -> None:
     assert pressed(demo(), view, "]") == View(step=1, selected=("eager", 7))
     assert pressed(demo(), view, "Escape") == View(x=(100, 200))
     assert pressed(demo(), view, "q") == view
+    assert pressed(demo(), view, [5, 9.5]) == View(x=(5, 9.5), selected=("eager", 7))
 
 
 def test_steps_end_where_there_are_no_more() -> None:
@@ -53,6 +54,8 @@ def test_clicks_and_keys_that_came_before_an_answer_all_count() -> None:
         "keys": View(step=2),
     }.items():
         assert happened(demo(), View(), name, told, answered, "light") == view, name
+    in_order = {"keys": {"pressed": [[1, 3], "]", [2, 3], "]", [4, 5], "Escape"], "count": 6}}
+    assert happened(demo(), View(selected=("eager", 7)), "keys", in_order, {}, None) == View(step=2, x=(4, 5))
     assert happened(demo(), View(), "theme", {"theme": 1}, {}, "dark") == View(theme="light")
     assert happened(demo(), View(), "keys", {"keys": None}, {}, "light") == View()
 
