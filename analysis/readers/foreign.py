@@ -47,6 +47,13 @@ _WORDS: Final = {
     "perfetto": f"a Perfetto trace that launchscope did not write, and no reader for it: {RECORD}",
     "our perfetto": "a Perfetto trace that launchscope export wrote, for ui.perfetto.dev: analyze the capture or trace "
     "that it was made from",
+    "our report": "a JSON report of launchscope, which holds figures and no trace: `launchscope check` takes it, any "
+    "other command the capture or the trace that it was made from",
+    "our baseline": "a baseline, which holds figures and no trace: `launchscope check --baseline` takes it, any other "
+    "command the capture or the trace that it was made from",
+    "our capture": "the manifest of a capture, without its traces: give the folder that it lies in",
+    "our document": "a JSON document that launchscope wrote, not a trace: give the capture or the trace that it was "
+    "made from",
     "tensorboard": "a TensorBoard event file, which holds no GPU ops: give the .pt.trace.json that torch.profiler "
     "wrote beside it, or the folder",
     "memory": "a snapshot of torch's memory (torch.cuda.memory), which holds no GPU ops: open it in "
@@ -71,6 +78,7 @@ _OUR_TRACK: Final = b"host ranges, found by: "  # what analysis.export.perfetto 
 _TAR: Final = slice(257, 262)
 _XPLANE: Final = re.compile(rb"\n[\x80-\xff]{0,4}[\x00-\x7f](\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12.[/#A-Z]", re.S)
 _XPLANE_NAMES: Final = (b"/host:", b"/device:", b"#Chip", b"Task Environment")
+_OUR_DOCUMENT: Final = re.compile(rb'\s*\{\s*"schema"\s*:\s*"launchscope\.(\w+)/')
 _PICKLE: Final = re.compile(rb"\x80[\x02-\x05]")
 _MEMORY_NAMES: Final = (b"device_traces", b"segments")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
@@ -119,6 +127,9 @@ def _by_content(head: bytes) -> str | None:
         return "memory" if any(name in head for name in _MEMORY_NAMES) else "pickle"
     if b"brain.Event:" in head[:64]:  # a TFRecord whose first event tells the file's version
         return "tensorboard"
+    if ours := _OUR_DOCUMENT.match(head):
+        kind = f"our {ours[1].decode()}"
+        return kind if kind in _WORDS else "our document"
     if head.startswith(b"\n") and _CONTROL.search(head[:_HEAD_BYTES]):
         return _protobuf(head)
     return None

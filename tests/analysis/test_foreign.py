@@ -52,6 +52,10 @@ FOREIGN = {
     "zip": (b"PK\x03\x04", "a .zip inside"),
     "zstd": (b"\x28\xb5\x2f\xfd\x04", "unzstd"),
     "tar": (tar_file(), "a tar archive"),
+    "report": (b'{\n  "schema": "launchscope.report/1"', "a JSON report of launchscope"),
+    "baseline": (b'{"schema":"launchscope.baseline/1"', "`launchscope check --baseline` takes it"),
+    "manifest": (b'{"schema": "launchscope.capture/1"', "give the folder that it lies in"),
+    "comparison": (b'{"schema": "launchscope.comparisons/1"', "a JSON document that launchscope wrote"),
 }
 
 
