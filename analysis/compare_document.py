@@ -90,10 +90,10 @@ class PairedDoc(msgspec.Struct, frozen=True, kw_only=True):
     operator: str | None
     operator_inferred: bool
     count: int
-    median_before_ns: float  # of one op
+    median_before_ns: float  # of one op: what all take in the step in the middle, by their number
     median_after_ns: float
     change_ns: float  # of all of them in a step
-    spread_ns: float | None  # how much of that the traces' own steps differ by; null with one alike step
+    spread_ns: float | None  # the larger longest − shortest of the two's own steps; null with one alike step
     matched_by: str  # 'name', or 'operator': another kernel of the same operator between the same neighbours
     inferred: bool = True
 

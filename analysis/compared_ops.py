@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from .alignment import Alignment, align
@@ -15,7 +16,7 @@ from .analyses import TraceAnalysis
 from .compare_document import CameDoc, MergedDoc, MovedDoc, OpsDoc, PairedDoc
 from .launches import launching_operators
 from .observer import KERNEL_STRETCH_NS
-from .op_names import same_op
+from .op_names import is_compiled, same_op
 from .stacks import stack_around
 from .trace import NONE, Bools, Ints, OpKind
 
@@ -24,6 +25,10 @@ WHOLE_US_NS: Final = 1_000
 
 MOST_STACKS: Final = 100
 """Names that came or went whose stacks are told, the longest ones: each is looked for among all host ops."""
+
+
+_Run = tuple[tuple[tuple[str, tuple[str | None, bool]], int], ...]
+"""GPU ops with their operators in order of their first, and how many of each."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,12 @@ class _Side:
         """What this op is known by on the other side."""
         return same_op(self.names[place], self.category(place))
 
+    def run(self, places: Ints) -> _Run:
+        """What tells runs of ops apart; the numbers of torch.compile's kernels do not."""
+        operators = (self.operators[place] for place in places.tolist())
+        made_by = ((None, False) if is_compiled(operator) else (operator, its) for operator, its in operators)
+        return tuple(Counter(zip(map(self.same_op, places.tolist()), made_by, strict=True)).items())
+
     def ns(self, places: Ints) -> float:
         """What these ops take together in a step: the median over the alike steps."""
         return float(np.median(self.dur_ns[:, places].sum(axis=1)))
@@ -222,38 +233,29 @@ def _came(side: _Side, places: Ints) -> list[CameDoc]:
 
 
 def _merged(before: _Side, after: _Side, runs: Iterable[tuple[Ints, Ints]]) -> list[MergedDoc]:
-    """Runs that are alike on both sides are told once, those that changed the most first."""
-    groups: dict[tuple[tuple[OpsDoc, ...], tuple[OpsDoc, ...]], list[tuple[Ints, Ints]]] = defaultdict(list)
+    """Runs of the same ops on both sides are told once, by the names of the first; what changed the most first."""
+    groups: dict[tuple[_Run, _Run], list[tuple[Ints, Ints]]] = defaultdict(list)
     for left, right in runs:
-        groups[_counted(before, left), _counted(after, right)].append((left, right))
+        groups[before.run(left), after.run(right)].append((left, right))
     docs = [
         MergedDoc(
-            before=list(was),
-            after=list(now),
+            before=_counted(before, its_runs[0][0]),
+            after=_counted(after, its_runs[0][1]),
             ops_before=len(its_runs[0][0]),
             ops_after=len(its_runs[0][1]),
             count=len(its_runs),
             ns_before=before.ns(np.concatenate([left for left, _ in its_runs])),
             ns_after=after.ns(np.concatenate([right for _, right in its_runs])),
         )
-        for (was, now), its_runs in groups.items()
+        for its_runs in groups.values()
     ]
     return sorted(docs, key=lambda doc: (-abs(doc.ns_after - doc.ns_before), -doc.count))
 
 
-def _counted(side: _Side, places: Ints) -> tuple[OpsDoc, ...]:
+def _counted(side: _Side, places: Ints) -> list[OpsDoc]:
     """The ops of a run, equal ones together, in order of their first."""
     counts = Counter(side.op(place) for place in places.tolist())
-    return tuple(
-        OpsDoc(
-            name=op.name,
-            category=op.category,
-            operator=op.operator,
-            operator_inferred=op.operator_inferred,
-            count=count,
-        )
-        for op, count in counts.items()
-    )
+    return [msgspec.structs.replace(op, count=count) for op, count in counts.items()]
 
 
 def _paired(before: _Side, after: _Side, found: Alignment) -> list[tuple[PairedDoc, bool]]:
@@ -266,7 +268,7 @@ def _paired(before: _Side, after: _Side, found: Alignment) -> list[tuple[PairedD
     docs = []
     for (was, now, by_name, recorded_alike), places in groups.items():
         lefts, rights = (np.array(column) for column in zip(*places, strict=True))
-        change_ns = after.ns(rights) - before.ns(lefts)
+        before_ns, after_ns = before.ns(lefts), after.ns(rights)
         spread_ns = _spread(before, lefts, after, rights)
         least_ns = len(places) * (0.0 if recorded_alike else KERNEL_STRETCH_NS)
         if before.analysis.trace.whole_us or after.analysis.trace.whole_us:
@@ -278,13 +280,13 @@ def _paired(before: _Side, after: _Side, found: Alignment) -> list[tuple[PairedD
             operator=operator,
             operator_inferred=inferred,
             count=len(places),
-            median_before_ns=float(np.median(before.dur_ns[:, lefts])),
-            median_after_ns=float(np.median(after.dur_ns[:, rights])),
-            change_ns=change_ns,
+            median_before_ns=before_ns / len(places),
+            median_after_ns=after_ns / len(places),
+            change_ns=after_ns - before_ns,
             spread_ns=spread_ns,
             matched_by="name" if by_name else "operator",
         )
-        docs.append((doc, spread_ns is not None and abs(change_ns) > max(spread_ns, least_ns)))
+        docs.append((doc, spread_ns is not None and abs(after_ns - before_ns) > max(spread_ns, least_ns)))
     return sorted(docs, key=lambda told: (-abs(told[0].change_ns), told[0].name_before))
 
 

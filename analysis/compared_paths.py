@@ -134,7 +134,10 @@ def compare(
 def _open(path: Path, step_regex: str | None, progress: Progress | None) -> _Side:
     report = analyze(path, step_regex=step_regex, progress=progress)
     report.require_gpu_ops()
-    return _Side(path, report, open_capture(path).manifest if is_capture(path) else None)
+    side = _Side(path, report, open_capture(path).manifest if is_capture(path) else None)
+    if not side.names:
+        raise LaunchscopeError(f"{path}: a capture without a mode, so nothing was measured; profile the target again")
+    return side
 
 
 def _pairs(a: _Side, b: _Side, mode: str | None) -> Iterator[tuple[str, str]]:

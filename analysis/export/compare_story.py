@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from ..compare_document import BlockingChangeDoc, CameDoc, ComparisonDoc, LaunchChangeDoc, OpsDoc, PairedDoc
 from ..compared_document import ComparedDoc, ComparedModeDoc, ComparedSideDoc, UnprofiledDoc
-from ..likely_causes import short_names_of, signed_duration
-from ..units import MISSING, duration, number, plural, without_commands
-from . import check_words, compare_words, launch_tables, markdown, terminal
+from ..likely_causes import medians, short_names_of, signed_duration
+from ..units import MISSING, apart, duration, number, plural, without_commands
+from . import check_words, compare_words, markdown, terminal
 from .blocks import Block, Fact, Heading, Headline, Listing
 from .check_story import about, numbered
 from .tables import Column, Row, Table
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 ROWS: Final = 6  # of a table without --verbose
 NAMES: Final = 3  # of one run of merged ops
+OF_OTHERS: Final = "a recording of others"
+
+VISIBLE: Final = 0.005
+"""How far apart two changes have to be for a reader to notice: three digits of a time tell it to half a per cent."""
+
+
+INSIDE: Final = Column("inside", right=False, rank=1, least=24, foreign=True, spare=True)
 
 
 def render_terminal(comparison: Comparison, *, width: int, color: bool, verbose: bool) -> str:
@@ -39,7 +46,8 @@ def tell(doc: ComparedDoc, *, verbose: bool) -> Iterator[Block]:
     if doc.before.target is not None or doc.after.target is not None or len(doc.comparisons) > 1:
         yield Heading(f"{doc.before.path} → {doc.after.path}")
     sides = {"before": _about(doc.before), "after": _about(doc.after)}
-    yield from (Fact(name, [told]) for name, told in sides.items() if told)
+    if any(sides.values()):
+        yield from (Fact(name, [told or OF_OTHERS]) for name, told in sides.items())
     if doc.notes:
         yield Fact("notes", doc.notes, concern=True)
     for each in doc.comparisons:
@@ -86,7 +94,7 @@ class _Mode:
         return self.doc.name
 
     def _recorded(self) -> str:
-        passes = [side.trace_pass or "a recording of others" for side in (self.found.before, self.found.after)]
+        passes = [side.trace_pass or OF_OTHERS for side in (self.found.before, self.found.after)]
         by = f"by {passes[0]}" if passes[0] == passes[1] else f"by {passes[0]} and {passes[1]}"
         steps = f"{number(self.found.before.steps)} and {number(self.found.after.steps)} steps"
         return f"{by}, {steps}"
@@ -101,18 +109,16 @@ class _Mode:
 
     def _ops(self) -> Iterator[Listing]:
         found, columns = self.found, [Column("operator", right=False, least=12, foreign=True), Column(self.per)]
-        columns += [Column("time"), Column("inside", right=False, rank=1, least=16, foreign=True)]
-        yield from self._table("came: GPU ops only after", columns, [self._alone(doc) for doc in found.came])
-        yield from self._table("went: GPU ops only before", columns, [self._alone(doc) for doc in found.went])
-        columns = [Column("in place of it", right=False, least=24, foreign=True), Column("ops"), Column(self.per)]
+        columns += [Column("time"), INSIDE]
+        yield from self._table("came: only after", columns, [self._alone(doc) for doc in found.came])
+        yield from self._table("went: only before", columns, [self._alone(doc) for doc in found.went])
+        columns = [Column("in place of it", right=False, least=24, foreign=True)]
+        columns += [Column("GPU ops\nof a run", rank=2, spare=True), Column(f"runs\n{self.per}", rank=1, spare=True)]
         columns += [Column("time", optional=True), Column("change")]
         yield from self._table("merged, split, replaced", columns, self._merged())
         columns = [Column("operator", right=False, least=12, foreign=True), Column(self.per)]
-        columns += [
-            Column("each", rank=1),
-            Column("change"),
-            Column("steps differ by", rank=1),
-        ]
+        columns += [Column("each", rank=1, spare=True), Column("change")]
+        columns += [Column("steps differ by", rank=2, spare=True)]
         for title, docs in (("slower", found.slower), ("faster", found.faster), ("another kernel", found.exchanged)):
             yield from self._table(title, columns, [self._paired(doc) for doc in docs])
         if self.verbose:
@@ -125,12 +131,12 @@ class _Mode:
             return
         told = rows if self.verbose else rows[:ROWS]
         inferred = "\n(inferred)" if self.found.scope == "step" else ""
-        head = Column(f"{title}{inferred}", right=False, least=24, foreign=True)
+        head = Column(f"{title}{inferred}", right=False, least=20, foreign=True)
         table = Table([head, *columns], [Row(row) for row in told], more=len(rows) - len(told))
         yield Listing(table.without_empty_columns(MISSING))
 
     def _alone(self, doc: CameDoc) -> list[str]:
-        inside = launch_tables.stack_line(doc.stack, doc.operator)
+        inside = compare_words.place(doc)
         return [self.short[doc.name], compare_words.operator(doc), number(doc.count), duration(doc.ns), inside]
 
     def _merged(self) -> list[list[str]]:
@@ -141,7 +147,7 @@ class _Mode:
                 f"{number(doc.ops_before)} → {number(doc.ops_after)}",
                 number(doc.count),
                 f"{duration(doc.ns_before)} → {duration(doc.ns_after)}",
-                compare_words.change(doc.ns_before, doc.ns_after, "ns"),
+                signed_duration(doc.ns_after - doc.ns_before),
             ]
             for doc in self.found.merged
         ]
@@ -155,19 +161,17 @@ class _Mode:
         name = self.short[doc.name_after]
         if doc.name_before != doc.name_after:
             name = f"{self.short[doc.name_before]} → {name}"
-        each = f"{duration(doc.median_before_ns)} → {duration(doc.median_after_ns)}"
-        change = [signed_duration(doc.change_ns), duration(doc.spread_ns)]
-        return [name, compare_words.operator(doc), number(doc.count), each, *change]
+        change = [medians(doc), signed_duration(doc.change_ns), duration(doc.spread_ns)]
+        return [name, compare_words.operator(doc), number(doc.count), *change]
 
     def _calls(self) -> Iterator[Listing]:
         counts = [Column("before"), Column("after"), Column("change")]
-        operator = Column("operator", right=False, least=14, foreign=True)
-        head = Column(f"launches {self.per}", right=False, least=20, foreign=True)
+        operator = Column("operator", right=False, least=12, foreign=True)
+        head = Column(f"launches\n{self.per}", right=False, least=16, foreign=True)
         yield from self._counted([head, operator, *counts], [_launches(doc) for doc in self.found.launches])
-        head = Column("blocking calls per step", right=False, least=22, foreign=True)
-        inside = Column("inside", right=False, rank=1, least=16, foreign=True)
+        head = Column("blocking calls\nper step", right=False, least=16, foreign=True)
         rows = [_blocking(doc) for doc in self.found.blocking_calls]
-        yield from self._counted([head, operator, *counts, inside], rows)
+        yield from self._counted([head, operator, *counts, INSIDE], rows)
 
     def _counted(self, columns: Sequence[Column], rows: Sequence[list[str]]) -> Iterator[Listing]:
         told = rows if self.verbose else rows[:ROWS]
@@ -179,7 +183,10 @@ class _Mode:
 def unprofiled(doc: UnprofiledDoc) -> str:
     """T without a profiler, and its change as far as it can be told."""
     change, span = check_words.changed(doc.change, doc.low, doc.high)
-    times = f"T, unprofiled: {duration(doc.before_ns)} → {duration(doc.after_ns)}, {change}"
+    was, now = doc.before_ns, doc.after_ns
+    if was and abs(now / was - 1 - doc.change) > VISIBLE:
+        change += " as the median of the ratios"
+    times = f"T, unprofiled: {apart(was, now, 'ns')} → {apart(now, was, 'ns')}, {change}"
     have = plural(doc.processes_after, "pair") if doc.paired else _of_two(doc)
     if doc.low is None or doc.high is None:
         needed = "" if doc.needed_processes is None else f", at least {doc.needed_processes} are needed"
@@ -197,8 +204,7 @@ def _launches(doc: LaunchChangeDoc) -> list[str]:
 
 
 def _blocking(doc: BlockingChangeDoc) -> list[str]:
-    inside = launch_tables.stack_line(doc.stack, doc.operator)
-    return [doc.api, doc.operator or MISSING, *compare_words.counts(doc), inside]
+    return [doc.api, doc.operator or MISSING, *compare_words.counts(doc), compare_words.place(doc)]
 
 
 def _withheld(withheld: dict[str, str]) -> Iterator[Fact]:

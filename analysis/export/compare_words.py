@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ..compare_document import BlockingChangeDoc, CameDoc, FigureDoc, LaunchChangeDoc, PairedDoc
-from ..units import MISSING, byte_size, duration, number, printable, share, times
+from ..likely_causes import users_line
+from ..units import MISSING, apart, byte_size, duration, number, printable, share, times
+from .launch_tables import stack_line
 
 MANY: Final = 10  # times as much: told as such, not in per cent
 
@@ -44,8 +46,8 @@ def label(name: str) -> str:
 
 def side_by_side(figure: FigureDoc) -> tuple[str, str, str, str]:
     """Label, before, after, change."""
-    before, after = (written(value, figure.unit) for value in (figure.before, figure.after))
-    return label(figure.name), before, after, change(figure.before, figure.after, figure.unit)
+    was, now, unit = figure.before, figure.after, figure.unit
+    return label(figure.name), apart(was, now, unit), apart(now, was, unit), change(was, now, unit)
 
 
 def written(value: float | None, unit: str) -> str:
@@ -74,6 +76,11 @@ def operator(doc: CameDoc | PairedDoc) -> str:
     if doc.operator is None:
         return MISSING
     return printable(doc.operator) + (" (inferred)" if doc.operator_inferred else "")
+
+
+def place(doc: CameDoc | BlockingChangeDoc) -> str:
+    """The user's line that it comes from; without Python frames what encloses the operator."""
+    return users_line(doc.stack) or stack_line(doc.stack, doc.operator)
 
 
 def counts(doc: LaunchChangeDoc | BlockingChangeDoc) -> tuple[str, str, str]:

@@ -24,6 +24,7 @@ class Column:
     least: int | None = None  # flexible: may shrink to this width
     wraps: bool = False  # a flexible column of sentences: wrapped instead of cut
     optional: bool = False  # told only where that takes no room from another column
+    spare: bool = False  # left out where the first block has no room for it
     foreign: bool = False  # names from the traced program
 
 
@@ -99,6 +100,7 @@ def fold(table: Table, width: int) -> list[Layout]:
             chosen.append(index)
             waiting.remove(index)
             used += needed
+        waiting = [index for index in waiting if not table.columns[index].spare]
         chosen.sort()
         blocks.append(Layout(chosen, _stretch([natural[i] for i in chosen], [least[i] for i in chosen], width)))
     return blocks

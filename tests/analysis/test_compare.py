@@ -210,6 +210,14 @@ def test_what_a_compiler_numbered_anew_did_not_change() -> None:
     assert [(doc.operator, doc.change) for doc in found.launches] == [("triton_poi_fused_add", 1)]
 
 
+def test_runs_that_differ_in_numbers_of_a_compiler_alone_are_told_as_one() -> None:
+    fused = [(f"triton_silu_mul_{n}", f"triton_silu_mul_{n}", 4.0) for n in (0, 1)]
+    (merged,) = compared(eager(LAYER * 2), eager([LAYER[0], fused[0], LAYER[0], fused[1]])).merged
+    assert (merged.ops_before, merged.ops_after, merged.count) == (2, 1, 2)
+    assert (merged.ns_before, merged.ns_after) == (10_000, 8_000)
+    assert [op.name for op in merged.after] == ["triton_silu_mul_0"]
+
+
 def test_what_was_merged_by_a_compiler_runs_on_its_own() -> None:
     fused = (("aten::mm", "gemm", 5), ("triton_silu_mul_0", "triton_silu_mul_0", 4))
     found = compared(eager(fused * 2), eager(LAYER * 2))
