@@ -131,7 +131,7 @@ class _Mode:
             return
         told = rows if self.verbose else rows[:ROWS]
         inferred = "\n(inferred)" if self.found.scope == "step" else ""
-        head = Column(f"{title}{inferred}", right=False, least=20, foreign=True)
+        head = Column(f"{title}{inferred}", right=False, least=max(20, len(title)), foreign=True)
         table = Table([head, *columns], [Row(row) for row in told], more=len(rows) - len(told))
         yield Listing(table.without_empty_columns(MISSING))
 

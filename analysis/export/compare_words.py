@@ -72,8 +72,8 @@ def change(before: float | None, after: float | None, unit: str) -> str:
 
 
 def operator(doc: CameDoc | PairedDoc) -> str:
-    """The operator, and whether it is known from the other recording alone."""
-    if doc.operator is None:
+    """The operator, and whether it is known from the other recording alone; a compiled kernel's is its own name."""
+    if doc.operator in (None, doc.name if isinstance(doc, CameDoc) else doc.name_after):
         return MISSING
     return printable(doc.operator) + (" (inferred)" if doc.operator_inferred else "")
 

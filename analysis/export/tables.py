@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -147,14 +148,19 @@ def lines(table: Table, layout: Layout, width: int, *, spans: bool = True) -> li
         for level in range(height):
             cells = [title[level - height + len(title)] if level >= height - len(title) else "" for title in titles]
             written.append((_join(cells, columns, layout.widths), "head"))
+    told = [row for row in table.rows if row.span is None]
+    short = [
+        told_apart((row.cells[index] for row in told), size)
+        for index, size in zip(layout.columns, layout.widths, strict=True)
+    ]
     for row in table.rows:
         if row.span is not None:
             written += [(text, "span") for text in _span(row, layout, width) if spans]
             continue
         cells = [row.cells[index] for index in layout.columns]
         parts = [
-            wrap(cell, size) if column.wraps else [middle(cell, size)]
-            for cell, column, size in zip(cells, columns, layout.widths, strict=True)
+            wrap(cell, size) if column.wraps else [its[cell]]
+            for cell, column, size, its in zip(cells, columns, layout.widths, short, strict=True)
         ]
         for level in range(max(len(part) for part in parts)):
             texts = [part[level] if level < len(part) else "" for part in parts]
@@ -181,6 +187,29 @@ def pad(text: str, width: int, *, right: bool = False) -> str:
     """Text filled up to a width in cells."""
     blank = " " * max(width - cell_len(text), 0)
     return blank + text if right else text + blank
+
+
+def told_apart(texts: Iterable[str], width: int) -> dict[str, str]:
+    """Each text no wider than ``width`` cells; those that would read alike lose most of how both begin."""
+    alike: dict[str, list[str]] = defaultdict(list)
+    for text in dict.fromkeys(texts):
+        alike[middle(text, width)].append(text)
+    short: dict[str, str] = {}
+    for cut, its in alike.items():
+        begin = _same_beginning(its) - width // 8
+        if len(its) == 1 or begin <= 1:
+            short |= dict.fromkeys(its, cut)
+        else:
+            ends = {text: f"…{text[begin:]}" for text in its}
+            again = told_apart(ends.values(), width)
+            short |= {text: again[end] for text, end in ends.items()}
+    return short
+
+
+def _same_beginning(texts: Sequence[str]) -> int:
+    """Characters that all begin with."""
+    first, last = min(texts), max(texts)
+    return next((at for at, (its, other) in enumerate(zip(first, last, strict=False)) if its != other), len(first))
 
 
 def middle(text: str, width: int) -> str:
