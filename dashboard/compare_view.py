@@ -17,9 +17,9 @@ from ..analysis.compare_document import (
     PairedDoc,
 )
 from ..analysis.document import ModeDoc
-from ..analysis.export.compare_words import BEYOND_SPREAD, INFERRED, change, counts, operator, side_by_side, written
+from ..analysis.export.compare_words import BEYOND_SPREAD, INFERRED, change, counts, operator, side_by_side
 from ..analysis.likely_causes import short_names_of, signed_duration
-from ..analysis.units import MISSING, duration, number, printable
+from ..analysis.units import MISSING, apart, duration, number, printable, written
 from .counterparts import alike_steps
 from .opened import Band, Opened
 
@@ -142,7 +142,8 @@ class _Page:
         name = self.short[doc.name_after]
         if doc.name_before != doc.name_after:
             name = f"{self.short[doc.name_before]} → {name}"
-        medians = (duration(doc.median_before_ns), duration(doc.median_after_ns))
+        was, now = doc.median_before_ns, doc.median_after_ns
+        medians = (apart(was, now, "ns"), apart(now, was, "ns"))
         return (
             name,
             operator(doc),

@@ -6,7 +6,7 @@ from typing import Final
 
 from ..compare_document import BlockingChangeDoc, CameDoc, FigureDoc, LaunchChangeDoc, PairedDoc
 from ..likely_causes import users_line
-from ..units import MISSING, apart, byte_size, duration, number, printable, share, times
+from ..units import MISSING, apart, number, printable, share, times, written
 from .launch_tables import stack_line
 
 MANY: Final = 10  # times as much: told as such, not in per cent
@@ -48,11 +48,6 @@ def side_by_side(figure: FigureDoc) -> tuple[str, str, str, str]:
     """Label, before, after, change."""
     was, now, unit = figure.before, figure.after, figure.unit
     return label(figure.name), apart(was, now, unit), apart(now, was, unit), change(was, now, unit)
-
-
-def written(value: float | None, unit: str) -> str:
-    """A figure of any unit."""
-    return {"ns": duration, "share": share, "bytes": byte_size}.get(unit, number)(value)
 
 
 def change(before: float | None, after: float | None, unit: str) -> str:
