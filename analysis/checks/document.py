@@ -14,6 +14,8 @@ TO_FIX: Final = "to_fix"  # no baseline, another machine
 INCONCLUSIVE: Final = "inconclusive"  # too noisy, too few samples, an unreliable trace
 
 EXIT_CODES: Final = {HOLDS: 0, REGRESSION: 1, TO_FIX: 2, INCONCLUSIVE: 3}
+RUNS: Final = "runs"
+"""The figure of a mode that failed, or that is lacking: whether it was measured at all, 1 or 0."""
 GRAVEST_FIRST: Final = (REGRESSION, TO_FIX, INCONCLUSIVE, HOLDS)
 """A regression that was found stays one, whatever else could not be told."""
 

@@ -14,12 +14,13 @@ from .asked import asked_of
 from .causes import causes, look_first
 from .config import Limits
 from .document import EXIT_CODES, GRAVEST_FIRST, REGRESSION, TO_FIX, CheckDoc, FindingDoc, PartDoc
-from .finding import Pair, Side, finding, judged
+from .finding import judged, of_running
 from .limits import TIMED, Limit
 from .matching import baseline_of, why_none
 from .notes import notes
+from .sides import Sides
 from .snapshot import Snapshot, side_of
-from .unmeasured import RUNS, lacking, without_graphs
+from .unmeasured import lacking, without_graphs
 
 
 def check(
@@ -36,26 +37,24 @@ def check(
 
     Without limits, counts must not get worse than the baseline's. ``require_graph``: modes that may replay graphs have
     to. ``same_machine``: counts too are compared with a baseline of the same kind of machine alone. ``named``: as in
-    ``baseline_of``. ``every_mode``: a mode that is
-    guarded, by limits of its own or by a baseline, and that was not measured, is something to fix.
+    ``baseline_of``. ``every_mode``: a mode that is guarded, by limits of its own or by a baseline, and that was not
+    measured, is something to fix.
     """
     if limits.is_empty and not require_graph and baselines is None:
         raise ConfigError(
             "nothing to check: no limits and no baseline. Write limits into launchscope.toml, save a baseline with "
             "launchscope baseline save, or ask for --require-graph"
         )
-    parts, used = [], []
-    for snapshot in current:
-        base = None if baselines is None else baseline_of(snapshot, current, baselines, named=named)
-        used.append(base)
-        sides = Pair(
-            snapshot, base, limits, same_machine, why_no_baseline="" if base else why_none(snapshot, baselines)
-        )
+    bases = [None if baselines is None else baseline_of(each, current, baselines, named=named) for each in current]
+    used = [each for each in bases if each is not None]
+    parts = []
+    for snapshot, base in zip(current, bases, strict=True):
+        sides = Sides(snapshot, base, limits, same_machine, "" if base else why_none(snapshot, baselines))
         mode = _guarded_as(snapshot, base, current, limits)
         asked = list(asked_of(snapshot.target, mode, limits, baselines is not None, require_graph))
-        parts.append(_part(sides, asked, current, [each for each in used if each is not None]))
+        parts.append(_part(sides, asked, current, used))
     if every_mode:
-        parts += lacking(current, baselines or (), [each for each in used if each is not None], limits)
+        parts += lacking(current, baselines or (), used, limits)
         parts += without_graphs(current, parts, limits, require_graph)
     found = [each.outcome for part in parts for each in part.findings]
     if not found:
@@ -66,7 +65,7 @@ def check(
         outcome=outcome,
         exit_code=EXIT_CODES[outcome],
         parts=parts,
-        notes=list(notes(current, used, limits, parts)),
+        notes=list(notes(current, bases, limits, parts)),
     )
 
 
@@ -84,7 +83,7 @@ def _guarded_as(snapshot: Snapshot, base: Snapshot | None, current: Sequence[Sna
     return AS_WRITTEN if guarded else snapshot.mode
 
 
-def _part(sides: Pair, asked: Sequence[Limit], current: Sequence[Snapshot], used: Sequence[Snapshot]) -> PartDoc:
+def _part(sides: Sides, asked: Sequence[Limit], current: Sequence[Snapshot], used: Sequence[Snapshot]) -> PartDoc:
     now, base = sides.current, sides.baseline
     if now.error is not None:
         findings = [_failed(sides, asked, current, used)] if asked else []
@@ -101,7 +100,7 @@ def _part(sides: Pair, asked: Sequence[Limit], current: Sequence[Snapshot], used
     )
 
 
-def _with_first_look(found: FindingDoc, sides: Pair, why: Sequence[str]) -> FindingDoc:
+def _with_first_look(found: FindingDoc, sides: Sides, why: Sequence[str]) -> FindingDoc:
     if found.outcome != REGRESSION or found.first_look is not None:
         return found
     is_news = _is_worse(found)
@@ -118,24 +117,17 @@ def _is_worse(found: FindingDoc) -> bool:
     return (found.measured - found.baseline) * (found.measured - found.allowed) > 0
 
 
-def _failed(sides: Pair, asked: Sequence[Limit], current: Sequence[Snapshot], used: Sequence[Snapshot]) -> FindingDoc:
+def _failed(sides: Sides, asked: Sequence[Limit], current: Sequence[Snapshot], used: Sequence[Snapshot]) -> FindingDoc:
     """A checked mode that was not measured is a regression: what can't run under a graph has lost it."""
     now, base = sides.current, sides.baseline
-    limit = Limit("launches", "==", 1.0, text=RUNS, where=asked[0].where)
     both = base is not None and base.error is not None
-    why = printable(now.error or "")
-    message = f"it failed to run: {why}" if not both else f"it failed to run, in the baseline too: {why}"
+    message = f"it failed to run{', in the baseline too' if both else ''}: {printable(now.error or '')}"
+    if both:
+        return of_running(sides, TO_FIX, message, where=asked[0].where)
     eager = next((each for each in current if each.mode == UNGRAPHED.get(now.mode) and each.target == now.target), None)
     before = next((each for each in used if eager is not None and each.mode == eager.mode), None)
-    return finding(
-        sides,
-        limit,
-        figure=RUNS,
-        outcome=TO_FIX if both else REGRESSION,
-        message=message,
-        side=Side(measured=0.0, baseline=None if base is None else float(base.error is None)),
-        first_look=None if eager is None or both else look_first("blocking_calls", before, eager),
-    )
+    place = None if eager is None else look_first("blocking_calls", before, eager)
+    return of_running(sides, REGRESSION, message, where=asked[0].where, first_look=place)
 
 
 def _why_nothing(current: Sequence[Snapshot], limits: Limits, require_graph: bool) -> str:

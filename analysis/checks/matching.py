@@ -43,7 +43,7 @@ def baseline_of(
         of_mode = [each for each in baselines if each.mode == current.mode]
         if not of_mode and {each.mode for each in all_current} <= set(_BY_ITS_OWN_HAND):
             of_mode = [each for each in baselines if each.mode in _BY_ITS_OWN_HAND]
-        fitting = [each for each in of_mode if each.key[1:] == current.key[1:]] or (
+        fitting = [each for each in of_mode if (each.mode, each.setup) == (current.mode, current.setup)] or (
             of_mode if len(of_mode) == 1 else []
         )
     same = [each for each in fitting if each.fingerprint == current.fingerprint]
@@ -52,7 +52,7 @@ def baseline_of(
 
 def _is_the_same_step(base: Snapshot, current: Snapshot) -> bool:
     """One of the two replayed graphs by its own hand, and the other no longer, or not yet, does."""
-    same = (base.target, base.key[2:]) == (current.target, current.key[2:])
+    same = (base.target, base.setup) == (current.target, current.setup)
     return same and {base.mode, current.mode} == set(_BY_ITS_OWN_HAND)
 
 

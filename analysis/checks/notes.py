@@ -9,8 +9,9 @@ from ..units import number, printable
 from .asked import defaults
 from .config import Limits
 from .document import REGRESSION, PartDoc
-from .finding import Pair, judged
+from .finding import judged
 from .matching import setup_difference
+from .sides import Sides
 from .snapshot import Snapshot
 
 
@@ -46,7 +47,7 @@ def _unguarded(current: Sequence[Snapshot], used: Sequence[Snapshot | None], par
         limited = {each.figure for each in part.findings}
         if base is None or not limited or now.error is not None:
             continue
-        sides = Pair(now, base, Limits(), same_machine=False)
+        sides = Sides(now, base)
         worse = [judged(sides, limit) for limit in defaults(now.mode) if limit.figure not in limited]
         told = [
             f"{each.figure} {number(each.baseline)} → {number(each.measured)}"

@@ -95,14 +95,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two snapshots of the same thing: target, mode and how it was set."""
-        return (
-            self.target,
-            self.mode,
-            self.batch_size,
-            self.dtype,
-            self.context_length,
-            tuple(sorted(self.settings.items())),
-        )
+        return (self.target, self.mode, self.setup)
+
+    @property
+    def setup(self) -> tuple[object, ...]:
+        """How the target was set: batch size, dtype, context length and --set."""
+        return (self.batch_size, self.dtype, self.context_length, tuple(sorted(self.settings.items())))
 
     @property
     def fingerprint(self) -> dict[str, str | int | float | bool | None]:

@@ -10,13 +10,11 @@ from ..capture import MODES
 from ..units import printable
 from .asked import asked_of
 from .config import MAY_REPLAY, Limits
-from .document import TO_FIX, PartDoc
-from .finding import Pair, Side, finding
-from .limits import OF_GRAPHS, Limit
+from .document import RUNS, TO_FIX, PartDoc
+from .finding import of_running
+from .limits import OF_GRAPHS
+from .sides import Sides
 from .snapshot import Snapshot, side_of
-
-RUNS: Final = "runs"
-"""The figure of a mode that failed, or that is lacking: it was measured at all."""
 
 _UNMEASURED: Final = "was not measured: measure it too, or name what to check with --mode"
 
@@ -24,13 +22,13 @@ _UNMEASURED: Final = "was not measured: measure it too, or name what to check wi
 def lacking(
     current: Sequence[Snapshot], baselines: Sequence[Snapshot], used: Sequence[Snapshot], limits: Limits
 ) -> Iterator[PartDoc]:
-    """Modes of a checked target that are guarded and were not measured: they would be unguarded without a word."""
+    """Modes of a checked target that the baselines ``used``, or limits of their own, guard."""
     have = {each.mode for each in (*current, *used)}
-    setups = {_setup(each) for each in used}
+    guarded = {(each.target, each.setup) for each in used}
     told: set[str] = set()
     for base in baselines:
         asked = list(asked_of(base.target, base.mode, limits, True, False))
-        if base.mode not in have | told and _setup(base) in setups and base.error is None and asked:
+        if base.mode not in have | told and (base.target, base.setup) in guarded and base.error is None and asked:
             told.add(base.mode)
             message = f"the baseline has mode {base.mode}, which {_UNMEASURED}"
             yield _unmeasured(current, base.target, base.mode, base, asked[0].where, message)
@@ -58,22 +56,10 @@ def without_graphs(
             yield _unmeasured(current, target, "graph", None, asked, message)
 
 
-def _setup(snapshot: Snapshot) -> tuple[object, ...]:
-    """The key without its mode."""
-    return (snapshot.key[0], *snapshot.key[2:])
-
-
 def _unmeasured(
     current: Sequence[Snapshot], target: str, mode: str, base: Snapshot | None, where: str, message: str
 ) -> PartDoc:
     now = Snapshot(launchscope=__version__, target=target, mode=mode, source=current[0].source)
-    found = finding(
-        Pair(now, base, Limits(), same_machine=False),
-        Limit("launches", "==", 1.0, text=RUNS, where=where),
-        figure=RUNS,
-        outcome=TO_FIX,
-        message=message,
-        side=Side(measured=0.0, baseline=None if base is None else 1.0),
-    )
     before = None if base is None else side_of(base)
+    found = of_running(Sides(now, base), TO_FIX, message, where=where)
     return PartDoc(current=side_of(now), baseline=before, differs={}, findings=[found], causes=[])
