@@ -66,7 +66,7 @@ def save(
 @command.command("list", short_help="List the baselines of a folder.")
 @_folder
 def list_them(folder: Path) -> None:
-    """One row per baseline: target, mode, GPU, when it was saved, commit, processes, file."""
+    """One row per baseline: target, mode, GPU, when it was saved, commit, processes; then their files."""
     from ..analysis.export.baseline_story import render_list
 
     print_report(render_list(_read(folder), folder, width=terminal_width(), color=wants_color()))

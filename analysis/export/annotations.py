@@ -31,8 +31,7 @@ def render(doc: CheckDoc) -> str:
         for finding in part.findings
         if finding.outcome != HOLDS
     ]
-    order = {id(finding): i for i, finding in enumerate(check_words.gravest_first(finding for finding, _ in found))}
-    found.sort(key=lambda each: order[id(each[0])])
+    found.sort(key=lambda each: check_words.gravity(each[0]))
     told = found if len(found) <= MOST else found[: MOST - 1]
     lines = [_annotation(finding, part) for finding, part in told]
     if len(told) < len(found):

@@ -26,7 +26,7 @@ _LIST: Final = (
     Column("saved", right=False),
     Column("commit", right=False),
     Column("processes"),
-    Column("file", right=False, rank=1, least=24, foreign=True),
+    Column("file", right=False, behind=True, least=24, foreign=True),
 )
 _FIGURES: Final = (Column("figure", right=False), Column("value", right=False, least=24, wraps=True))
 _SITES: Final = (
@@ -37,7 +37,7 @@ _SITES: Final = (
 
 
 def render_list(baselines: Sequence[Baseline], folder: Path, *, width: int, color: bool) -> str:
-    """One row per baseline, with its file as the folder has it; ``width`` columns at most."""
+    """One row per baseline, then their files as the folder has them; ``width`` columns at most, 60 at least."""
     rows = []
     for each in baselines:
         its, file = each.snapshot, str(each.path.relative_to(folder))

@@ -1,7 +1,8 @@
 """A finished check as what github-action-benchmark reads: tool ``customSmallerIsBetter``.
 
 https://github.com/benchmark-action/github-action-benchmark: a list of name, unit, value, and extra, a tooltip.
-Only figures that are better when smaller have a place in it: graph coverage is told as what is missing to all.
+Only figures that are better when smaller have a place in it: graph coverage is told as what is missing to all, and
+that a mode does not run is no figure.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from ..checks.document import CheckDoc, FindingDoc, PartDoc
+from ..checks.document import RUNS, CheckDoc, FindingDoc, PartDoc
 from ..checks.limits import FIGURES
 from ..units import one_line
 from . import check_words
@@ -44,7 +45,7 @@ def render(doc: CheckDoc) -> str:
 def _entry(finding: FindingDoc, part: PartDoc) -> Entry | None:
     figure, value = finding.figure, finding.measured
     kind = FIGURES.get(figure)
-    if value is None or (kind is not None and kind.less_is_better and kind.more_is_better):
+    if value is None or figure == RUNS or (kind is not None and kind.less_is_better and kind.more_is_better):
         return None  # one graph launch is better than none, and than two
     if figure == "graph_coverage":
         figure, value = "kernels outside graphs", 1.0 - value

@@ -15,17 +15,6 @@ CAUSES: Final = 5  # told without --verbose
 COMMIT: Final = 12  # characters that tell commits apart
 DATE: Final = 10  # characters of an ISO 8601 time
 
-_COLUMNS: Final = (
-    Column("figure", right=False),
-    Column("measured"),
-    Column("allowed"),
-    Column("outcome", right=False),
-    Column("baseline"),
-    Column("change (99 %)"),
-    Column("processes"),
-    Column("asked for by", right=False, optional=True),
-)
-
 
 def render_terminal(doc: CheckDoc, *, width: int, color: bool, verbose: bool) -> str:
     """As text, ``width`` columns at most; no line of it is a command to a CI runner that reads along."""
@@ -54,7 +43,7 @@ def _tell_part(part: PartDoc, *, divides: bool, verbose: bool) -> Iterator[Block
         yield Fact("baseline", [" · ".join(filter(None, [part.baseline.source, _about(part.baseline)]))])
     if part.differs:
         yield Fact("other machine", [_differs(part.differs)], concern=True)
-    findings = check_words.gravest_first(part.findings)
+    findings = sorted(part.findings, key=check_words.gravity)
     if findings:
         yield Listing(_table(findings).without_empty_columns(MISSING))
     failed = [finding for finding in findings if finding.outcome != HOLDS]
@@ -97,6 +86,17 @@ def _differs(differs: dict[str, list[str]]) -> str:
 
 
 def _table(findings: Sequence[FindingDoc]) -> Table:
+    is_estimate = any(finding.interval is not None for finding in findings)
+    columns = (
+        Column("figure", right=False),
+        Column("measured"),
+        Column("allowed"),
+        Column("outcome", right=False),
+        Column("baseline"),
+        Column("change (99 %)" if is_estimate else "change"),
+        Column("processes"),
+        Column("asked for by", right=False, optional=True),
+    )
     rows = [
         Row(
             [
@@ -113,7 +113,7 @@ def _table(findings: Sequence[FindingDoc]) -> Table:
         )
         for finding in findings
     ]
-    return Table(_COLUMNS, rows)
+    return Table(columns, rows)
 
 
 def _causes(causes: Sequence[str], *, verbose: bool) -> Fact:

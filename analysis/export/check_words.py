@@ -10,6 +10,7 @@ from ..checks.document import (
     HOLDS,
     INCONCLUSIVE,
     REGRESSION,
+    RUNS,
     TO_FIX,
     CheckDoc,
     FindingDoc,
@@ -21,26 +22,30 @@ from ..units import MISSING, apart, number, percents, plural, written
 TOLD: Final = 3  # targets and modes that the answer names
 
 ANSWERS: Final = {
-    REGRESSION: ("REGRESSION", "is broken", "are broken"),
-    TO_FIX: ("TO FIX", "can't be checked", "can't be checked"),
-    INCONCLUSIVE: ("INCONCLUSIVE", "can't be told", "can't be told"),
+    REGRESSION: ("REGRESSION", "is broken", "are broken", "all {} limits are broken"),
+    TO_FIX: ("TO FIX", "can't be checked", "can't be checked", "none of {} limits can be checked"),
+    INCONCLUSIVE: ("INCONCLUSIVE", "can't be told", "can't be told", "none of {} limits can be told"),
 }
+"""The outcome as a word, and what it makes of one limit, of several, and of all."""
 WORDS: Final = {HOLDS: "holds", REGRESSION: "REGRESSION", TO_FIX: "to fix", INCONCLUSIVE: "can't tell"}
 
 
 def answer(doc: CheckDoc) -> str:
     """The whole check in one line: how many limits don't hold, and which."""
     limits = [finding for part in doc.parts for finding in part.findings]
-    grave = [finding for finding in limits if finding.outcome == doc.outcome]
-    if not limits and doc.outcome == HOLDS:
+    if not limits:
         return "Nothing was checked."
     if doc.outcome == HOLDS:
         return "The only limit holds." if len(limits) == 1 else f"All {number(len(limits))} limits hold."
-    word, one, several = ANSWERS[doc.outcome]
-    if not grave:
-        return f"{word}: nothing could be checked."
-    count = f"{number(len(grave))} of {plural(len(limits), 'limit')}"
-    return f"{word}: {count} {one if len(grave) == 1 else several}: {_which(doc.parts, doc.outcome)}"
+    grave = sum(finding.outcome == doc.outcome for finding in limits)
+    word, one, several, every = ANSWERS[doc.outcome]
+    if len(limits) == 1:
+        told = f"the only limit {one}"
+    elif grave == len(limits):
+        told = every.format(number(grave))
+    else:
+        told = f"{number(grave)} of {number(len(limits))} limits {one if grave == 1 else several}"
+    return f"{word}: {told}: {_which(doc.parts, doc.outcome)}"
 
 
 def _which(parts: Iterable[PartDoc], outcome: str) -> str:
@@ -48,7 +53,7 @@ def _which(parts: Iterable[PartDoc], outcome: str) -> str:
     for part in parts:
         figures = dict.fromkeys(finding.figure for finding in part.findings if finding.outcome == outcome)
         if figures:
-            told.append(f"{where(part.current)}: {', '.join(figures)}")
+            told.append(f"{where(part.current)} ({', '.join(figures)})")
     more = [f"and {number(len(told) - TOLD)} more"] if len(told) > TOLD else []
     return "; ".join([*told[:TOLD], *more])
 
@@ -58,35 +63,40 @@ def where(side: SideDoc) -> str:
     return f"{side.target}, {side.mode}"
 
 
-def gravest_first(findings: Iterable[FindingDoc]) -> list[FindingDoc]:
-    """Those that don't hold before those that do, else in their order."""
-    return sorted(findings, key=lambda finding: GRAVEST_FIRST.index(finding.outcome))
+def gravity(finding: FindingDoc) -> int:
+    """What sorts a regression before the others, and what holds behind them."""
+    return GRAVEST_FIRST.index(finding.outcome)
 
 
 def parts_in_order(doc: CheckDoc) -> list[PartDoc]:
     """The part with the gravest finding first."""
-
-    def gravest(part: PartDoc) -> int:
-        return min((GRAVEST_FIRST.index(finding.outcome) for finding in part.findings), default=len(GRAVEST_FIRST))
-
-    return sorted(doc.parts, key=gravest)
+    return sorted(doc.parts, key=lambda part: min(map(gravity, part.findings), default=len(GRAVEST_FIRST)))
 
 
 def measured(finding: FindingDoc) -> str:
     """The measured figure, with as many digits as tell it from what is allowed."""
-    return apart(finding.measured, finding.allowed, finding.unit)
+    return _told(finding, finding.measured, finding.allowed)
 
 
 def allowed(finding: FindingDoc) -> str:
     """The limit as it was written, and the value that it comes to where the baseline has a part in it."""
-    if finding.allowed is None or not finding.limit.lstrip().startswith(("+", "-", "−")):
+    if finding.figure == RUNS:
+        return _told(finding, finding.allowed)
+    if finding.allowed is None or not finding.limit.startswith(("+", "-")):
         return finding.limit
     return f"{finding.limit} ({apart(finding.allowed, finding.measured, finding.unit)})"
 
 
 def baseline(finding: FindingDoc) -> str:
     """The baseline's figure."""
-    return written(finding.baseline, finding.unit)
+    return _told(finding, finding.baseline)
+
+
+def _told(finding: FindingDoc, value: float | None, beside: float | None = None) -> str:
+    """One of its values; whether a mode runs is a matter of yes and no."""
+    if finding.figure == RUNS and value is not None:
+        return "yes" if value else "no"
+    return apart(value, beside, finding.unit)
 
 
 def change(finding: FindingDoc) -> str:
@@ -97,14 +107,14 @@ def change(finding: FindingDoc) -> str:
         low, high = (None if each is None else each * whole for each in (interval.low, interval.high))
         told, span = changed(interval.change * whole, low, high, unit)
         return f"{told} ({span})"
-    if finding.measured is None or finding.baseline is None:
+    if finding.measured is None or finding.baseline is None or finding.figure == RUNS:
         return MISSING
     difference = finding.measured - finding.baseline
     if not difference:
         return "0"
-    if finding.unit == "share":
-        return f"{'+' if difference > 0 else '−'}{abs(difference) * 100:.3g} points"
-    return f"{'+' if difference > 0 else '−'}{written(abs(difference), finding.unit)}"
+    size = abs(difference)
+    told = f"{size * 100:.3g} points" if finding.unit == "share" else written(size, finding.unit)
+    return f"{'+' if difference > 0 else '−'}{told}"
 
 
 def processes(finding: FindingDoc) -> str:

@@ -13,6 +13,7 @@ from launchscope.analysis.checks.document import (
     HOLDS,
     INCONCLUSIVE,
     REGRESSION,
+    RUNS,
     TO_FIX,
     CheckDoc,
     FindingDoc,
@@ -94,9 +95,15 @@ def undecided(**changes: Any) -> FindingDoc:
         "outcome": INCONCLUSIVE,
         "interval": interval(0.02, None, None, processes=3, processes_baseline=3),
         "needed_processes": 8,
-        "message": "can't tell with 3 processes: at least 8 per side are needed",
+        "message": "can't tell with 3 processes: step time +2.0 % (no interval) where +3.0 % is allowed",
     }
     return slower(**(fields | changes))
+
+
+def lacking(**changes: Any) -> FindingDoc:
+    """A mode that the baseline has, and that failed to run."""
+    fields = {"figure": RUNS, "limit": RUNS, "measured": 0.0, "allowed": 1.0, "message": "it failed to run: why"}
+    return finding(**(fields | changes))
 
 
 def part(*findings: FindingDoc, **changes: Any) -> PartDoc:
@@ -149,6 +156,9 @@ CHECKS = {
     "to fix": to_fix,
     "holds": all_holds,
     "one limit": lambda: check(part(holding())),
+    "the only one broken": lambda: check(part(finding())),
+    "all broken": lambda: check(part(finding(), finding(figure="kernels"), lacking())),
+    "none to be told": lambda: check(part(undecided(), undecided(figure="launch_tax"))),
     "nothing": lambda: check(notes=("no limit is about this mode",)),
 }
 

@@ -17,7 +17,7 @@ from launchscope.analysis.units import without_commands
 from lxml import etree  # type: ignore[import-untyped]
 
 from . import check_documents
-from .check_documents import CHECKS, check, finding, holding, part, side, slower, undecided
+from .check_documents import CHECKS, check, finding, part, slower, undecided
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).parent / "schemas" / "junit-10.xsd"))
 
@@ -67,6 +67,8 @@ def test_junit_has_a_case_per_limit() -> None:
     assert properties["baseline.commit"] == "0b7e5512ab3f2c"
     assert properties["gpu"] == "NVIDIA H200"
     assert properties["processes"] == "8"
+    (lacking,) = ET.fromstring(junit.render(check(part(check_documents.lacking())))).iter("testcase")
+    assert lacking.get("name") == "runs"
 
 
 def test_junit_shows_what_cannot_be_told_neither_as_passed_nor_as_failed() -> None:
@@ -149,7 +151,8 @@ def test_a_log_line_is_no_command(line: str) -> None:
 def test_benchmark_entries_are_better_when_smaller() -> None:
     unknown = finding(figure="kernels", measured=None)
     lost = finding(figure="graph_coverage", unit="share", measured=0.75, allowed=0.95, baseline=1.0, limit=">= 0.95")
-    findings = [finding(), finding(limit="+0"), lost, slower(), unknown, finding(figure="graph_launches")]
+    left_out = [unknown, finding(figure="graph_launches"), check_documents.lacking()]
+    findings = [finding(), finding(limit="+0"), lost, slower(), *left_out]
     entries = json.loads(benchmark_json.render(check(part(*findings))))
     assert [(each["name"], each["unit"], each["value"]) for each in entries] == [
         ("llama_1b.py · graph · launches", "per step", 735.0),
@@ -169,7 +172,3 @@ def test_json_outputs_hold_any_name(doc: CheckDoc) -> None:
         assert isinstance(entry["value"], float | int)
         assert math.isfinite(entry["value"])
         assert check_documents.draws(entry["name"] + entry["extra"])
-
-
-def test_a_side_is_a_struct_of_its_own() -> None:
-    assert json.loads(check_json.render(check(part(holding(), baseline=side()))))["parts"][0]["baseline"]["commit"]

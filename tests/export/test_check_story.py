@@ -30,11 +30,14 @@ def test_every_check_fits(name: str, width: int) -> None:
 @pytest.mark.parametrize(
     ("name", "first"),
     [
-        ("regression", "REGRESSION: 2 of 4 limits are broken: llama_1b.py, graph: launches, graph_coverage"),
-        ("inconclusive", "INCONCLUSIVE: 1 of 2 limits can't be told: llama_1b.py, graph: step_time"),
-        ("to fix", "TO FIX: 1 of 2 limits can't be checked: llama_1b.py, graph: step_time"),
+        ("regression", "REGRESSION: 2 of 4 limits are broken: llama_1b.py, graph (launches, graph_coverage)"),
+        ("inconclusive", "INCONCLUSIVE: 1 of 2 limits can't be told: llama_1b.py, graph (step_time)"),
+        ("to fix", "TO FIX: 1 of 2 limits can't be checked: llama_1b.py, graph (step_time)"),
         ("holds", "All 3 limits hold."),
         ("one limit", "The only limit holds."),
+        ("the only one broken", "REGRESSION: the only limit is broken: llama_1b.py, graph (launches)"),
+        ("all broken", "REGRESSION: all 3 limits are broken: llama_1b.py, graph (launches, kernels, runs)"),
+        ("none to be told", "INCONCLUSIVE: none of 2 limits can be told: llama_1b.py, graph (step_time, launch_tax)"),
         ("nothing", "Nothing was checked."),
     ],
 )
@@ -64,6 +67,18 @@ def test_a_change_is_told_with_its_interval_and_processes() -> None:
     assert "too few processes" in text(check_documents.inconclusive(), 140)
     paired = slower(interval=check_documents.interval(paired=True))
     assert "8 pairs" in text(check(part(paired, baseline=side())), 140)
+
+
+def test_only_a_change_that_is_an_estimate_has_an_interval() -> None:
+    assert "change (99 %)" in text(check(part(slower(), baseline=side())), 140)
+    counted = text(check_documents.regression(), 140)
+    assert "change  " in counted
+    assert "99 %" not in counted
+
+
+def test_whether_a_mode_runs_is_yes_or_no() -> None:
+    told = text(CHECKS["all broken"](), 140)
+    assert re.search(r"runs +no +yes +REGRESSION +yes +– +launchscope.toml", told)
 
 
 def test_what_differs_between_the_machines_is_said() -> None:
