@@ -22,6 +22,7 @@ from ..analysis.errors import ConfigError, LaunchscopeError, MissingRequirement
 from ..tracer.options import CHECK_REPEATS
 from .check_outputs import REPORTS
 from .outputs import renderer
+from .pytest_plugin import SAVED, UNCHECKED
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -60,6 +61,7 @@ class Guard:
     root: Path  # pytest's rootdir
     folder: Callable[[], Path]  # a new one for a capture
     width: int  # of the terminal
+    tell: Callable[[str, object], None]  # adds to the test's user properties
     used: bool = False
 
     def profile(self, target: Any, **options: Any) -> Report:
@@ -162,7 +164,8 @@ class Guard:
             if doc is not None and doc.outcome != HOLDS:
                 raise pytest.fail.Exception(self._told(doc), pytrace=False)
             if saves:
-                self.session.saved += baselines.save(chosen, self._baselines(), datetime.now(UTC))
+                for path in baselines.save(chosen, self._baselines(), datetime.now(UTC)):
+                    self.tell(SAVED, str(path))
         except LaunchscopeError as error:
             raise _to_fix(str(error)) from None
         return doc
@@ -184,7 +187,7 @@ class Guard:
         }
         left_out = sum(map(len, limits.tables.values())) - sum(map(len, kept.values()))
         if left_out:
-            self.session.unchecked[self.test] = left_out
+            self.tell(UNCHECKED, left_out)
         return replace(limits, tables=kept)
 
     def _told(self, doc: CheckDoc) -> str:

@@ -7,7 +7,7 @@ marked test that is collected, torch with the first step that is measured.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 MARKER: Final = "launchscope"
 FIXTURE: Final = "launchscope"
 
+SAVED: Final = "launchscope.saved"  # file of a baseline
+UNCHECKED: Final = "launchscope.unchecked"  # number of limits that need a baseline
+"""User properties of a test: its report takes them to where the run is told, from the workers of pytest-xdist too."""
+
 
 @dataclass
 class Session:
@@ -30,8 +34,6 @@ class Session:
     baselines: Path | None = None  # null: the default folder below pytest's rootdir
     require_gpu: bool = False
     live: str | None = None  # the test that profiled a live step in this process, which can be done once
-    saved: list[Path] = field(default_factory=list)
-    unchecked: dict[str, int] = field(default_factory=dict)  # limits against a baseline, by test
 
 
 _SESSION: Final = pytest.StashKey[Session]()
@@ -120,6 +122,7 @@ def launchscope(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         root=request.config.rootpath,
         folder=lambda: tmp_path_factory.mktemp("launchscope"),
         width=_width(request.config),
+        tell=lambda name, value: node.user_properties.append((name, value)),
     )
     node.stash[_GUARD] = guard
     return guard
@@ -143,17 +146,27 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    session = config.stash[_SESSION]
-    lines = [f"saved {path}" for path in session.saved]
-    if session.save and not lines:
+    told = list(_told(terminalreporter))
+    lines = [f"saved {value}" for _, name, value in told if name == SAVED]
+    if config.stash[_SESSION].save and not lines:
         lines.append("--launchscope-save: nothing was saved, as no marked test held")
-    if session.unchecked:
-        count, tests = sum(session.unchecked.values()), len(session.unchecked)
-        lines.append(
-            f"{count} limit{'s' * (count > 1)} of {tests} test{'s' * (tests > 1)} need a baseline and were not "
-            "checked: --launchscope-compare checks them"
-        )
+    unchecked = {test: value for test, name, value in told if name == UNCHECKED}
+    if unchecked:
+        from ..analysis.units import plural
+
+        count = sum(unchecked.values())
+        limits, tests = plural(count, "limit"), plural(len(unchecked), "test")
+        verb = "needs a baseline and was" if count == 1 else "need a baseline and were"
+        lines.append(f"{limits} of {tests} {verb} not checked: --launchscope-compare checks them")
     if lines:
         terminalreporter.section("launchscope")
         for line in lines:
             terminalreporter.write_line(line)
+
+
+def _told(terminalreporter: pytest.TerminalReporter) -> Iterator[tuple[str, str, Any]]:
+    """Test, name and value of all user properties, each once: reports of setup and teardown have them, too."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport) and report.when == "call":
+                yield from ((report.nodeid, *each) for each in report.user_properties)
