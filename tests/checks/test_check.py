@@ -154,7 +154,7 @@ def test_files_that_were_left_out_are_noted(tmp_path: Path) -> None:
     assert any(note.startswith("front_end.json was left out: ") for note in document.notes)
 
 
-def test_a_check_loads_neither_torch_nor_pandas(tmp_path: Path) -> None:
+def test_a_check_loads_neither_torch_nor_pandas() -> None:
     code = f"import sys, launchscope; launchscope.check({str(CAPTURE)!r}, {str(CAPTURE)!r}); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "pandas", "rich"} & {name.partition(".")[0] for name in loaded}

@@ -152,7 +152,7 @@ def test_a_saved_report_gives_the_same_snapshots(tmp_path: Path) -> None:
         assert snapshots_of(saved, "x") == snapshots_of(report.document, "x")
 
 
-def test_a_real_capture(tmp_path: Path) -> None:
+def test_a_real_capture() -> None:
     found = {each.mode: each for each in of(CAPTURES / "llama_1b.zip")}
     assert {mode: (each.launches, each.kernels, each.graph_coverage) for mode, each in found.items()} == {
         "eager": (718, 717, 0),

@@ -17,7 +17,6 @@ def broken(before: str, after: str) -> tuple[dict[str, FindingDoc], list[str]]:
     document = check(RECORDED / f"{after}.zip", RECORDED / f"{before}.zip", limits={})
     (part,) = document.parts
     assert document.exit_code == 1
-    assert all(each.figure not in ("step_time", "launch_tax", "true_idle", "gpu_work") for each in part.findings)
     return {each.figure: each for each in part.findings if each.outcome == "regression"}, part.causes
 
 
@@ -43,7 +42,7 @@ def test_a_value_read_in_the_step_costs_the_graph() -> None:
     assert not any("fewer" in cause for cause in causes), "the memset has another name in a graph"
 
 
-def test_require_graph_alone_tells_the_lost_graph(tmp_path: Path) -> None:
+def test_require_graph_alone_tells_the_lost_graph() -> None:
     words = ["--require-graph", "--baseline", str(RECORDED / "serve.zip")]
     assert run(["check", str(RECORDED / "serve_item.zip"), *words]) == 1
     assert run(["check", str(RECORDED / "serve.zip"), "--require-graph"]) == 0
