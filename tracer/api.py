@@ -16,6 +16,7 @@ from ..analysis import capture
 from ..analysis.errors import NothingMeasured
 from .checkout import checked_out
 from .client import ForkServer
+from .describe import parts_of_target
 from .device import CUDA, require_hardware
 from .options import MODES, REPEATS, STEPS, ProfileOptions, Progress
 from .reasons import nothing_measured
@@ -166,7 +167,7 @@ def _preload(runs: Sequence[ProfileOptions]) -> list[str]:
 
 
 def _script(options: ProfileOptions) -> Path:
-    return Path(options.target.rpartition(":")[0] or options.target)
+    return Path(parts_of_target(options.target)[0])
 
 
 def _imports_of_transformers(script: Path) -> list[str]:

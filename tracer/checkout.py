@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from ..analysis.errors import BadTarget, LaunchscopeError
-from .describe import asked_git, git, git_environment
+from .describe import asked_git, git, parts_of_target
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _TRIES: Final = 100
@@ -77,8 +77,8 @@ def checked_out(revision: str, target: str) -> Iterator[tuple[Checkout, str]]:
     Hooks don't run and submodules stay empty. LaunchscopeError outside of git, for a revision that isn't there, and
     for one without the target.
     """
-    place, colon, name = target.rpartition(":")
-    file = Path(place if colon and name.isidentifier() else target)
+    place, name = parts_of_target(target)
+    file = Path(place)
     is_file = file.suffix == ".py" or file.exists()
     home = Path(os.path.realpath(file)).parent if is_file else Path.cwd()
     repository = os.path.realpath(_top(home, revision))
@@ -97,17 +97,17 @@ def checked_out(revision: str, target: str) -> Iterator[tuple[Checkout, str]]:
         there = checkout.counterpart(file)
         if there is None or not there.is_file():
             raise LaunchscopeError(f"--against git:{revision}: that revision has no {file}")
-        yield checkout, f"{there}:{name}" if colon and name.isidentifier() else str(there)
+        yield checkout, str(there) if name is None else f"{there}:{name}"
 
 
 def _top(home: Path, revision: str) -> str:
-    asked = asked_git(home, "rev-parse", "--show-toplevel")
-    if asked is None:
+    done = asked_git(home, "rev-parse", "--show-toplevel")
+    if done is None:
         raise LaunchscopeError(f"--against git:{revision}: git isn't installed, or doesn't answer")
-    if asked.returncode:
-        why = asked.stderr.strip().removeprefix("fatal: ")
+    if done.returncode:
+        why = done.stderr.strip().removeprefix("fatal: ")
         raise LaunchscopeError(f"--against git:{revision}: {home} lies in no git repository that can be used: {why}")
-    return asked.stdout.removesuffix("\n")
+    return done.stdout.removesuffix("\n")
 
 
 @contextmanager
@@ -128,25 +128,22 @@ def _removed_at_the_end(checkout: Checkout) -> Iterator[None]:
 
 
 def _add(checkout: Checkout, revision: str) -> None:
-    done = subprocess.run(
-        ["git", "-C", checkout.repository, "-c", "core.hooksPath=/dev/null",
-         "worktree", "add", "--quiet", "--detach", checkout.folder, checkout.commit],
-        env=git_environment(), capture_output=True, text=True, errors="replace", check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise LaunchscopeError(f"--against git:{revision}: it can't be checked out: {done.stderr.strip()}")
+    add = ("worktree", "add", "--quiet", "--detach", checkout.folder, checkout.commit)
+    done = asked_git(checkout.repository, "-c", "core.hooksPath=/dev/null", *add, timeout_s=None)
+    if done is None or done.returncode:
+        why = "git isn't installed" if done is None else done.stderr.strip()
+        raise LaunchscopeError(f"--against git:{revision}: it can't be checked out: {why}")
 
 
 def _remove(repository: str, folder: str) -> None:
-    worktree = ["git", "-C", repository, "worktree"]
-    twice = ["--force", "--force"]  # once for its changes, once for the lock of one that is still being made
-    subprocess.run([*worktree, "remove", *twice, folder], env=git_environment(), capture_output=True, check=False)
+    twice = ("--force", "--force")  # once for its changes, once for the lock of one that is still being made
+    asked_git(repository, "worktree", "remove", *twice, folder, timeout_s=None)
     for _ in range(_TRIES):  # git may outlive a run that was killed, and write on
         shutil.rmtree(Path(folder).parent, ignore_errors=True)
         if not Path(folder).parent.exists():
             break
         time.sleep(_BETWEEN_S)
-    subprocess.run([*worktree, "prune"], env=git_environment(), capture_output=True, check=False)
+    asked_git(repository, "worktree", "prune", timeout_s=None)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 _SECRET: Final = re.compile(r"secret|passw|credential|apikey|(^|[_-])(auth|authorization|token|key)$", re.IGNORECASE)
 MASK: Final = "***"
+_GIT_S: Final = 10.0  # longer than git takes for what it looks up
 _OF_GIT_HOOKS: Final = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
 ENVIRONMENT_VARIABLES: Final = (
@@ -30,12 +31,16 @@ ENVIRONMENT_VARIABLES: Final = (
 """Variables that change what is measured; no other one is kept."""
 
 
+def parts_of_target(spec: str) -> tuple[str, str | None]:
+    """File or module of a target, and the name after the colon; null where there is none."""
+    place, _, name = spec.rpartition(":")
+    return (place, name) if place and name.isidentifier() else (spec, None)
+
+
 def target_name(spec: str) -> str:
     """`model.py` or `model.py:name`, without the folder."""
-    place, colon, name = spec.rpartition(":")
-    if colon and name.isidentifier():
-        return _writable(f"{Path(place).name}:{name}")
-    return _writable(Path(spec).name)
+    place, name = parts_of_target(spec)
+    return _writable(Path(place).name if name is None else f"{Path(place).name}:{name}")
 
 
 def _writable(text: str) -> str:
@@ -45,7 +50,7 @@ def _writable(text: str) -> str:
 
 def revision(spec: str) -> str | None:
     """Git commit of the folder that the target lies in, with a + when the folder has changes; null outside git."""
-    path = Path(spec.rpartition(":")[0] or spec)
+    path = Path(parts_of_target(spec)[0])
     folder = path.resolve().parent if path.suffix == ".py" else Path.cwd()
     commit = git(folder, "rev-parse", "HEAD")
     if commit is None:
@@ -59,21 +64,22 @@ def git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.removesuffix("\n") if done is not None and done.returncode == 0 else None
 
 
-def asked_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
-    """How git answered in the folder; null when it isn't there, or takes too long. Paths are as Python has them."""
+def asked_git(
+    folder: str | Path, *arguments: str, timeout_s: float | None = _GIT_S
+) -> subprocess.CompletedProcess[str] | None:
+    """How git answered in the folder; null when it isn't there, or takes too long. Paths are as Python has them.
+
+    Without what tells a git hook its repository: a new worktree would be read into that one's index.
+    """
     try:
         return subprocess.run(
             ["git", "-C", str(folder), *arguments],
-            env=git_environment(), capture_output=True, timeout=10, check=False,
+            env={name: value for name, value in os.environ.items() if name not in _OF_GIT_HOOKS},
+            capture_output=True, timeout=timeout_s, check=False,
             encoding=sys.getfilesystemencoding(), errors="surrogateescape",
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
-
-
-def git_environment() -> dict[str, str]:
-    """Ours, without what tells a git hook its repository: a new worktree would be read into that one's index."""
-    return {name: value for name, value in os.environ.items() if name not in _OF_GIT_HOOKS}
 
 
 def masked(settings: Mapping[str, str]) -> dict[str, str]:

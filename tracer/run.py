@@ -15,6 +15,7 @@ from ..analysis.errors import BadTarget, LaunchscopeError
 from .calibrate import load_or_measure, machine
 from .checkout import Checkout
 from .client import ForkServer, ProcessFailed
+from .describe import masked, masked_command, target_name
 from .options import ProfileOptions, Progress
 from .worker import Job, Result, trace_name
 
@@ -129,8 +130,7 @@ class Run:
         return next((process.error for process in self.modes[mode] if process.error), None)
 
     def manifest(self) -> capture.Manifest:
-        from .describe import masked, masked_command, target_name
-
+        """What was measured so far, as the capture tells it."""
         fallback = capture.Target(name=target_name(self.options.target), settings=masked(self.options.settings))
         return capture.Manifest(
             launchscope=__version__,

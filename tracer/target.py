@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from ..analysis.errors import BadTarget
+from .describe import parts_of_target
 
 if TYPE_CHECKING:
     import torch
@@ -87,8 +88,7 @@ def resolve(options: ProfileOptions, device: str) -> Resolved:
 
 def load(spec: str) -> tuple[ModuleType, str | None]:
     """Import the file or module that ``spec`` names; the second part is the name after the colon, if any."""
-    path, colon, name = spec.rpartition(":")
-    place, attribute = (path, name) if colon and name.isidentifier() else (spec, None)
+    place, attribute = parts_of_target(spec)
     file = Path(place)
     if file.suffix == ".py" or file.exists():
         return _run_file(file), attribute

@@ -15,6 +15,7 @@ from ..analysis import capture
 from ..analysis.errors import LaunchscopeError
 from . import protocol
 from .checkout import Checkout
+from .describe import masked, parameter_count, parts_of_target, revision, target_name
 from .device import Device, Step
 from .options import ProfileOptions
 from .reasons import reason
@@ -87,7 +88,7 @@ def run(argument: bytes, tell: Tell) -> Result:
     except LaunchscopeError as error:
         return Result(refusal=str(error), seconds=progress.seconds)
     except (Exception, SystemExit) as error:
-        folder = Path(job.target.rpartition(":")[0] or job.target).parent
+        folder = Path(parts_of_target(job.target)[0]).parent
         words = reason(error, progress.phase, folder)
         if progress.phase == "build":
             return Result(refusal=f"{job.target}: {words}", seconds=progress.seconds)
@@ -188,7 +189,6 @@ def _options(job: Job) -> ProfileOptions:
 
 
 def _describe(job: Job, resolved: Any) -> capture.Target:
-    from .describe import masked, parameter_count, revision, target_name
 
     return capture.Target(
         name=target_name(job.target),

@@ -22,7 +22,7 @@ PRELOAD = ("launchscope.tracer.floor", "launchscope.tracer.outputs", "fake_devic
 Write = Callable[..., Path]
 
 
-class _Shared:
+class Shared:
     """Stands for ``ForkServer`` where a run may use the server that is already there."""
 
     def __init__(self, server: ForkServer) -> None:
@@ -75,7 +75,7 @@ class Profiler:
         options = {"modes": ("eager",), "repeats": 1, "steps": 4, "out": self.folder / "capture"} | options
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XDG_CACHE_HOME", str(self.folder / "cache"))
-            patch.setattr(api, "ForkServer", lambda _: _Shared(self.server))
+            patch.setattr(api, "ForkServer", lambda _: Shared(self.server))
             path: Path = RUN_PROFILE(ProfileOptions(target=str(target), **options), progress, layer)
             return path
 

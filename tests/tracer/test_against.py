@@ -18,7 +18,7 @@ from launchscope.analysis.report import load
 from launchscope.tracer import api, checkout, options
 from launchscope.tracer.options import ProfileOptions
 
-from .conftest import LAYER, Profiler, Write
+from .conftest import LAYER, Profiler, Shared, Write
 
 ONE = """
     import fake_device
@@ -78,19 +78,8 @@ class Against(Profiler):
         } | more
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XDG_CACHE_HOME", str(self.folder / "cache"))
-            patch.setattr(api, "ForkServer", lambda _: _Lent(self.server))
+            patch.setattr(api, "ForkServer", lambda _: Shared(self.server))
             return RUN_AGAINST(ProfileOptions(target=str(target), **chosen), against, self.said.append, LAYER)  # type: ignore[arg-type]
-
-
-class _Lent:
-    def __init__(self, server: object) -> None:
-        self._server = server
-
-    def __enter__(self) -> object:
-        return self._server
-
-    def __exit__(self, *_: object) -> None:
-        """The server goes on."""
 
 
 @pytest.fixture
@@ -172,19 +161,15 @@ def test_another_revision_is_recorded_into_a_folder_named_from_here(
 
 
 def test_another_revision_of_a_module_is_found_from_the_current_folder(
-    against: Against, repository: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (repository / "ops.py").write_text(textwrap.dedent(TWO))
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(sys, "path", ["", str(repository), "/usr/lib"])
     with checkout.checked_out("HEAD", "ops:step") as (found, target):
+        found.enter()
         assert target == "ops:step"
-        monkeypatch.chdir(repository)
-        monkeypatch.setattr(sys, "path", ["", str(repository), "/usr/lib"])
-    with monkeypatch.context() as patch:
-        patch.chdir(repository)
-        with checkout.checked_out("HEAD", "ops:step") as (found, _):
-            found.enter()
-            assert Path.cwd() == Path(found.folder)
-            assert sys.path == ["", found.folder, "/usr/lib"]
+        assert Path.cwd() == Path(found.folder)
+        assert sys.path == ["", found.folder, "/usr/lib"]
 
 
 def test_code_of_the_working_tree_is_not_taken_for_the_revisions(against: Against, repository: Path) -> None:
