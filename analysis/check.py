@@ -75,7 +75,7 @@ def check(
     """
     reading = reading or Reading()
     looked = look_at(current, reading)
-    base = _baseline(baseline, reading)
+    base = _usual_baselines() if baseline is None else look_at_baseline(baseline, reading)
     names = {each.target for each in (*looked.snapshots, *(base.snapshots if base is not None else ()))}
     chosen = select(looked.snapshots, modes, looked.snapshots[0].source)
     document = judging.check(
@@ -112,11 +112,6 @@ def config_to_validate(config: str | PathLike[str] | None) -> Path:
     return path
 
 
-def open_snapshots(path: str | PathLike[str], *, step_regex: str | None = None) -> list[Snapshot]:
-    """What a check looks at of a capture, a trace, a saved JSON report or a baseline; errors as of ``analyze``."""
-    return list(look_at(path, Reading(step_regex=step_regex)).snapshots)
-
-
 def look_at(path: str | PathLike[str] | Report, reading: Reading) -> Looked:
     """Snapshots of a capture, of traces, of a saved JSON report or of a baseline; errors as of ``analyze``."""
     if isinstance(path, Report):
@@ -148,20 +143,24 @@ def select(snapshots: Sequence[Snapshot], modes: str | Sequence[str] | None, sou
     return [each for each in snapshots if each.mode in named]
 
 
-def _baseline(path: str | PathLike[str] | Report | None, reading: Reading) -> Looked | None:
-    if path is None:
-        folder = Path(baselines.FOLDER)
-        return _of_folder(folder) if baselines.is_folder_of_baselines(folder) else None
+def _usual_baselines() -> Looked | None:
+    folder = Path(baselines.FOLDER)
+    return look_in(folder) if baselines.is_folder_of_baselines(folder) else None
+
+
+def look_at_baseline(path: str | PathLike[str] | Report, reading: Reading) -> Looked:
+    """As ``look_at``, or all of a folder of baselines; UnreadableInput for what is not there."""
     if not isinstance(path, Report):
         folder = Path(path)
         if baselines.is_folder_of_baselines(folder) and not is_capture(folder):
-            return _of_folder(folder)
+            return look_in(folder)
         if not folder.exists():
             raise UnreadableInput(f"{path}: no such baseline; save one with launchscope baseline save")
     return look_at(path, reading)
 
 
-def _of_folder(folder: Path) -> Looked:
+def look_in(folder: Path) -> Looked:
+    """All baselines of a folder, each with its own file for a source; errors as ``baselines.read_folder``."""
     found = baselines.read_folder(folder)
     named = (
         msgspec.structs.replace(each.snapshot, source=utf8_text(str(each.path.relative_to(folder.parent))))

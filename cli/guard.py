@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ..analysis.check import open_snapshots
+from ..analysis.check import Reading, look_at, look_at_baseline, look_in
 from ..analysis.checks import baselines
 from ..analysis.checks.config import Limits, limits_of_words
 from ..analysis.checks.document import HOLDS, TO_FIX, CheckDoc
@@ -100,8 +100,9 @@ class Guard:
         self.used = True
         limits, modes = limits_of_words(self.words, self.test)
         try:
-            current = open_snapshots(path, step_regex=step_regex)
-            saved = self._saved() if baseline is None else _opened(Path(baseline), step_regex)
+            reading = Reading(step_regex=step_regex)
+            current = look_at(path, reading).snapshots
+            saved = self._saved() if baseline is None else look_at_baseline(baseline, reading).snapshots
         except LaunchscopeError as error:
             raise _to_fix(str(error)) from None
         if limits.is_empty and saved is None and not self.session.save:
@@ -127,12 +128,12 @@ class Guard:
             more = f". In a test: {ONCE}" if live and "profiler has run in this process" in str(error) else ""
             raise _to_fix(f"{error}{more}") from None
 
-    def _saved(self) -> list[Snapshot] | None:
+    def _saved(self) -> Sequence[Snapshot] | None:
         """The saved baselines, when the run is to compare with them."""
         if not self.session.compare:
             return None
         try:
-            return [each.snapshot for each in baselines.read_folder(self._baselines())]
+            return look_in(self._baselines()).snapshots
         except LaunchscopeError as error:
             raise _to_fix(str(error)) from None
 
@@ -141,10 +142,10 @@ class Guard:
 
     def _judge(
         self,
-        snapshots: list[Snapshot],
+        snapshots: Sequence[Snapshot],
         limits: Limits,
         modes: tuple[str, ...] | None,
-        saved: list[Snapshot] | None,
+        saved: Sequence[Snapshot] | None,
         *,
         named: bool = False,
     ) -> CheckDoc | None:
@@ -170,7 +171,7 @@ class Guard:
             raise _to_fix(str(error)) from None
         return doc
 
-    def _chosen(self, snapshots: list[Snapshot], modes: tuple[str, ...] | None) -> list[Snapshot]:
+    def _chosen(self, snapshots: Sequence[Snapshot], modes: tuple[str, ...] | None) -> list[Snapshot]:
         """Those of the mark's modes; a trace that someone else recorded has none, and is meant by any."""
         have = {each.mode for each in snapshots}
         lacking = [mode for mode in modes or () if mode not in have and TRACE not in have]
@@ -196,12 +197,6 @@ class Guard:
         assert isinstance(told, str), "what a terminal shows is text"
         save = "pytest --launchscope-save saves baselines of what is profiled and checked."
         return f"{told}\n{save}" if self.session.compare and doc.outcome == TO_FIX else told
-
-
-def _opened(path: Path, step_regex: str | None) -> list[Snapshot]:
-    if baselines.is_folder_of_baselines(path):
-        return [each.snapshot for each in baselines.read_folder(path)]
-    return open_snapshots(path, step_regex=step_regex)
 
 
 def _to_fix(message: str) -> BaseException:

@@ -1,4 +1,4 @@
-"""Snapshots made by hand: a step of 300 launches in eager mode, and of one in graph mode."""
+"""Snapshots made by hand: a step of 300 launches in eager mode, and of one in graph mode; a trace to make more of."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 from launchscope.analysis.checks.config import Limits, limit_tables
 from launchscope.analysis.checks.document import CheckDoc, FindingDoc
 from launchscope.analysis.checks.snapshot import BlockingSite, KernelSite, LaunchSite, Snapshot, Timing
+from launchscope.fixtures import builder
 
 MACHINE = {"gpu": "NVIDIA H200", "driver": "580", "cuda": "13.0", "torch": "2.11"}
 US = 1e3
@@ -99,6 +100,17 @@ def trace(**changes: Any) -> Snapshot:
             **changes,
         }
     )
+
+
+def steps(launches: int) -> builder.TraceBuilder:
+    """Five steps of so many launches, each with its kernel."""
+    building = builder.trace()
+    for step in range(5):
+        building.step(step, 200 * step, 190)
+        for index in range(launches):
+            at = 200 * step + 5 * index
+            building.op("aten::mm", at, 4).launch(at + 1, 2).kernel(at + 4, 1, name="gemm")
+    return building
 
 
 def limits(noise: Sequence[float] = (0.01, 1.0), /, **tables: Any) -> Limits:

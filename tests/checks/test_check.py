@@ -10,13 +10,14 @@ from pathlib import Path
 import launchscope
 import msgspec
 import pytest
-from launchscope.analysis.check import Reading, look_at, open_snapshots
+from launchscope.analysis.check import Reading, look_at
 from launchscope.analysis.checks import baselines
 from launchscope.analysis.checks.snapshot import BlockingSite
 from launchscope.analysis.errors import ConfigError, UnreadableInput
-from launchscope.fixtures.builder import TraceBuilder, trace
+from launchscope.fixtures.builder import trace
 
 from ..analysis.captures import two_modes, write_capture
+from .snapshots import steps
 
 CAPTURE = Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip"
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -29,16 +30,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path / "work")
 
 
-def steps(launches: int) -> TraceBuilder:
-    builder = trace()
-    for step in range(5):
-        builder.step(step, 200 * step, 190)
-        for index in range(launches):
-            at = 200 * step + 5 * index
-            builder.op("aten::mm", at, 4).launch(at + 1, 2).kernel(at + 4, 1, name="gemm")
-    return builder
-
-
 def test_a_real_capture_holds_against_itself() -> None:
     document = launchscope.check(CAPTURE, CAPTURE)
     assert (document.outcome, document.exit_code) == ("holds", 0)
@@ -47,7 +38,7 @@ def test_a_real_capture_holds_against_itself() -> None:
 
 
 def test_a_real_capture_against_baselines_in_the_default_folder(tmp_path: Path) -> None:
-    paths = baselines.save(open_snapshots(CAPTURE), Path(baselines.FOLDER), NOW)
+    paths = baselines.save(look_at(CAPTURE, Reading()).snapshots, Path(baselines.FOLDER), NOW)
     assert all(path.stat().st_size < 25_000 for path in paths)  # of a capture of 1.9 MB
     document = launchscope.check(CAPTURE)
     assert document.outcome == "holds"
@@ -61,7 +52,7 @@ def test_a_doctored_capture_is_a_regression_with_its_cause() -> None:
     )
     now = [
         msgspec.structs.replace(each, blocking_calls=1.0, blocking_sites=(item,)) if each.mode == "eager" else each
-        for each in open_snapshots(CAPTURE)
+        for each in look_at(CAPTURE, Reading()).snapshots
     ]
     for path in baselines.save(now, Path("now"), NOW):
         document = launchscope.check(path, CAPTURE, modes=read(path))

@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from launchscope.analysis.checks.document import EXIT_CODES
 from launchscope.cli import run
-from launchscope.fixtures.builder import trace
 
 from ..analysis.captures import two_modes, write_capture
+from ..checks.snapshots import steps
 
 Captured = pytest.CaptureFixture[str]
 
@@ -24,13 +24,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
-    builder = trace()
-    for step in range(5):
-        builder.step(step, 200 * step, 190)
-        for index in range(20):
-            at = 200 * step + 5 * index
-            builder.op("aten::mm", at, 4).launch(at + 1, 2).kernel(at + 4, 1, name="gemm")
-    builder.write(tmp_path / "step.json")
+    steps(20).write(tmp_path / "step.json")
     write_capture(tmp_path / "tiny.zip", two_modes())
     return tmp_path
 
