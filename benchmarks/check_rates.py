@@ -82,12 +82,12 @@ def starts(mode: str) -> list[Start]:
         start = Start()
         for name, timings in runs.items():
             processes = [timing.samples_ns for timing in timings]
-            run, slowed, _ = name.partition("-against")
-            if run in SLOWER and slowed:
+            run, against, _ = name.partition("-against")
+            if run in SLOWER and against:
                 start.slower[run] = list(zip(processes, [each.samples_ns for each in runs[run]], strict=True))
                 continue
             start.plain += processes
-            if slowed:
+            if against:
                 start.alike += zip(processes, [each.samples_ns for each in runs[run]], strict=True)
         found.append(start)
     return found
@@ -119,6 +119,7 @@ def _timings(mode: str) -> list[dict[str, list[Timing]]]:
 
 
 def rates(kind: str, draws: int, independent: int, draw: Callable[[np.random.Generator], Change]) -> Rates:
+    """The outcomes of so many draws."""
     rng = np.random.default_rng(SEED)
     changes = [draw(rng) for _ in range(draws)]
     seen = [each.change for each in changes]
@@ -164,6 +165,7 @@ def apart(
 
 
 def of_mode(mode: str, draws: int) -> Iterator[Rates]:
+    """The same code in turn, from one start and from two; then what is slower, in turn and from two."""
     found = starts(mode)
     noise = between_runs(mode)
     plain = [start.plain for start in found]

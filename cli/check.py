@@ -90,8 +90,9 @@ def command(
 def _validate(config: Path | None) -> None:
     from ..analysis.check import config_to_validate
     from ..analysis.checks.config import read_config
+    from ..analysis.units import plural
 
     path = config_to_validate(config)
     limits = read_config(path)
     count = sum(len(table) for table in limits.tables.values())
-    say(f"{path}: {count} {'limit' if count == 1 else 'limits'}, nothing wrong")
+    say(f"{path}: {plural(count, 'limit')}, nothing wrong")

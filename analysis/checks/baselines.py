@@ -65,7 +65,7 @@ def save(snapshots: Sequence[Snapshot], folder: Path, now: datetime) -> list[Pat
 def read_folder(folder: Path) -> list[Baseline]:
     """All baselines in a folder, by target, mode and age. UnreadableInput names a damaged one."""
     found = [Baseline(path, read_file(path)) for path in _files(folder)]
-    return sorted(found, key=lambda each: (each.snapshot.target, each.snapshot.mode, age(each.snapshot), each.path))
+    return sorted(found, key=lambda each: (each.snapshot.target, each.snapshot.mode, *_age_of(each)))
 
 
 def read_file(path: Path) -> Snapshot:
@@ -104,7 +104,7 @@ def encode(snapshot: Snapshot) -> bytes:
 
 
 def is_folder_of_baselines(path: Path) -> bool:
-    """Whether a folder holds baselines, or is to: one that is empty, or not there, is none."""
+    """Whether files lie in a folder where baselines do; errors as ``read_folder``, but that none is read."""
     return bool(_files(path))
 
 
@@ -175,16 +175,8 @@ def _lean(snapshot: Snapshot, now: datetime) -> Snapshot:
 def _write(snapshot: Snapshot, folder: Path, now: datetime) -> Path:
     """Under a temporary name, which becomes a link to the last one: that never replaces a file."""
     place = folder / _slug(snapshot.target) / _slug(snapshot.mode)
-    name = "-".join(
-        filter(
-            None,
-            [
-                _slug(str(snapshot.machine.get("gpu") or "unknown-gpu")),
-                f"{now:%Y%m%dT%H%M%SZ}",
-                _slug((snapshot.commit or "")[:_COMMIT]) if snapshot.commit else "",
-            ],
-        )
-    )
+    machine, commit = str(snapshot.machine.get("gpu") or "unknown-gpu"), (snapshot.commit or "")[:_COMMIT]
+    name = "-".join(_slug(part) for part in (machine, f"{now:%Y%m%dT%H%M%SZ}", commit) if part)
     try:
         place.mkdir(parents=True, exist_ok=True)
         temporary = place / f".{os.getpid()}-{os.urandom(8).hex()}.partial"

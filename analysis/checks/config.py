@@ -116,7 +116,7 @@ def read_config(path: Path, targets: Collection[str] = ()) -> Limits:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{path}: {key} is no table: write [{prefix}{key}]")
     noise = {name: _noise(path, prefix, name, value) for name, value in content.get("noise", {}).items()}
-    tables = limit_tables(content.get("limits", {}), f"{path.name}", f"{prefix}limits", targets, at=str(path))
+    tables = limit_tables(content.get("limits", {}), path.name, f"{prefix}limits", targets, at=str(path))
     return Limits(tables, **noise)
 
 

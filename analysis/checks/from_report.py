@@ -53,27 +53,7 @@ def _of_mode(document: ReportDocument, mode: str, doc: ModeDoc, traces: Sequence
     target = document.target
     recorded = [trace for trace in traces if trace.trace_pass != "stacks"]
     stacked = [trace for trace in traces if trace.trace_pass == "stacks" and trace.coverage.reliable and trace.steps]
-    untimed = {trace.repeat for trace in traces if trace.trace_pass == "stacks"}
-    timings = tuple(
-        Timing(
-            repeat=process.repeat,
-            samples_ns=tuple(process.samples_ns),
-            host_submit_ns=tuple(process.host_submit_ns),
-        )
-        for process in doc.processes
-        if process.samples_ns and process.repeat not in untimed
-    )
-    withheld = {
-        name: doc.withheld.get(figure, "it was not measured")
-        for name, figure, value in (
-            ("step_time", "step_ns", timings or None),
-            ("gpu_work", "gpu_work_ns", doc.gpu_work_ns),
-            ("launch_tax", "launch_tax_ns", doc.launch_tax_ns),
-            ("true_idle", "true_idle_fraction", doc.true_idle_fraction),
-            ("graph_memory", "graph_memory_bytes", doc.graph_memory_bytes),
-        )
-        if value is None
-    }
+    timings = _timings(doc, traces)
     tax, idle = doc.launch_tax_ns, doc.exposed_idle_ns
     counted = _Counted(recorded, doc.error or "no trace of this mode could be read")
     return Snapshot(
@@ -99,8 +79,34 @@ def _of_mode(document: ReportDocument, mode: str, doc: ModeDoc, traces: Sequence
         kernel_sites=_kernel_sites(counted.traces),
         error=doc.error,
         unreliable=counted.unreliable,
-        withheld=counted.withheld | withheld,
+        withheld=counted.withheld | _withheld(doc, timings),
     )
+
+
+def _timings(doc: ModeDoc, traces: Sequence[TraceDoc]) -> tuple[Timing, ...]:
+    """Unprofiled samples by process, without the one that is there for the sake of stacks."""
+    untimed = {trace.repeat for trace in traces if trace.trace_pass == "stacks"}
+    return tuple(
+        Timing(
+            repeat=process.repeat,
+            samples_ns=tuple(process.samples_ns),
+            host_submit_ns=tuple(process.host_submit_ns),
+        )
+        for process in doc.processes
+        if process.samples_ns and process.repeat not in untimed
+    )
+
+
+def _withheld(doc: ModeDoc, timings: Sequence[Timing]) -> dict[str, str]:
+    """Why figures that are not counted can't be told."""
+    figures = (
+        ("step_time", "step_ns", timings or None),
+        ("gpu_work", "gpu_work_ns", doc.gpu_work_ns),
+        ("launch_tax", "launch_tax_ns", doc.launch_tax_ns),
+        ("true_idle", "true_idle_fraction", doc.true_idle_fraction),
+        ("graph_memory", "graph_memory_bytes", doc.graph_memory_bytes),
+    )
+    return {name: doc.withheld.get(its, "it was not measured") for name, its, value in figures if value is None}
 
 
 def _of_trace(document: ReportDocument, trace: TraceDoc, source: str) -> Snapshot:
