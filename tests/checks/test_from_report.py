@@ -8,7 +8,8 @@ import launchscope
 import msgspec
 import pytest
 from launchscope.analysis.capture import AS_WRITTEN, ModeRecord
-from launchscope.analysis.checks.from_report import portable, snapshots_of
+from launchscope.analysis.checks.from_report import snapshots_of
+from launchscope.analysis.checks.sites import portable
 from launchscope.analysis.checks.snapshot import BlockingSite, LaunchSite, Snapshot
 from launchscope.analysis.document import ReportDocument
 from launchscope.analysis.report import analyze, load
