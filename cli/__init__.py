@@ -41,6 +41,7 @@ COMMANDS: Final = (
     "dashboard",
     "calibrate",
     "model",
+    "whatif",
     "demo",
 )  # each is ``command`` of the module so named
 

@@ -59,6 +59,13 @@ MODEL: Final = {
 }
 """What the textbook model can become."""
 
+WHATIF: Final = {
+    "terminal": Output("analysis.export.whatif_story:render_terminal", styled=True),
+    "json": Output("analysis.export.whatif_story:render_json", ".json"),
+    "markdown": Output("analysis.export.whatif_story:render_markdown", ".md"),
+}
+"""What a simulated step can become."""
+
 FORMATS: Final = ("terminal", "json", "markdown")  # those that a person or a program reads from stdout
 
 

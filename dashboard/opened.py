@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import median
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from ..analysis.analyses import TraceAnalysis
 from ..analysis.capture import AS_WRITTEN
 from ..analysis.document import ModeDoc, baseline
+from ..analysis.recordings import middle_first
 from ..analysis.report import Report
 from ..analysis.steps import first_op_ns
 from ..analysis.trace import NONE
@@ -113,7 +113,7 @@ def open_bands(report: Report) -> Opened:
     shown = []
     for name, mode in modes.items():
         recorded = [a for a in report.analyses if (a.mode or AS_WRITTEN) == name and a.trace_pass is not None]
-        for place, analysis in enumerate(_middle_first(recorded, mode)):
+        for place, analysis in enumerate(middle_first(recorded, mode)):
             key = keys.add(name if place == 0 else f"{name}-{analysis.trace_pass}-{analysis.repeat}")
             label = name.replace("_", " ") if name == AS_WRITTEN else name
             if place:
@@ -130,18 +130,6 @@ def open_bands(report: Report) -> Opened:
         if len(shown) < FIRST_BANDS:
             shown.append(key)
     return Opened(report, tuple(bands), tuple(shown))
-
-
-def _middle_first(recorded: Sequence[TraceAnalysis], mode: ModeDoc) -> Iterator[TraceAnalysis]:
-    """Recordings of one mode: of the `cuda` pass first, and of those the one whose process is nearest to T."""
-    times = {process.repeat: median(process.samples_ns) for process in mode.processes if process.samples_ns}
-    typical = mode.step_ns.median if mode.step_ns is not None else 0.0
-
-    def rank(analysis: TraceAnalysis) -> tuple[bool, bool, float]:
-        is_stacks = analysis.trace_pass == "stacks"
-        return is_stacks, analysis.trace_pass != "cuda", abs(times.get(analysis.repeat or 0, np.inf) - typical)
-
-    yield from sorted(recorded, key=rank)
 
 
 class _Keys:

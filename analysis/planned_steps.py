@@ -1,0 +1,126 @@
+"""Recorded steps as a plan of the simulator: what the host, each launch and each GPU op took by itself.
+
+What held something up in the recording is not part of it: a launch call that waited for a full queue, a blocking call
+that waited for the GPU, an op that waited for its stream. Replayed unchanged, the plan gives the recorded step times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from .simulator import Plan, Schedule, Times
+from .steps import Steps
+from .trace import NONE, BlockingCalls, Bools, Ints, Launches, Trace
+
+_LATENCY_NS: Final = 4_000.0
+_GAP_NS: Final = 1_000.0
+"""Where the recording shows none: no op of it found its stream idle, or busy (NVIDIA H200: 3 to 5 µs, about 1 µs)."""
+
+_HELD_UP: Final = 4.0  # times the median of its API from which a launch call is one that waited for the queue
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedSteps:
+    """A plan, and the step that each op of it belongs to (0 is the first)."""
+
+    plan: Plan
+    op_step: Ints  # [m]
+
+    def step_ns(self, schedule: Schedule) -> Times:
+        """From the first op of each step to that of the next; one less than there are steps."""
+        _, first = np.unique(self.op_step, return_index=True)
+        starts = np.minimum.reduceat(schedule.op_start_ns, first)
+        return np.diff(starts)
+
+
+def plan_steps(trace: Trace, steps: Steps, chosen: Ints) -> PlannedSteps | None:
+    """The chosen steps, consecutive ones, as a plan; None where no launch of them is known."""
+    launches, blocking = trace.launches, trace.blocking_calls
+    launch_rows = np.flatnonzero(np.isin(steps.launch_step, chosen))
+    blocking_rows = np.flatnonzero(np.isin(steps.blocking_step, chosen))
+    op_rows = np.flatnonzero(np.isin(steps.op_step, chosen) & (trace.gpu_ops.launch_row != NONE))
+    if not len(launch_rows) or not len(op_rows):
+        return None
+    calls, call_of_launch = _calls(launches, launch_rows, blocking, blocking_rows)
+    start, end, thread, blocks = calls
+    ops = trace.gpu_ops
+    op_call = call_of_launch[ops.launch_row[op_rows]]
+    order = np.lexsort((ops.start_ns[op_rows], op_call))
+    op_rows, op_call = op_rows[order], op_call[order]
+    op_start, op_end = ops.start_ns[op_rows].astype(np.float64), ops.end_ns[op_rows].astype(np.float64)
+    stream = ops.stream[op_rows] + 1_000_000 * ops.device[op_rows]
+    latency, gap = _waits(op_start, op_end, stream, start[op_call].astype(np.float64))
+    plan = Plan(
+        thread=thread,
+        before_ns=_before(start, end, thread),
+        call_ns=_inside(start, end, blocks, op_call, op_end),
+        blocks=blocks,
+        op_call=op_call,
+        stream=stream,
+        op_ns=op_end - op_start,
+        latency_ns=latency,
+        gap_ns=gap,
+        after=np.full(len(op_rows), NONE),
+    )
+    return PlannedSteps(plan, np.searchsorted(chosen, steps.op_step[op_rows]))
+
+
+def _calls(
+    launches: Launches, launch_rows: Ints, blocking: BlockingCalls, blocking_rows: Ints
+) -> tuple[tuple[Ints, Ints, Ints, Bools], Ints]:
+    """Start, end, thread and blocking of every call by start, and the call that each launch is."""
+    tables = ((launches, launch_rows), (blocking, blocking_rows))
+    start, end, process, thread = (
+        np.concatenate([getattr(table, name)[rows] for table, rows in tables])
+        for name in ("start_ns", "end_ns", "process", "thread")
+    )
+    threads = np.unique(np.stack([process, thread]), axis=1, return_inverse=True)[1].ravel()
+    blocks = np.arange(len(start)) >= len(launch_rows)
+    order = np.argsort(start, kind="stable")
+    call_of_launch = np.full(len(launches), NONE)
+    call_of_launch[launch_rows] = np.argsort(order, kind="stable")[: len(launch_rows)]
+    return (start[order], end[order], threads[order], blocks[order]), call_of_launch
+
+
+def _before(start: Ints, end: Ints, thread: Ints) -> Times:
+    """Host time since the call before in the same thread ended; of a thread's first since the first call of all."""
+    before = np.zeros(len(start))
+    for each in np.unique(thread):
+        rows = np.flatnonzero(thread == each)
+        last = np.concatenate([[start.min()], np.maximum.accumulate(end[rows])[:-1]])
+        before[rows] = np.maximum(start[rows] - last, 0)
+    return before
+
+
+def _inside(start: Ints, end: Ints, blocks: Bools, op_call: Ints, op_end: Times) -> Times:
+    """Host time inside each call, without what it waited for."""
+    took = (end - start).astype(np.float64)
+    done = np.full(len(start), -np.inf)
+    np.maximum.at(done, op_call, op_end)
+    busy_until = np.maximum.accumulate(done)
+    took[blocks] = np.maximum(end[blocks] - np.maximum(start[blocks], busy_until[blocks]), 0)
+    launching = ~blocks
+    if launching.any():
+        usual = float(np.median(took[launching]))
+        took[launching & (took > _HELD_UP * usual) & (done - start > 1e6)] = usual
+    return took
+
+
+def _waits(op_start: Times, op_end: Times, stream: Ints, call_start: Times) -> tuple[Times, Times]:
+    """Latency and gap of each op: as seen where it was that which held the op up, else as usual."""
+    latency = op_start - call_start
+    last_end = np.full(len(op_start), -np.inf)
+    for each in np.unique(stream):
+        rows = np.flatnonzero(stream == each)
+        last_end[rows[1:]] = op_end[rows[:-1]]
+    idle = last_end <= call_start
+    usual = float(np.median(latency[idle])) if idle.any() else min(float(latency.min()), _LATENCY_NS)
+    queued = call_start + usual < last_end
+    gap = op_start - last_end
+    usual_gap = float(np.median(gap[queued])) if queued.any() else _GAP_NS
+    own_latency = np.where(queued, np.minimum(usual, latency), latency)
+    own_gap = np.where(queued, gap, np.minimum(usual_gap, gap))
+    return own_latency, np.where(np.isfinite(own_gap), own_gap, 0.0)
