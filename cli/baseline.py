@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from . import choices
+from .outputs import Output, renderer
 from .progress import Bar
 from .writing import print_report, say, terminal_width, wants_color
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ..analysis.checks.baselines import Baseline
 
 FOLDER: Final = "launchscope-baselines"  # as analysis.checks.baselines has it; that loads msgspec
+
+STORIES: Final = {
+    "list": Output("analysis.export.baseline_story:render_list", styled=True),
+    "figures": Output("analysis.export.baseline_story:render_figures", styled=True),
+}
+"""What baselines can become."""
 
 _folder = click.option(
     "--dir",
@@ -67,9 +74,7 @@ def save(
 @_folder
 def list_them(folder: Path) -> None:
     """One row per baseline: target, mode, GPU, when it was saved, commit, processes; then their files."""
-    from ..analysis.export.baseline_story import render_list
-
-    print_report(render_list(_read(folder), folder, width=terminal_width(), color=wants_color()))
+    _tell("list", _read(folder), folder=folder)
 
 
 @command.command("show", short_help="Show the figures of baselines.")
@@ -81,7 +86,6 @@ def show(target: str | None, folder: Path, modes: tuple[str, ...]) -> None:
     from ..analysis.checks.baselines import superseded
     from ..analysis.checks.config import checked_modes
     from ..analysis.errors import LaunchscopeError
-    from ..analysis.export.baseline_story import render_figures
 
     named = checked_modes(modes, "--mode") if modes else None
     found = [
@@ -92,8 +96,7 @@ def show(target: str | None, folder: Path, modes: tuple[str, ...]) -> None:
     if not found:
         raise LaunchscopeError(f"{folder}: no baseline of {target or 'this mode'}; launchscope baseline list names all")
     old = superseded(found, 1)
-    newest = [each for each in found if each not in old]
-    print_report(render_figures(newest, width=terminal_width(), color=wants_color()))
+    _tell("figures", [each for each in found if each not in old])
 
 
 @command.command("prune", short_help="Delete all but the newest baselines.")
@@ -119,6 +122,12 @@ def _read(folder: Path) -> list[Baseline]:
     if not found:
         raise LaunchscopeError(f"{folder}: no baselines there; save one with launchscope baseline save, or name --dir")
     return found
+
+
+def _tell(story: str, baselines: Sequence[Baseline], **more: Any) -> None:
+    told = renderer(story, STORIES)(baselines, width=terminal_width(), color=wants_color(), **more)
+    assert isinstance(told, str), "what a terminal shows is text"
+    print_report(told)
 
 
 def _tell_paths(paths: Iterable[Path]) -> None:

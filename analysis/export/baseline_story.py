@@ -36,7 +36,7 @@ _SITES: Final = (
 )
 
 
-def render_list(baselines: Sequence[Baseline], folder: Path, *, width: int, color: bool) -> str:
+def render_list(baselines: Sequence[Baseline], *, folder: Path, width: int, color: bool) -> str:
     """One row per baseline, then their files as the folder has them; ``width`` columns at most, 60 at least."""
     rows = []
     for each in baselines:
