@@ -13,13 +13,6 @@ from .snapshot import Snapshot
 _BY_ITS_OWN_HAND: Final = ("eager", AS_WRITTEN)
 """Modes that run a target as its author made it: which one tells whether it replayed graphs by its own hand."""
 
-_SETUP: Final = (
-    ("batch_size", "batch size"),
-    ("dtype", "dtype"),
-    ("context_length", "context length"),
-    ("settings", "settings"),
-)
-
 
 def baseline_of(
     current: Snapshot, all_current: Sequence[Snapshot], baselines: Sequence[Snapshot], *, named: bool
@@ -85,15 +78,13 @@ def _which(snapshot: Snapshot) -> str:
 
 def setup_difference(base: Snapshot, current: Snapshot) -> str:
     """How the baseline's setup is another one, in words; empty where it is the same."""
-    differs = [
-        f"{words} {_told(getattr(base, name))}, not {_told(getattr(current, name))}"
-        for name, words in _SETUP
-        if getattr(base, name) != getattr(current, name)
-    ]
-    return "; ".join(differs)
+    was, now = _setup_in_words(base), _setup_in_words(current)
+    differs = [name for name in was | now if was.get(name) != now.get(name)]
+    return "; ".join(f"{name} {was.get(name, 'unset')}, not {now.get(name, 'unset')}" for name in differs)
 
 
-def _told(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{printable(key)}={printable(str(its))}" for key, its in sorted(value.items())) or "none"
-    return "unknown" if value is None else printable(str(value))
+def _setup_in_words(snapshot: Snapshot) -> dict[str, str]:
+    """``Snapshot.setup`` by name."""
+    given = {"batch size": snapshot.batch_size, "dtype": snapshot.dtype, "context length": snapshot.context_length}
+    told = {name: "unknown" if value is None else printable(str(value)) for name, value in given.items()}
+    return told | {f"--set {printable(key)}": printable(value) for key, value in sorted(snapshot.settings.items())}

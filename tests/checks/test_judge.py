@@ -377,6 +377,10 @@ def test_a_baseline_that_was_named_may_have_another_setup_which_is_noted() -> No
     document = check([eager()], [eager(batch_size=8)], limits(launches="+0"), named=True)
     assert document.exit_code == 0
     assert document.notes == ["The baseline of eager has batch size 8, not 1: what differs may come from that."]
+    now, base = eager(settings={"layers": "4", "item": "true"}), eager(settings={"layers": "2"})
+    assert check([now], [base], limits(launches="+0"), named=True).notes == [
+        "The baseline of eager has --set layers 2, not 4; --set item unset, not true: what differs may come from that."
+    ]
     two = [eager(batch_size=8), eager(batch_size=4)]
     assert check([eager()], two, limits(launches="+0"), named=True).exit_code == 2
 
