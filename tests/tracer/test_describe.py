@@ -17,6 +17,20 @@ import torch
 from launchscope.tracer import describe
 
 
+@pytest.mark.parametrize(
+    ("spec", "parts"),
+    [
+        ("model.py", ("model.py", None)),
+        ("a/model.py:build", ("a/model.py", "build")),
+        ("package.module:build", ("package.module", "build")),
+        ("a:b.py", ("a:b.py", None)),
+        (":build", (":build", None)),
+    ],
+)
+def test_a_target_is_a_place_and_a_name(spec: str, parts: tuple[str, str | None]) -> None:
+    assert describe.parts_of_target(spec) == parts
+
+
 def test_target_names_have_no_folder() -> None:
     specs = ["/home/ada/model.py", "a/model.py:build", "model.py", "package.module:step"]
     assert [describe.target_name(spec) for spec in specs] == [
