@@ -41,6 +41,7 @@ class Knobs:
 
     tau_ns: float | None = None  # host time per launch
     host: float | None = None  # the host takes this many times as long
+    delay_ns: float | None = None  # further host time before each launch
     gpu: float | None = None  # every GPU op takes this many times as long
     graph: bool = False  # the step is launched as one CUDA graph
 
@@ -50,6 +51,8 @@ class Knobs:
             yield f"τ = {duration(self.tau_ns)}"
         if self.host is not None:
             yield f"host time × {self.host:g}"
+        if self.delay_ns is not None:
+            yield f"{duration(self.delay_ns)} more per launch"
         if self.gpu is not None:
             yield f"GPU time × {self.gpu:g}"
         if self.graph:
@@ -193,6 +196,8 @@ def _turned(start: _Start, knobs: Knobs, report: Report) -> Plan:
         plan = plan.with_host(knobs.host)
     if knobs.tau_ns is not None:
         plan = plan.with_host(knobs.tau_ns / start.tau_ns)
+    if knobs.delay_ns is not None:
+        plan = replace(plan, before_ns=plan.before_ns + np.where(plan.blocks, 0.0, knobs.delay_ns))
     if knobs.gpu is not None:
         plan = replace(plan, op_ns=plan.op_ns * knobs.gpu)
     if knobs.graph:

@@ -16,6 +16,7 @@ FACTOR = click.FloatRange(0, 1_000_000, min_open=True)
 @click.argument("path", metavar="PATH", type=choices.PATH)
 @click.option("--tau", type=choices.TIME, help="Host time per launch, τ.")
 @click.option("--host", metavar="FACTOR", type=FACTOR, help="The host takes so many times as long.")
+@click.option("--delay", type=choices.TIME, help="So much more host time before each launch.")
 @click.option("--gpu", metavar="FACTOR", type=FACTOR, help="Every GPU op takes so many times as long.")
 @click.option("--graph", is_flag=True, help="The step is launched as one CUDA graph.")
 @click.option("--mode", metavar="MODE", help="Start from this mode.  [default: eager where it was timed]")
@@ -26,6 +27,7 @@ def command(
     path: Path,
     tau: float | None,
     host: float | None,
+    delay: float | None,
     gpu: float | None,
     graph: bool,
     mode: str | None,
@@ -43,6 +45,6 @@ def command(
     from ..analysis.whatif import Knobs, what_if
 
     report = load(path, step_regex=step_regex)
-    document = what_if(report, Knobs(tau_ns=tau, host=host, gpu=gpu, graph=graph), mode)
+    document = what_if(report, Knobs(tau_ns=tau, host=host, delay_ns=delay, gpu=gpu, graph=graph), mode)
     name = output or (file and by_suffix(file, WHATIF)) or "terminal"
     hand_over(document, name, file=file, inputs=(path,), verbose=False, table=WHATIF)

@@ -35,7 +35,7 @@ def _tell(doc: WhatIfDoc) -> Iterator[Block]:
     if doc.knobs:
         yield Headline(f"PREDICTED: {told} with {', '.join(doc.knobs)}; without {duration(doc.simulated_ns)}")
     else:
-        yield Headline(f"SIMULATED: {told} with nothing changed; --tau, --host, --gpu and --graph change something")
+        yield Headline(f"SIMULATED: {told} with nothing changed; see launchscope whatif --help")
     rows = [
         Row(["as recorded", duration(doc.recorded_ns), _error(doc.recorded_error)]),
         Row(["second half from first", MISSING, _error(doc.half_error)]),
