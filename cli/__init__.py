@@ -42,6 +42,7 @@ COMMANDS: Final = (
     "calibrate",
     "model",
     "whatif",
+    "sweep",
     "demo",
 )  # each is ``command`` of the module so named
 

@@ -66,6 +66,13 @@ WHATIF: Final = {
 }
 """What a simulated step can become."""
 
+SWEEP: Final = {
+    "terminal": Output("analysis.export.sweep_story:render_terminal", styled=True),
+    "json": Output("analysis.export.sweep_story:render_json", ".json"),
+    "markdown": Output("analysis.export.sweep_story:render_markdown", ".md"),
+}
+"""What a sweep can become."""
+
 FORMATS: Final = ("terminal", "json", "markdown")  # those that a person or a program reads from stdout
 
 

@@ -31,6 +31,7 @@ ROOMS = {
     "analysis.readers": {"analysis.errors", "analysis.trace", "analysis.nesting", "analysis.freed_memory",
                          "analysis.unpacked_size", "analysis.readers"},
     "analysis.textbook": {"", "analysis"},
+    "analysis.sweep": {"", "analysis", "analysis.errors", "analysis.document", "analysis.report"},
     "analysis.whatif": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
                         "analysis.report"},
     "analysis": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.freed_memory",
@@ -56,7 +57,8 @@ ROOMS = {
     "analysis.export.kernel_names": {"analysis"},
     "analysis.export": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.document",
                         "analysis.capture", "analysis.report", "analysis.compared_paths", "analysis.checks",
-                        "analysis.textbook", "analysis.whatif", "analysis.export", "analysis.export.kernel_names"},
+                        "analysis.textbook", "analysis.whatif", "analysis.sweep", "analysis.export",
+                        "analysis.export.kernel_names"},
     "dashboard": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.document",
                   "analysis.capture", "analysis.trace_files", "analysis.report", "analysis.export",
                   "analysis.export.kernel_names", "dashboard"},
@@ -64,8 +66,8 @@ ROOMS = {
     "fixtures": {"analysis.errors", "analysis.trace", "analysis.readers", "fixtures"},
     "fixtures.models": {"", "fixtures.models"},
     "cli": {"", "analysis.errors", "analysis.capture", "analysis.report", "analysis.compared_paths",
-            "analysis.step_regex", "analysis.quantities", "analysis.textbook", "analysis.whatif", "analysis",
-            "analysis.document", "analysis.check", "analysis.checks", "tracer", "dashboard", "cli"},
+            "analysis.step_regex", "analysis.quantities", "analysis.textbook", "analysis.whatif", "analysis.sweep",
+            "analysis", "analysis.document", "analysis.check", "analysis.checks", "tracer", "dashboard", "cli"},
 }  # fmt: skip
 
 # Packages from outside: where a module may import them at its top, and where only inside a function.

@@ -1,0 +1,83 @@
+"""``launchscope sweep``: a profile per batch size, where the step turns from launch-bound to GPU-bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..analysis.errors import LaunchscopeError
+from ..tracer.options import MIN_STEPS, ProfileOptions, parse_modes, parse_settings
+from . import choices
+from .outputs import SWEEP, by_suffix, check_output, hand_over
+from .progress import ProgressLine
+from .writing import say
+
+
+class _Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer ones alone
+    """Batch sizes, with commas between."""
+
+    name = "N,N,…"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        words = [word.strip() for word in value.split(",") if word.strip()]
+        if not words or not all(word.isdigit() and 0 < int(word) < 10**9 for word in words):
+            self.fail(f"'{value}' is no list of batch sizes; write 1,2,4,8", param, ctx)
+        return tuple(sorted({int(word) for word in words}))
+
+
+@click.command("sweep", short_help="Measure a range of batch sizes, and find where the GPU becomes the limit.")
+@click.argument("target")
+@click.option("--batch-sizes", type=_Sizes(), default="1,2,4,8,16,32", show_default=True, help="What to measure.")
+@click.option("--capture-sizes", type=_Sizes(), help="The ladder of batch sizes that have a graph.")
+@click.option("--batch-histogram", metavar="FILE", type=choices.PATH, help="CSV of batch size, number of steps.")
+@click.option("--modes", metavar="MODES", default="eager,graph", show_default=True, help="Modes, with commas between.")
+@click.option("--repeats", type=int, metavar="N", default=1, show_default=True, help="Fresh processes per mode.")
+@click.option("--steps", type=int, metavar="N", default=MIN_STEPS + 1, show_default=True, help="Recorded steps.")
+@click.option("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32.  [default: the target's]")
+@click.option("--context-length", type=int, metavar="TOKENS", help="Tokens in the cache.  [default: the target's]")
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A parameter of the target's build.")
+@click.option("--captures", metavar="FOLDER", type=choices.PATH, help="Keep a capture per batch size in FOLDER.")
+@choices.output_format(default="by FILE's suffix, else terminal")
+@choices.output_file
+def command(
+    target: str,
+    batch_sizes: tuple[int, ...],
+    capture_sizes: tuple[int, ...] | None,
+    batch_histogram: Path | None,
+    modes: str,
+    repeats: int,
+    steps: int,
+    dtype: str | None,
+    context_length: int | None,
+    pairs: tuple[str, ...],
+    captures: Path | None,
+    output: str | None,
+    file: Path | None,
+) -> None:
+    """Profile TARGET at each batch size, and tell step time, graph memory and capture time of each, and the batch from
+    which on the GPU is the limit. A sweep that was stopped goes on where it was: captures that are there are kept.
+    """
+    check_output(file, () if batch_histogram is None else (batch_histogram,))
+    from ..analysis.sweep import Measured, read_histogram, sweep_document
+    from ..tracer.sweep import run_sweep
+
+    histogram = None if batch_histogram is None else read_histogram(batch_histogram)
+    if capture_sizes and histogram is None:
+        raise LaunchscopeError("--capture-sizes takes --batch-histogram, which tells how often each size comes")
+    options = ProfileOptions(
+        target=target,
+        dtype=dtype,
+        context_length=context_length,
+        steps=steps,
+        repeats=repeats,
+        modes=parse_modes(modes),
+        settings=parse_settings(pairs),
+    )
+    folder = captures or Path("launchscope-out", f"{Path(target.partition(':')[0]).stem}-sweep")
+    with ProgressLine() as progress:
+        measured = [Measured(*each) for each in run_sweep(options, batch_sizes, folder, progress)]
+    say(f"captures are kept in {folder}")
+    document = sweep_document(measured, capture_sizes or (), histogram)
+    name = output or (file and by_suffix(file, SWEEP)) or "terminal"
+    hand_over(document, name, file=file, inputs=(), verbose=False, table=SWEEP)

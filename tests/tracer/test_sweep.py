@@ -1,0 +1,63 @@
+"""A sweep on the fake device: a capture per batch size, kept and taken up again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from launchscope.analysis.capture import open_capture
+from launchscope.analysis.errors import LaunchscopeError
+from launchscope.tracer import api
+from launchscope.tracer.options import ProfileOptions
+from launchscope.tracer.sweep import run_sweep
+
+from .conftest import LAYER, Profiler, Shared
+
+MODEL = """
+    import fake_device
+
+    def build(batch_size=1):
+        if batch_size > 4:
+            raise RuntimeError("out of memory")
+        def step():
+            for _ in range(batch_size):
+                fake_device.launch("gemm")
+        return step
+"""
+
+
+def sweep(profile: Profiler, target: Path, *sizes: int, **options: object) -> list[tuple[int, Path | None, str | None]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(profile.folder / "cache"))
+        patch.setattr(api, "ForkServer", lambda _: Shared(profile.server))
+        asked = ProfileOptions(target=str(target), modes=("eager",), repeats=1, steps=4, **options)  # type: ignore[arg-type]
+        return list(run_sweep(asked, sizes, profile.folder / "sweep", profile.said.append, LAYER))
+
+
+@pytest.fixture
+def sweeper(profile: Profiler) -> Profiler:
+    profile.said = []  # type: ignore[attr-defined]
+    return profile
+
+
+def test_each_batch_size_is_a_capture_and_what_is_there_is_kept(sweeper: Profiler) -> None:
+    model = sweeper.script(MODEL)
+    first = sweep(sweeper, model, 1, 2)
+    assert [(size, error) for size, _, error in first] == [(1, None), (2, None)]
+    for size, path, _ in first:
+        assert path is not None
+        assert open_capture(path).manifest.target.batch_size == size
+    assert any(line.startswith("batch 2 (2 of 2): ") for line in sweeper.said)  # type: ignore[attr-defined]
+    before = [path.stat().st_mtime_ns for _, path, _ in first if path]
+    again = sweep(sweeper, model, 1, 2, 8)
+    assert [path.stat().st_mtime_ns for _, path, _ in again if path] == before
+    assert again[2][:2] == (8, None)
+    assert "out of memory" in (again[2][2] or "")
+
+
+def test_a_capture_of_something_else_is_not_taken(sweeper: Profiler) -> None:
+    model = sweeper.script(MODEL)
+    sweep(sweeper, model, 1)
+    other = sweeper.script(MODEL, "other.py")
+    with pytest.raises(LaunchscopeError, match=r"batch-1.zip: measured before with target model.py, not other.py"):
+        sweep(sweeper, other, 1)
