@@ -38,12 +38,24 @@ OUTPUTS: Final = {
     "perfetto": Output("analysis.export.perfetto:render", ".pftrace"),
     "html": Output("dashboard.html:render", ".html", extra="dashboard"),
 }
-HEALTH: Final = {
-    "terminal": Output("analysis.export.health:render_terminal", styled=True),
-    "json": Output("analysis.export.health:render_json", ".json"),
-    "markdown": Output("analysis.export.health:render_markdown", ".md"),
-}
+
+
+def _story(module: str) -> dict[str, Output]:
+    """What a document of its own becomes, by the three functions of its module."""
+    return {
+        "terminal": Output(f"{module}:render_terminal", styled=True),
+        "json": Output(f"{module}:render_json", ".json"),
+        "markdown": Output(f"{module}:render_markdown", ".md"),
+    }
+
+
+HEALTH: Final = _story("analysis.export.health")
 """What `launchscope doctor` tells of a Report."""
+
+MODEL: Final = _story("analysis.export.model_story")
+WHATIF: Final = _story("analysis.export.whatif_story")
+SWEEP: Final = _story("analysis.export.sweep_story")
+"""What the textbook model, a simulated step and a sweep can become."""
 
 COMPARED: Final = {
     "terminal": Output("analysis.export.compare_story:render_terminal", styled=True),
@@ -51,27 +63,6 @@ COMPARED: Final = {
     "markdown": Output("analysis.export.compare_story:render_markdown", ".md"),
 }
 """What a comparison can become."""
-
-MODEL: Final = {
-    "terminal": Output("analysis.export.model_story:render_terminal", styled=True),
-    "json": Output("analysis.export.model_story:render_json", ".json"),
-    "markdown": Output("analysis.export.model_story:render_markdown", ".md"),
-}
-"""What the textbook model can become."""
-
-WHATIF: Final = {
-    "terminal": Output("analysis.export.whatif_story:render_terminal", styled=True),
-    "json": Output("analysis.export.whatif_story:render_json", ".json"),
-    "markdown": Output("analysis.export.whatif_story:render_markdown", ".md"),
-}
-"""What a simulated step can become."""
-
-SWEEP: Final = {
-    "terminal": Output("analysis.export.sweep_story:render_terminal", styled=True),
-    "json": Output("analysis.export.sweep_story:render_json", ".json"),
-    "markdown": Output("analysis.export.sweep_story:render_markdown", ".md"),
-}
-"""What a sweep can become."""
 
 FORMATS: Final = ("terminal", "json", "markdown")  # those that a person or a program reads from stdout
 
