@@ -31,18 +31,18 @@ class PlannedSteps:
 
     def step_ns(self, schedule: Schedule) -> Times:
         """From the first op of each step to that of the next; one less than there are steps."""
-        _, first = np.unique(self.op_step, return_index=True)
-        starts = np.minimum.reduceat(schedule.op_start_ns, first)
+        starts = np.full(int(self.op_step.max()) + 1, np.inf)
+        np.minimum.at(starts, self.op_step, schedule.op_start_ns)
         return np.diff(starts)
 
 
 def plan_steps(trace: Trace, steps: Steps, chosen: Ints) -> PlannedSteps | None:
-    """The chosen steps, consecutive ones, as a plan; None where no launch of them is known."""
+    """The chosen steps, consecutive ones, as a plan; None where a step of them has no op whose launch is known."""
     launches, blocking = trace.launches, trace.blocking_calls
     launch_rows = np.flatnonzero(np.isin(steps.launch_step, chosen))
     blocking_rows = np.flatnonzero(np.isin(steps.blocking_step, chosen))
     op_rows = np.flatnonzero(np.isin(steps.op_step, chosen) & (trace.gpu_ops.launch_row != NONE))
-    if not len(launch_rows) or not len(op_rows):
+    if not set(chosen.tolist()) <= set(steps.op_step[op_rows].tolist()):
         return None
     calls, call_of_launch = _calls(launches, launch_rows, blocking, blocking_rows)
     start, end, thread, blocks = calls
@@ -102,7 +102,9 @@ def _inside(start: Ints, end: Ints, blocks: Bools, op_call: Ints, op_end: Times)
     np.maximum.at(done, op_call, op_end)
     busy_until = np.maximum.accumulate(done)
     took[blocks] = np.maximum(end[blocks] - np.maximum(start[blocks], busy_until[blocks]), 0)
-    launching = ~blocks
+    also_blocks = np.append(blocks[1:] & (start[1:] == start[:-1]), False) & ~blocks
+    took[also_blocks] = 0  # a synchronous copy, say: its time is told with the blocking call that it is, too
+    launching = ~blocks & ~also_blocks
     if launching.any():
         usual = float(np.median(took[launching]))
         took[launching & (took > _HELD_UP * usual) & (done - start > 1e6)] = usual

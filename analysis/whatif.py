@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import median
 from typing import Final
 
@@ -24,8 +25,8 @@ from .host_submit import host_submit_ns
 from .planned_steps import PlannedSteps, plan_steps
 from .recordings import middle_first
 from .report import Report
-from .simulator import Plan, simulate
-from .steps import periods_ns
+from .simulator import Plan, Times, simulate
+from .steps import first_op_ns
 from .trace import Ints
 from .units import duration
 
@@ -88,24 +89,28 @@ def what_if(report: Report, knobs: Knobs, mode: str | None = None) -> WhatIfDoc:
     ``mode`` is the baseline's unless given. LaunchscopeError where no recording has the steps that it takes.
     """
     start = _start(report, mode)
-    simulated = _step_ns(start.planned, start.plan)
-    predicted = _step_ns(start.planned, _turned(start, knobs, report))
-    recorded_error = _step_ns(start.planned, start.planned.plan) / start.recorded_ns - 1
-    unprofiled_error = None if start.unprofiled_ns is None else simulated / start.unprofiled_ns - 1
-    halves = _halves(start.analysis)
-    met = [recorded_error, unprofiled_error, None if halves is None else halves[0], LEAST_ERROR]
-    error = max(abs(each) for each in met if each is not None)
+    planned = start.planned()
+    plan = planned.plan.with_host(start.host_factor)
+    recorded = float(np.median(start.periods_ns))
+    process = start.process
+    unprofiled = median(process.samples_ns) if process is not None and process.samples_ns else None
+    simulated = _step_ns(planned, plan)
+    predicted = _step_ns(planned, _turned(plan, knobs, start, planned.op_step, report))
+    recorded_error = _step_ns(planned, planned.plan) / recorded - 1
+    unprofiled_error = None if unprofiled is None else simulated / unprofiled - 1
+    half_error, half_difference = start.halves() or (None, None)
+    error = max(abs(each) for each in (recorded_error, unprofiled_error, half_error, LEAST_ERROR) if each is not None)
     return WhatIfDoc(
         launchscope=__version__,
         source=start.analysis.trace.source.path,
         trace=start.analysis.name,
         mode=start.analysis.mode,
-        steps=len(start.analysis.steps.kept_rows),
-        recorded_ns=start.recorded_ns,
+        steps=len(start.steps),
+        recorded_ns=recorded,
         recorded_error=recorded_error,
-        half_error=None if halves is None else halves[0],
-        half_difference=None if halves is None else halves[1],
-        unprofiled_ns=start.unprofiled_ns,
+        half_error=half_error,
+        half_difference=half_difference,
+        unprofiled_ns=unprofiled,
         unprofiled_error=unprofiled_error,
         host_factor=start.host_factor,
         knobs=list(knobs.words()),
@@ -118,80 +123,85 @@ def what_if(report: Report, knobs: Knobs, mode: str | None = None) -> WhatIfDoc:
 
 @dataclass(frozen=True, eq=False)
 class _Start:
-    """What the knobs start from."""
+    """What the knobs start from: consecutive kept steps of one recording."""
 
     analysis: TraceAnalysis
-    planned: PlannedSteps  # as recorded
-    plan: Plan  # with the host as it runs without a profiler
-    host_factor: float
-    recorded_ns: float
-    unprofiled_ns: float | None
+    steps: Ints
+    process: ProcessDoc | None  # that recorded it; null for a trace of others
+
+    def planned(self, steps: Ints | None = None) -> PlannedSteps:
+        """All or some of the steps as recorded."""
+        found = plan_steps(self.analysis.trace, self.analysis.steps, self.steps if steps is None else steps)
+        assert found is not None, "a start has steps with launches"
+        return found
+
+    @cached_property
+    def periods_ns(self) -> Times:
+        """Recorded step times; the last step has none."""
+        device = self.analysis.document.headline_device
+        assert device is not None, "a start has GPU ops"
+        return np.diff(first_op_ns(self.analysis.trace, self.analysis.steps, device)[self.steps])
+
+    @cached_property
+    def recorded_host_ns(self) -> float:
+        """N·τ of a step as profiled, over the steps that have a step time."""
+        trace, launch_step = self.analysis.trace, self.analysis.steps.launch_step
+        return float(np.median(host_submit_ns(trace, launch_step, self.steps[:-1])))
+
+    @property
+    def host_factor(self) -> float:
+        """By how much the host is faster without the profiler; 1 where that was not measured."""
+        if self.process is None or not self.process.host_submit_ns or self.recorded_host_ns <= 0:
+            return 1.0
+        return median(self.process.host_submit_ns) / self.recorded_host_ns
 
     @property
     def tau_ns(self) -> float:
-        """Host time per launch in the plan, as τ_step of the report."""
+        """Host time per launch without the profiler, as τ_step of the report."""
         steps = self.analysis.steps
         launches = float(np.median(steps.count_kept(steps.launch_step)))
-        return _recorded_host_ns(self.analysis) * self.host_factor / launches
+        return self.recorded_host_ns * self.host_factor / launches
+
+    def halves(self) -> tuple[float, float] | None:
+        """Simulated first half ÷ recorded second − 1, and the same of the recorded ones; None with too few steps."""
+        half = len(self.periods_ns) // 2
+        if not half:
+            return None
+        second = float(np.median(self.periods_ns[half:]))
+        planned = self.planned(self.steps[: half + 1])
+        return _step_ns(planned, planned.plan) / second - 1, float(np.median(self.periods_ns[:half])) / second - 1
 
 
 def _start(report: Report, mode: str | None) -> _Start:
     profile = report.document.profile
     name = mode or (None if profile is None else baseline(profile.modes))
-    process: ProcessDoc | None = None
+    processes: list[ProcessDoc] = []
     if profile is None or name is None:
         found = [each for each in report.analyses if mode is None or each.mode == mode]
     elif name in profile.modes:
         recorded = [each for each in report.analyses if (each.mode or AS_WRITTEN) == name and each.trace_pass]
         found = middle_first(recorded, profile.modes[name])
-        process = next((p for p in profile.modes[name].processes if found and p.repeat == found[0].repeat), None)
+        processes = profile.modes[name].processes
     else:
         raise LaunchscopeError(f"no mode {name} was measured; there are {', '.join(profile.modes)}")
     for analysis in found:
-        planned = plan_steps(analysis.trace, analysis.steps, analysis.steps.kept_rows)
-        device = analysis.document.headline_device
-        if planned is None or device is None or len(analysis.steps.kept_rows) < _FEWEST:
-            continue
-        factor = _host_factor(analysis, process)
-        periods = periods_ns(analysis.trace, analysis.steps, device)
-        unprofiled = median(process.samples_ns) if process is not None and process.samples_ns else None
-        return _Start(analysis, planned, planned.plan.with_host(factor), factor, float(np.median(periods)), unprofiled)
+        steps = _longest_run(analysis.steps.kept_rows)
+        if len(steps) >= _FEWEST and plan_steps(analysis.trace, analysis.steps, steps) is not None:
+            return _Start(analysis, steps, next((p for p in processes if p.repeat == analysis.repeat), None))
     raise LaunchscopeError(
-        f"no recording{f' of mode {name}' if name else ''} holds {_FEWEST} steps with their launches: steps come from "
-        "prof.step(), from annotations named by --step-regex, or from a profile of launchscope"
+        f"no recording{f' of mode {name}' if name else ''} holds {_FEWEST} steps in a row with their launches: steps "
+        "come from prof.step(), from annotations named by --step-regex, or from a profile of launchscope"
     )
 
 
-def _host_factor(analysis: TraceAnalysis, process: ProcessDoc | None) -> float:
-    """By how much the host is faster without the profiler; 1 where that was not measured."""
-    recorded = _recorded_host_ns(analysis)
-    if process is None or not process.host_submit_ns or recorded <= 0:
-        return 1.0
-    return median(process.host_submit_ns) / recorded
+def _longest_run(steps: Ints) -> Ints:
+    """The longest run of consecutive steps; the first of several."""
+    runs = np.split(steps, np.flatnonzero(np.diff(steps) != 1) + 1)
+    return max(runs, key=len)
 
 
-def _recorded_host_ns(analysis: TraceAnalysis) -> float:
-    """N·τ of a step as profiled; the last step has no step time, so it does not count."""
-    timed = analysis.steps.kept_rows[:-1]
-    return float(np.median(host_submit_ns(analysis.trace, analysis.steps.launch_step, timed)))
-
-
-def _halves(analysis: TraceAnalysis) -> tuple[float, float] | None:
-    """Simulated first half ÷ recorded second half − 1, and the same of the recorded halves; None with too few steps."""
-    kept, device = analysis.steps.kept_rows, analysis.document.headline_device
-    assert device is not None, "it has GPU ops"
-    periods = periods_ns(analysis.trace, analysis.steps, device)
-    half = len(periods) // 2
-    planned = plan_steps(analysis.trace, analysis.steps, kept[: half + 1])
-    if not half or planned is None:
-        return None
-    second = float(np.median(periods[half:]))
-    return _step_ns(planned, planned.plan) / second - 1, float(np.median(periods[:half])) / second - 1
-
-
-def _turned(start: _Start, knobs: Knobs, report: Report) -> Plan:
+def _turned(plan: Plan, knobs: Knobs, start: _Start, op_step: Ints, report: Report) -> Plan:
     """The plan with the knobs turned."""
-    plan = start.plan
     if knobs.host is not None:
         plan = plan.with_host(knobs.host)
     if knobs.tau_ns is not None:
@@ -201,7 +211,7 @@ def _turned(start: _Start, knobs: Knobs, report: Report) -> Plan:
     if knobs.gpu is not None:
         plan = replace(plan, op_ns=plan.op_ns * knobs.gpu)
     if knobs.graph:
-        plan = _as_graph(plan, start.planned.op_step, report)
+        plan = _as_graph(plan, op_step, report)
     return plan
 
 

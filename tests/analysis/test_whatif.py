@@ -86,6 +86,14 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
         what_if(report, Knobs(graph=True))
 
 
+def test_a_step_that_waits_for_the_gpu_is_met_without_its_profiler() -> None:
+    """Its host takes 21 ms as recorded, 13.4 ms without; two calls of each step wait until the GPU is done."""
+    item = Path(__file__).parents[2] / "fixtures" / "captures" / "regressions" / "serve_item.zip"
+    told = what_if(load(item), Knobs())
+    assert told.unprofiled_ns == pytest.approx(13.4e6, rel=0.01)
+    assert told.unprofiled_error == pytest.approx(0, abs=0.01)
+
+
 def test_a_mode_that_was_not_measured_is_told() -> None:
     with pytest.raises(LaunchscopeError, match="no mode as_written was measured; there are eager, graph"):
         what_if(llama(), Knobs(), "as_written")
