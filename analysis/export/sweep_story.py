@@ -27,6 +27,12 @@ _COLUMNS = (
 )
 
 
+_ONE_PROCESS = (
+    "every time is of one process, so without an interval; on a shared host eager times of two processes differ by up "
+    "to a factor of two, and the batch where launching stops to be the limit with them: --repeats 3 tells intervals"
+)
+
+
 def render_terminal(doc: SweepDoc, *, width: int, color: bool, verbose: bool) -> str:
     """As text, ``width`` columns at most."""
     del verbose  # there is no more to tell
@@ -51,6 +57,9 @@ def _tell(doc: SweepDoc) -> Iterator[Block]:
     yield Headline("; ".join(_knee(mode, knee, sizes) for mode, knee in doc.knees.items()))
     yield Listing(Table(_COLUMNS, [_row(row) for row in doc.rows]).without_empty_columns(MISSING))
     yield from _plot(doc)
+    timed = [row.step_ns for row in doc.rows if row.step_ns is not None]
+    if timed and all(time.ci_low is None for time in timed):
+        yield Fact("spread", [_ONE_PROCESS], concern=True)
     failed = [f"batch {row.batch_size}, {row.mode}: {row.error}" for row in doc.rows if row.error is not None]
     failed += [f"batch {size}: {why}" for size, why in doc.unmeasured.items()]
     if failed:

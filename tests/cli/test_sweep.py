@@ -44,6 +44,7 @@ def test_the_table_the_plot_and_the_ladder(
     out = " ".join(out.split())
     assert "eager: launching is the limit below batch 2048, the GPU from there on" in out
     assert "graph: the GPU is the limit from batch 1 on" in out
+    assert "every time is of one process, so without an interval" in out
     assert "ladder 1, 256, 2048:" in out
     assert "better: 1, 200:" in out
     assert "captures are kept in launchscope-out/llama_1b-sweep" in err
