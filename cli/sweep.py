@@ -60,6 +60,7 @@ def command(
     """
     check_output(file, () if batch_histogram is None else (batch_histogram,))
     from ..analysis.sweep import Measured, read_histogram, sweep_document
+    from ..tracer.describe import parts_of_target
     from ..tracer.sweep import run_sweep
 
     histogram = None if batch_histogram is None else read_histogram(batch_histogram)
@@ -74,7 +75,7 @@ def command(
         modes=parse_modes(modes),
         settings=parse_settings(pairs),
     )
-    folder = captures or Path("launchscope-out", f"{Path(target.partition(':')[0]).stem}-sweep")
+    folder = captures or Path("launchscope-out", f"{Path(parts_of_target(target)[0]).stem}-sweep")
     with ProgressLine() as progress:
         measured = [Measured(*each) for each in run_sweep(options, batch_sizes, folder, progress)]
     say(f"captures are kept in {folder}")

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..analysis.capture import Manifest, open_capture
+from ..analysis.capture import AS_WRITTEN, Manifest, open_capture
 from ..analysis.errors import BadTarget, LaunchscopeError, NothingMeasured
 from .api import Interrupted, run_profile
-from .describe import parts_of_target
+from .describe import masked, target_name
 from .device import CUDA
 from .options import ProfileOptions, Progress
 
@@ -67,10 +67,14 @@ def _require_the_same(path: Path, options: ProfileOptions) -> None:
 
 
 def _asked(manifest: Manifest, options: ProfileOptions) -> Iterator[tuple[str, object, object]]:
+    """What it is called, as measured, and as asked for; null where that is left to the target."""
     target = manifest.target
-    yield "target", Path(target.name).name, Path(parts_of_target(options.target)[0]).name
+    yield "target", target.name, target_name(options.target)
     yield "batch size", target.batch_size, options.batch_size
     yield "context length", target.context_length, options.context_length
     yield "dtype", target.dtype, options.dtype
-    yield "settings", target.settings, options.settings
-    yield "modes", ", ".join(manifest.modes), ", ".join(options.modes)
+    yield "settings", target.settings, masked(options.settings)
+    repeats = (sum(each.trace_pass != "stacks" for each in mode.processes) for mode in manifest.modes.values())
+    yield "repeats", min(repeats), options.repeats
+    if AS_WRITTEN not in manifest.modes:  # a target under graphs of its own runs in that mode, whatever is asked for
+        yield "modes", ", ".join(manifest.modes), ", ".join(options.modes)

@@ -26,11 +26,14 @@ MODEL = """
 """
 
 
-def sweep(profile: Profiler, target: Path, *sizes: int, **options: object) -> list[tuple[int, Path | None, str | None]]:
+def sweep(
+    profile: Profiler, target: Path | str, *sizes: int, **options: object
+) -> list[tuple[int, Path | None, str | None]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(profile.folder / "cache"))
         patch.setattr(api, "ForkServer", lambda _: Shared(profile.server))
-        asked = ProfileOptions(target=str(target), modes=("eager",), repeats=1, steps=4, **options)  # type: ignore[arg-type]
+        chosen = {"modes": ("eager",), "repeats": 1, "steps": 4} | options
+        asked = ProfileOptions(target=str(target), **chosen)  # type: ignore[arg-type]
         return list(run_sweep(asked, sizes, profile.folder / "sweep", profile.said.append, LAYER))
 
 
@@ -53,6 +56,14 @@ def test_each_batch_size_is_a_capture_and_what_is_there_is_kept(sweeper: Profile
     assert [path.stat().st_mtime_ns for _, path, _ in again if path] == before
     assert again[2][:2] == (8, None)
     assert "out of memory" in (again[2][2] or "")
+
+
+def test_a_named_target_goes_on_and_more_repeats_are_measured_anew(sweeper: Profiler) -> None:
+    target = f"{sweeper.script(MODEL)}:build"
+    assert sweep(sweeper, target, 1) == sweep(sweeper, target, 1)
+    with pytest.raises(LaunchscopeError, match="measured before with repeats 1, not 2"):
+        sweep(sweeper, target, 1, repeats=2)
+    assert sweep(sweeper, target, 2, repeats=2) == sweep(sweeper, target, 2, repeats=2)
 
 
 def test_a_capture_of_something_else_is_not_taken(sweeper: Profiler) -> None:
