@@ -20,7 +20,16 @@ pytest.importorskip("torch")
 import torch
 from launchscope import Target
 from launchscope.fixtures import models
-from launchscope.fixtures.models import llama, llama_1b_fused, llama_1b_regressed, serve_loop, tiny
+from launchscope.fixtures.models import (
+    llama,
+    llama_1b_fused,
+    llama_1b_int4,
+    llama_1b_regressed,
+    moe,
+    prefill,
+    serve_loop,
+    tiny,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 FOLDER = Path(models.__file__).parent
@@ -227,6 +236,7 @@ def test_presets_have_the_published_number_of_parameters(name: str, parameters: 
         ("llama_1b.py", 128256, 16),
         ("llama_1b_fused.py", 128256, 16),
         ("llama_1b_regressed.py", 128256, 16),
+        ("moe.py", 128256, 16),
         ("qwen3_0_6b.py", 151936, 28),
         ("qwen2_5_7b.py", 152064, 28),
         ("tiny.py", 256, 2),
@@ -258,6 +268,62 @@ def test_a_regressed_model_computes_the_same_with_so_many_more_kernels(setting: 
 def test_a_regression_that_is_not_there_is_told() -> None:
     with pytest.raises(ValueError, match="there are none, residual, skip"):
         llama_1b_regressed.build(device="meta", regression="item")
+
+
+def test_4_bit_weights_multiply_as_their_integers_scales_and_zeros_say() -> None:
+    """Against the plain product with the weights unpacked; activations of bf16 round to 3 digits."""
+    plain = torch.nn.Linear(128, 32, bias=False, dtype=torch.bfloat16)
+    x = torch.randn(3, 1, 128, dtype=torch.bfloat16)
+    integers, pairs = llama_1b_int4.quantize(plain.weight, 128)
+    scale, zero = pairs[0, :, :1].float(), pairs[0, :, 1:].float()
+    unpacked = (integers.float() - 8) * scale + zero
+    assert integers.min() == 0
+    assert integers.max() == 15
+    assert (unpacked - plain.weight).abs().max() < 0.6 * scale.max()
+    found = llama_1b_int4.Int4Linear(plain)(x)
+    torch.testing.assert_close(found.float(), x.float() @ unpacked.T, rtol=2e-2, atol=2e-2)
+
+
+def test_4_bit_weights_launch_as_many_kernels() -> None:
+    plain = operators(tiny.build(1, "cpu", torch.bfloat16, 64).step)
+    packed = operators(llama_1b_int4.build(1, "cpu", torch.bfloat16, 64, shape="tiny").step)
+    assert plain - packed == {"aten.mm.default": 2 * 7}
+    assert packed - plain == {"aten._weight_int4pack_mm_for_cpu.default": 2 * 7}
+
+
+def test_experts_gathered_equal_experts_in_a_loop() -> None:
+    """Both draw the same weights: seeds are set when the model is filled, before the experts are made."""
+    gathered, looped = (moe.build(2, "cpu", torch.float32, 64, shape="tiny", route=r) for r in ("gather", "loop"))
+    torch.testing.assert_close(output(gathered), output(looped))
+    assert operators(looped.step)["aten.nonzero.default"] == 2 * moe.EXPERTS
+    assert "aten.nonzero.default" not in operators(gathered.step)
+
+
+def test_prefill_equals_decoding_token_by_token() -> None:
+    whole, decode = prefill.build(2, "cpu", torch.float32, 16, "tiny"), tiny.build(2, "cpu", torch.float32, 16)
+    for cache in decode.state:
+        cache.zero_()
+    for position in range(16):
+        decode.inputs["token"].copy_(whole.inputs["token"][:, position : position + 1])
+        decode.inputs["position"].fill_(position)
+        last = decode.step()
+    torch.testing.assert_close(whole.step(), last)
+    for a, b in zip(whole.state, decode.state, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize(
+    ("build", "setting", "words"),
+    [
+        (moe.build, {"route": "none"}, "gather, loop"),
+        (prefill.build, {"prompt_length": 0}, "at least one token"),
+        (prefill.build, {"shape": "gpt-2"}, "llama-3.2-1b"),
+        (llama_1b_int4.build, {"dtype": torch.float16}, "bf16 alone|of bf16"),
+    ],
+)
+def test_a_sample_tells_what_it_can_t_build(build: Callable[..., Target], setting: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        build(device="meta", **setting)
 
 
 def test_the_table_of_samples_is_complete() -> None:
