@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
@@ -14,6 +13,7 @@ from .export.kernel_names import short_names
 from .op_names import is_compiled
 from .trace import OpKind
 from .units import apart, duration, number, plural, printable
+from .user_lines import users_line
 
 TOLD: Final = 3  # operators, blocking calls, kernels of one kind that are told; tables have the rest
 
@@ -29,9 +29,6 @@ SAME: Final = 1e-3
 _LONGEST_EXAMPLE: Final = 120  # characters of names; tables have the longer ones
 
 PACE: Final = "other clocks, other shapes, other neighbours, or something else on the GPU"
-
-_LINE: Final = re.compile(r"\(\d+\): ")  # of a Python frame: 'model.py(42): forward'
-_NOT_THE_USERS: Final = re.compile(r"(^|/)(torch|transformers|site-packages|dist-packages|lib/python[\d.]+)/|^<")
 
 
 class OneSided(Protocol):
@@ -117,13 +114,6 @@ def blocking_sentences(changes: Sequence[BlockingChangeDoc]) -> Iterator[str]:
             yield f"{plural(abs(row.change), 'blocking call')} {what}: {row.api}{where}{at} ({counts})."
         if len(rows) > TOLD:
             yield f"{plural(len(rows) - TOLD, 'other blocking call')} {what}."
-
-
-def users_line(stack: Sequence[str]) -> str | None:
-    """The innermost Python frame of the user's own files, else the innermost one; None without any."""
-    frames = [frame for frame in stack if _LINE.search(frame)]
-    own = [frame for frame in frames if not _NOT_THE_USERS.search(frame)]
-    return next(reversed(own or frames), None)
 
 
 def _other_model(comparison: ComparisonDoc) -> Iterator[str]:

@@ -24,11 +24,11 @@ from ..likely_causes import (
     copies_sentence,
     graphs_sentence,
     signed_duration,
-    users_line,
 )
 from ..op_names import is_compiled, same_op, unnumbered
 from ..trace import OpKind
 from ..units import duration, number, plural, printable
+from ..user_lines import users_line
 from .snapshot import BlockingSite, KernelSite, LaunchSite, Snapshot
 
 _LINE: Final = re.compile(r"\(\d+\)")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from ..document import TraceDoc
-from ..likely_causes import users_line
+from ..user_lines import users_line
 from .snapshot import BlockingSite, KernelSite, LaunchSite
 
 _LIBRARY: Final = re.compile(r"(?:site-packages|dist-packages|lib/python[\d.]+)/")

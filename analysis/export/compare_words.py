@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ..compare_document import BlockingChangeDoc, CameDoc, FigureDoc, LaunchChangeDoc, PairedDoc
-from ..likely_causes import users_line
 from ..units import MISSING, apart, number, printable, share, times, written
+from ..user_lines import users_line
 from .launch_tables import stack_line
 
 MANY: Final = 10  # times as much: told as such, not in per cent
