@@ -28,6 +28,7 @@ from launchscope.fixtures.models import (
     moe,
     prefill,
     serve_loop,
+    serve_requests,
     tiny,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -390,3 +391,26 @@ def test_hugging_face_sample_is_one_bare_model(tmp_path: Path, monkeypatch: pyte
     token = torch.tensor([[5]], device=module.model.device)
     with torch.no_grad():
         assert module.model(input_ids=token).logits.isfinite().all()
+
+
+def test_phases_last_until_the_next_one_begins() -> None:
+    phases = serve_loop.Phases(timed=True)
+    target = serve_loop.build_loop(1, "cpu", torch.float32, 64, "tiny", None, 0.1, phases)
+    target.step()
+    names, starts = zip(*phases.starts, strict=True)
+    assert names == ("prepare", "forward", "sample", "copy back", "wait", None)
+    assert list(starts) == sorted(starts)
+
+
+def test_a_server_prefills_and_then_decodes_from_its_caches() -> None:
+    """The first token after a prompt is that of the prompt's last position; the next ones go on from the caches."""
+    target = serve_requests.build(2, "cpu", torch.float32, 64, "tiny", prompt_lengths=(8, 16), decode_steps=2)
+    steps = [target.step().clone() for _ in range(6)]
+    assert all(step.shape == (2, 1) for step in steps)
+    target.state[-1].zero_()  # the counter of steps: the same prompts again
+    assert all(torch.equal(target.step(), step) for step in steps)
+
+
+def test_a_server_s_prompts_fit_its_context() -> None:
+    with pytest.raises(ValueError, match="don't fit into 64"):
+        serve_requests.build(1, "cpu", torch.float32, 64, "tiny", prompt_lengths=(60,))
