@@ -2,8 +2,8 @@
 
 A Trace is frozen and columnar: one numpy array per column, rows sorted by start time (file order breaks ties).
 Times are int64 nanoseconds on one clock (the file's; epoch-based where the file gives a base). Names are interned:
-a name column holds indices into ``Trace.names``. A reference to a row of another table, or an id, that is absent
-is ``NONE`` in a column and null in everything that a user sees.
+a name column holds indices into ``Trace.names``, a shapes column indices into ``Trace.shapes``. A reference to a row of
+another table, or an id, that is absent is ``NONE`` in a column and null in everything that a user sees.
 
 Words (kernel, launch, blocking call, graph launch, …) are defined in docs/metrics.md.
 """
@@ -144,6 +144,7 @@ class HostOps(Table):
     kind: Ints  # HostKind
     process: Ints
     thread: Ints
+    shapes: Ints  # of an operator's inputs: index into Trace.shapes, NONE where the file has none
 
 
 def utf8_text(text: str) -> str:
@@ -188,6 +189,7 @@ class Trace:
     whole_us: bool = False  # the file's times are whole microseconds: ±1 µs at each edge
     notices: tuple[Notice, ...] = ()  # from the reader: cut file, lost records, …
     complete: bool = True  # False: records are known to be lost
+    shapes: tuple[str, ...] = ()  # of operators' inputs, interned: JSON, [dims of each, type of each]
 
     @property
     def devices(self) -> tuple[int, ...]:

@@ -57,6 +57,7 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     whole_us: bool
     notices: tuple[Notice, ...]
     complete: bool
+    shapes: tuple[str, ...]
 
 
 _FACTS: Final = tuple(name for name in _Header.__struct_fields__ if name not in ("key", "tables"))

@@ -119,7 +119,8 @@ def synthetic(count: int) -> Trace:
     kind[2 * count :] = HostKind.ANNOTATION
     order = np.lexsort((-host_end, host_start))
     place = np.argsort(order)
-    host = HostOps(host_start, host_end, name, kind, np.zeros(len(name), np.int64), np.ones(len(name), np.int64))
+    all_zero = np.zeros(len(name), np.int64)
+    host = HostOps(host_start, host_end, name, kind, all_zero, all_zero + 1, all_zero + NONE)
     operator = place[count : 2 * count]
     return Trace(
         source=Source("synthetic", "kineto-json", 0),

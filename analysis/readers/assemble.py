@@ -53,6 +53,7 @@ def assemble(
     host_ops_with: Callable[[Calls], HostOps],
     *,
     whole_us: bool = False,
+    shapes: tuple[str, ...] = (),
 ) -> Trace:
     """The trace of ``ops``, the columns of GpuOps without ``launch_row``, and of calls, both by start.
 
@@ -95,4 +96,5 @@ def assemble(
         whole_us=whole_us,
         notices=facts.notices,
         complete=facts.complete,
+        shapes=shapes,
     )

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from ..trace import NONE, HostKind, Ints, OpKind
 from .json_text import mendings
@@ -47,11 +48,13 @@ STEP: Final = "ProfilerStep#"
 # What a record is, in one byte: a GPU op by its kind, then a call, then a host op by its kind.
 CALL: Final = len(OpKind)
 HOST: Final = CALL + 1
+OPERATOR: Final = HOST + HostKind.OPERATOR
 _LEFT_OUT: Final = 255
 _SEARCHED_BYTES: Final = 1 << 12  # for the first start of a piece
 _MOST_CATEGORIES: Final = 256  # to remember; a writer has some twenty
 
 OP_ARGS: Final = ("bytes", "graph", "graph_node")
+_LONGEST_SHAPES: Final = 4096  # characters; an operator on lists of hundreds of tensors is no part of a step
 _INT64: Final = range(-(2**63), 2**63)
 _DIGITS: Final = re.compile(r"-?[0-9]{1,19}")
 _MOST_BY_DECIMALS: Final = np.array([(2**63 - 2) // 10 ** (3 - decimals) for decimals in range(4)], np.int64)
@@ -75,6 +78,8 @@ class Records(msgspec.Struct):
     numbers: list[bytes | list[Number]]  # process, thread; of GPU ops device, stream: int64, or with text
     correlation: bytes  # int64, of GPU ops and calls
     op_args: list[bytes]  # int64, of GPU ops: bytes, graph, graph node
+    shapes: list[str]  # in order of appearance; empty where no operator has any
+    shapes_of: bytes  # int32, into shapes, NONE without: of host ops; empty where no operator has any
 
     @property
     def count(self) -> int:
@@ -94,7 +99,12 @@ _NO_RECORDS: Final = Records(
     numbers=[b"", b"", b"", b""],
     correlation=b"",
     op_args=[b"", b"", b""],
+    shapes=[],
+    shapes_of=b"",
 )
+
+
+_NO_TEXT: Final = msgspec.Raw(b"")
 
 
 class _Args(msgspec.Struct, gc=False, frozen=True):
@@ -104,6 +114,9 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     bytes: int = NONE
     graph: int = msgspec.field(name="graph id", default=NONE)
     graph_node: int = msgspec.field(name="graph node id", default=NONE)
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NO_TEXT)
+    older_dims: msgspec.Raw = msgspec.field(name="Input dims", default=_NO_TEXT)
+    types: msgspec.Raw = msgspec.field(name="Input type", default=_NO_TEXT)
 
 
 _NO_ARGS: Final = _Args()
@@ -139,6 +152,9 @@ class _OddArgs(msgspec.Struct, gc=False):
     bytes: Any = None
     graph: Any = msgspec.field(name="graph id", default=None)
     graph_node: Any = msgspec.field(name="graph node id", default=None)
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NO_TEXT)
+    older_dims: msgspec.Raw = msgspec.field(name="Input dims", default=_NO_TEXT)
+    types: msgspec.Raw = msgspec.field(name="Input type", default=_NO_TEXT)
 
 
 class Event(msgspec.Struct, gc=False):
@@ -277,6 +293,7 @@ def _records(
     )
     index = defaultdict[str, int](count().__next__)
     name_column = np.fromiter(map(index.__getitem__, name), np.int32, len(name))
+    shapes, shapes_of = _shapes(code, args)
     return Records(
         entries=counted.entries,
         has_event=counted.has_event,
@@ -293,7 +310,36 @@ def _records(
             _int64([own.graph for own in of_ops]),
             _int64([own.graph_node for own in of_ops]),
         ],
+        shapes=shapes,
+        shapes_of=shapes_of,
     )
+
+
+def _shapes(code: NDArray[np.uint8], args: Sequence[_Args]) -> tuple[list[str], bytes]:
+    """The shapes and types of operators' inputs, and of each host op the index of its own; nothing without any."""
+    is_operator = code == OPERATOR
+    of_operators = [*compress(args, is_operator.tobytes())]
+    dims = [given.dims for given in of_operators]
+    if dims.count(_NO_TEXT):  # quick: where there is none, it is the one default
+        older = [given.older_dims for given in of_operators]
+        if dims.count(_NO_TEXT) == older.count(_NO_TEXT) == len(dims):
+            return [], b""
+        dims = [other if own is _NO_TEXT else own for own, other in zip(dims, older, strict=True)]
+    types = [given.types for given in of_operators]
+    index = defaultdict[tuple[bytes, bytes], int](count().__next__)
+    texts = zip(map(bytes, dims), map(bytes, types), strict=True)
+    column = np.full(len(code), NONE, np.int32)
+    column[is_operator] = np.fromiter(map(index.__getitem__, texts), np.int32, len(dims))
+    kept = [text for text in index if 0 < len(text[0]) <= _LONGEST_SHAPES]
+    if len(kept) < len(index):
+        place = {text: number for number, text in enumerate(kept)}
+        column = np.array([*(place.get(text, NONE) for text in index), NONE], np.int32)[column]
+    return [_shapes_text(*text) for text in kept], column[code >= HOST].tobytes()
+
+
+def _shapes_text(dims: bytes, types: bytes) -> str:
+    """JSON: [dims of each input, type of each input]."""
+    return f"[{dims.decode('utf-8', 'replace')},{types.decode('utf-8', 'replace') or '[]'}]"
 
 
 def _plain_args(args: Any) -> _Args:
@@ -308,6 +354,9 @@ def _plain_args(args: Any) -> _Args:
         bytes=_whole_or_none(args.bytes),
         graph=_whole_or_none(args.graph),
         graph_node=_whole_or_none(args.graph_node),
+        dims=args.dims,
+        older_dims=args.older_dims,
+        types=args.types,
     )
 
 

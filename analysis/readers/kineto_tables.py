@@ -31,6 +31,7 @@ class Columns:
         self.untimed = 0
         self._names: dict[str, int] = {}
         self._ids: dict[str, int] = {}
+        self._shapes: dict[str, int] = {}
         self._pieces: dict[str, list[_Column]] = {}
 
     def add(self, records: Records) -> None:
@@ -51,6 +52,7 @@ class Columns:
         }
         columns |= {name: narrow(column) for name, column in zip(_NUMBERS, self._numbers(records, code), strict=True)}
         columns |= {n: narrow(np.frombuffer(c, np.int64)) for n, c in zip(OP_ARGS, records.op_args, strict=True)}
+        columns["shapes"] = self._shapes_of(records, int((code >= HOST).sum()))
         for name, column in columns.items():
             self._pieces.setdefault(name, []).append(column)
 
@@ -99,7 +101,15 @@ class Columns:
             calls,
             lambda others: self._host_ops(code, others.position),
             whole_us=whole_us,
+            shapes=tuple(self._shapes),
         )
+
+    def _shapes_of(self, records: Records, host_ops: int) -> _Column:
+        """Of each host op the index of its inputs' shapes; in a byte each where no operator has any."""
+        if not records.shapes:
+            return np.full(host_ops, NONE, np.int8)
+        known = [self._shapes.setdefault(shapes, len(self._shapes)) for shapes in records.shapes]
+        return np.array([*known, NONE], np.int32)[np.frombuffer(records.shapes_of, np.int32)]
 
     def _numbers(self, records: Records, code: _Column) -> list[_Column]:
         """Process, thread, device and stream; a number of ours, below -1, for each that is text."""
@@ -125,10 +135,10 @@ class Columns:
 
     def _keep(self, rows: Bools) -> None:
         code = self._column("code")
-        has_correlation, is_op = rows[code <= CALL], rows[code < CALL]
+        of_kind = {"correlation": rows[code <= CALL], "shapes": rows[code >= HOST]}
+        of_kind |= dict.fromkeys(("device", "stream", *OP_ARGS), rows[code < CALL])
         for name in tuple(self._pieces):
-            kept = is_op if name in ("device", "stream", *OP_ARGS) else rows
-            self._pieces[name] = [self._column(name)[has_correlation if name == "correlation" else kept]]
+            self._pieces[name] = [self._column(name)[of_kind.get(name, rows)]]
         self.untimed += len(rows) - int(rows.sum())
 
     def _is_whole_us(self, code: _Column) -> bool:
@@ -175,6 +185,10 @@ class Columns:
         kind_of = np.arange(256, dtype=np.int32) - HOST
         kind_of[CALL] = HostKind.API
         kind, name = kind_of[code[rows]], self._pop("name")[rows]
+        shapes = np.full(len(rows), NONE, self._column("shapes").dtype)
+        is_host = code >= HOST
+        is_own = is_host[rows]
+        shapes[is_own] = self._pop("shapes")[np.cumsum(is_host)[rows[is_own]] - 1]
         steps = [index for text, index in self._names.items() if text.startswith(STEP)]
         if steps:  # in 2021 among the operators, but no operator launches what lies in one
             kind[(kind == HostKind.OPERATOR) & np.isin(name, steps)] = HostKind.ANNOTATION
@@ -185,6 +199,7 @@ class Columns:
             kind=kind,
             process=self._pop("process")[rows],
             thread=self._pop("thread")[rows],
+            shapes=shapes,
         )
 
     def _pop(self, name: str) -> _Column:

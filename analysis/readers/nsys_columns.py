@@ -115,6 +115,7 @@ def nvtx_ranges(ranges: Rows, names: Names, process_of: Processes, base_ns: int)
         kind=np.full(int(keep.sum()), HostKind.ANNOTATION, np.int64),
         process=process[keep],
         thread=_thread(columns["globalTid"])[keep],
+        shapes=np.full(int(keep.sum()), NONE, np.int64),
     )
 
 
@@ -127,6 +128,7 @@ def with_calls(host: HostOps, calls: Calls) -> HostOps:
         "kind": np.full(len(calls), HostKind.API, np.int64),
         "process": calls.process,
         "thread": calls.thread,
+        "shapes": np.full(len(calls), NONE, np.int64),
     }
     both = HostOps(**{name: np.concatenate([getattr(host, name), column]) for name, column in more.items()})
     return both.take(np.lexsort((-both.end_ns, both.start_ns)))

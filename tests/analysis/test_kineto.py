@@ -354,3 +354,27 @@ class TestBrokenFiles:
         found = read("[]")
         assert (found.events, len(found.gpu_ops), found.devices) == (0, 0, ())
         assert found.gpu_ops.start_ns.dtype == np.int64
+
+
+class TestShapes:
+    def test_of_operators_alone_and_interned(self) -> None:
+        built = trace().op("aten::mm", 0, 9, shapes=[[1, 8], [8, 4]]).op("aten::mm", 10, 9, shapes=[[1, 8], [8, 4]])
+        found = built.op("aten::neg", 20, 9, shapes=[[4]], types=["float"]).op("aten::view", 30, 9).build()
+        assert found.shapes == (
+            '[[[1,8],[8,4]],["c10::BFloat16","c10::BFloat16"]]',
+            '[[[4]],["float"]]',
+        )
+        assert found.host_ops.shapes.tolist() == [0, 0, 1, NONE]
+
+    def test_without_any_a_byte_each(self) -> None:
+        found = trace().op("aten::view", 0, 9).python("model.py(3): forward", 0, 9).build()
+        assert (found.shapes, found.host_ops.shapes.dtype, found.host_ops.shapes.tolist()) == ((), np.int8, [NONE] * 2)
+
+    def test_the_older_spelling(self) -> None:
+        args = {"Input dims": [[2, 3]], "Input type": ["float"]}
+        event = {"ph": "X", "cat": "Operator", "name": "mul", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": args}
+        assert read(json.dumps([event])).shapes == ('[[[2, 3]],["float"]]',)
+
+    def test_lists_of_thousands_are_left_out(self) -> None:
+        found = trace().op("aten::_foreach_add_", 0, 9, shapes=[[[8, 8]] * 1000]).build()
+        assert (found.shapes, found.host_ops.shapes.tolist()) == ((), [NONE])

@@ -120,6 +120,7 @@ RECORDS = st.fixed_dictionaries(
         "ts": TIMES,
         "dur": TIMES,
         "args": st.dictionaries(st.sampled_from(["correlation", "device", "stream", "bytes", "graph id", "x"]), IDS)
+        | st.dictionaries(st.sampled_from(["Input Dims", "Input dims", "Input type", "x"]), VALUES)
         | st.dictionaries(NAMES, VALUES, max_size=2)
         | VALUES,
     },

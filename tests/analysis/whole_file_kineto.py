@@ -66,6 +66,9 @@ class _Args(msgspec.Struct, gc=False):
     bytes: Any = None
     graph: Any = msgspec.field(name="graph id", default=None)
     graph_node: Any = msgspec.field(name="graph node id", default=None)
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw(b""))
+    older_dims: msgspec.Raw = msgspec.field(name="Input dims", default=msgspec.Raw(b""))
+    types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw(b""))
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -237,6 +240,8 @@ class _Columns:
     op_args: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # the five columns of _OP_ARGS
     calls: _Records = field(default_factory=_Records)
     host: _Records = field(default_factory=_Records)
+    shapes: dict[str, int] = field(default_factory=dict)
+    host_shapes: list[int] = field(default_factory=list)
 
     def add(self, event: _Event) -> None:
         """Take a record that the model knows; leave flows, metadata, instants and the rest."""
@@ -245,7 +250,8 @@ class _Columns:
             return
         if cat in HOST_OPS:
             is_step = HOST_OPS[cat] == HostKind.OPERATOR and str(event.name).startswith("ProfilerStep#")
-            self._record(self.host, event, HostKind.ANNOTATION if is_step else HOST_OPS[cat])
+            if self._record(self.host, event, HostKind.ANNOTATION if is_step else HOST_OPS[cat]):
+                self.host_shapes.append(self._shapes(event) if HOST_OPS[cat] == HostKind.OPERATOR else NONE)
         elif cat.lower().endswith(HOST_CALLS):
             if self._record(self.calls, event, HostKind.API):
                 args = event.args
@@ -286,6 +292,14 @@ class _Columns:
         """Whether no difference of times and no sum of durations leaves 64 bits with this record."""
         begin = start + self.base_ns
         return begin in _TIMES and begin + dur in _TIMES and (into is self.host or self.total_ns + abs(dur) in _TIMES)
+
+    def _shapes(self, event: _Event) -> int:
+        args = event.args if type(event.args) is _Args else _Args()
+        dims, types = bytes(args.dims) or bytes(args.older_dims), bytes(args.types) or b"[]"
+        if not dims or len(dims) > 4096:
+            return NONE
+        text = f"[{dims.decode('utf-8', 'replace')},{types.decode('utf-8', 'replace')}]"
+        return self.shapes.setdefault(text, len(self.shapes))
 
     def _number(self, value: Any) -> int:
         """A process, thread, device or stream as a number: its own where it has one, else one of ours below -1."""
@@ -338,6 +352,7 @@ class _Columns:
             whole_us=whole_us,
             notices=notices,
             complete=complete,
+            shapes=tuple(self.shapes),
         )
 
     def _gpu_columns(self) -> dict[str, Ints]:
@@ -375,6 +390,7 @@ class _Columns:
             kind=np.concatenate([np.array(records.kind, np.int64), np.full(len(calls), HostKind.API, np.int64)]),
             process=np.concatenate([np.array(records.process, np.int64), calls.process]),
             thread=np.concatenate([np.array(records.thread, np.int64), calls.thread]),
+            shapes=np.concatenate([np.array(self.host_shapes, np.int64), np.full(len(calls), NONE, np.int64)]),
         )
         return table.take(np.lexsort((position, start)))
 

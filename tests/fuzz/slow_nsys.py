@@ -167,6 +167,7 @@ def read_nsys(data: bytes, source: Source) -> Trace:
                 "kind": [row[3] for row in host],
                 "process": [row[4] for row in host],
                 "thread": [row[5] for row in host],
+                "shapes": [NONE] * len(host),
             }
         )
     )
