@@ -11,8 +11,10 @@ import msgspec
 import numpy as np
 
 from .blocking import blocking_calls, blocking_words
+from .capture import Calibration
 from .coverage import Coverage, coverage
 from .document import (
+    BlockingCallDoc,
     DeviceDoc,
     MemoryOpsDoc,
     QueueDepthDoc,
@@ -25,6 +27,9 @@ from .document import (
 from .freed_memory import return_freed_memory
 from .gap_causes import Threads
 from .gaps import Gaps, find_gaps
+from .graph_doctor import Examined, graph_doctor
+from .graph_document import GraphDoctorDoc
+from .graph_findings import trace_findings
 from .graphs import GraphReplays, graph_replays
 from .host_submit import submits_as_profiled
 from .kernels import kernel_table, memory_ops, short_kernels
@@ -80,12 +85,12 @@ def analyze_trace(
     marks_ns: Sequence[tuple[int, int]] = (),
     step_regex: str | None = None,
     host_submit_ns: float | None = None,
-    node_gap_ns: float | None = None,
+    calibration: Calibration | None = None,
 ) -> TraceAnalysis:
     """Run every analysis.
 
-    ``host_submit_ns`` is the unprofiled one of the same mode: it gives τ_step. ``node_gap_ns`` is ν of the machine
-    that recorded the trace.
+    ``host_submit_ns`` is the unprofiled one of the same mode: it gives τ_step. ``calibration`` is of the machine that
+    recorded the trace.
     """
     with ThreadPoolExecutor(1) as other:  # numpy lets go of the interpreter
         stacks_to_come = other.submit(CallStacks.of, trace)
@@ -108,6 +113,7 @@ def analyze_trace(
     step_times = None if headline is None else trace_times(trace, steps, whole[headline], steady[headline])
     words = blocking_words(trace, steps)
     step_figures = None if headline is None else _steps_document(trace, steps, headline)
+    blocking = blocking_calls(trace, steps, stacks)
     depth = QueueDepthDoc(median=None, max=None)
     if headline is not None:
         depth = queue_depth(trace, headline, windows[headline] or None)
@@ -125,15 +131,35 @@ def analyze_trace(
         devices=[_device_document(trace, whole[device], steady[device]) for device in trace.devices],
         steps=step_figures,
         launches=launches_doc(trace, times, stacks, steps),
-        blocking_calls=blocking_calls(trace, steps, stacks),
+        blocking_calls=blocking,
         graphs=graphs.to_doc(trace),
         kernels=[] if headline is None else kernel_table(trace, headline, steps=steps),
+        graph_doctor=None
+        if headline is None
+        else _graph_doctor(
+            Examined(
+                trace,
+                steps,
+                graphs,
+                stacks,
+                whole[headline],
+                steady[headline],
+                own_capture=trace_pass is not None,
+                calibration=calibration,
+            ),
+            blocking,
+            step_figures,
+        ),
         short_kernels=_short_kernels(trace, headline, times, step_figures, depth, host_submit_ns),
         queue_depth=depth,
         memory_ops=MemoryOpsDoc(bytes=None, ns=0) if headline is None else memory_ops(trace, headline),
         bound=None if step_times is None or step_times.host_ns is None else trace_bound(step_times),
         verdict=trace_verdict(
-            step_times, covered.unreliable, words, own_capture=trace_pass is not None, node_gap_ns=node_gap_ns
+            step_times,
+            covered.unreliable,
+            words,
+            own_capture=trace_pass is not None,
+            node_gap_ns=calibration.node_gap_ns if calibration else None,
         ),
     )
     return TraceAnalysis(
@@ -157,6 +183,12 @@ def _device_document(trace: Trace, whole: Gaps, steady: Gaps | None) -> DeviceDo
     return DeviceDoc(
         device=whole.device,
         name=trace.device_names.get(whole.device),
+def _graph_doctor(examined: Examined, blocking: list[BlockingCallDoc], steps: StepsDoc | None) -> GraphDoctorDoc:
+    found = graph_doctor(examined)
+    period = None if steps is None else steps.period_ns
+    return msgspec.structs.replace(found, findings=trace_findings(found, blocking, period))
+
+
         window_ns=whole.window_ns,
         busy_ns=whole.busy_ns,
         idle_ns=whole.idle_ns,

@@ -72,7 +72,7 @@ def _parts(trace: Trace, sessions: list[_Session]) -> Iterator[tuple[_Session, T
 
 
 def _analyze(capture: Capture, session: _Session, trace: Trace, step_regex: str | None) -> TraceAnalysis:
-    calibration, process = capture.manifest.calibration, session.process
+    process = session.process
     return analyze_trace(
         trace,
         name=session.trace,
@@ -82,7 +82,7 @@ def _analyze(capture: Capture, session: _Session, trace: Trace, step_regex: str 
         marks_ns=process.marks_ns,
         step_regex=step_regex,
         host_submit_ns=submit_ns(capture.manifest.modes[session.mode]),
-        node_gap_ns=calibration.node_gap_ns if calibration else None,
+        calibration=capture.manifest.calibration,
     )
 
 

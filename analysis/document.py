@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from .graph_document import FindingDoc, GraphDoctorDoc
+
 SCHEMA: Final = "launchscope.report/1"
 
 TAXES: Final = ("launch", "stall", "node", "sync", "between_steps", "other")
@@ -299,6 +301,7 @@ class ObserverDoc(msgspec.Struct, frozen=True, kw_only=True):
 class ModeDoc(msgspec.Struct, frozen=True, kw_only=True):
     step_ns: StepTimeDoc | None
     processes: list[ProcessDoc]
+    graph_doctor: GraphDoctorDoc | None = None  # null without a GPU op, and in reports that are older than it
     tau_step_ns: float | None
     tau_api_ns: float | None
     host_submit_ns: float | None
@@ -377,3 +380,4 @@ class ReportDocument(msgspec.Struct, frozen=True, kw_only=True):
     traces: list[TraceDoc]
     unread: list[UnreadDoc] = []
     profile: ProfileDoc | None
+    graph_findings: list[FindingDoc] = []  # why graphs did not engage, or are waited for; over all modes

@@ -20,7 +20,8 @@ ROOMS = {
     "": {"analysis.report", "analysis.compared_paths", "analysis.check", "tracer"},  # __init__, lazily
     "__main__": {"cli"},
     "analysis.errors": set[str](),
-    "analysis.document": set[str](),
+    "analysis.graph_document": set[str](),
+    "analysis.document": {"analysis.graph_document"},
     "analysis.step_regex": {"analysis.errors"},
     "analysis.quantities": set[str](),
     "analysis.unpacked_size": set[str](),
@@ -35,7 +36,7 @@ ROOMS = {
     "analysis.whatif": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
                         "analysis.report"},
     "analysis": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.freed_memory",
-                 "analysis.document",
+                 "analysis.document", "analysis.graph_document",
                  "analysis.capture", "analysis.step_regex", "analysis.trace_files", "analysis.export.kernel_names"},
     "analysis.trace_files": {"analysis.errors", "analysis.trace", "analysis.capture", "analysis.readers",
                              "analysis.trace_cache"},

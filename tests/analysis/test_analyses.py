@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
+from launchscope.analysis.capture import Calibration
 from launchscope.analysis.document import TAXES, TraceDoc
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
@@ -190,7 +191,8 @@ def test_a_launch_bound_trace_is_called_so() -> None:
 
 def test_the_node_gap_of_the_machine_that_recorded_it_is_used() -> None:
     """360 µs idle, 10 of them between steps: 350 − 19 × 0.1."""
-    act = analyze_trace(launch_bound_steps().build(), name="tiny", node_gap_ns=100).document.verdict.actions[0]
+    machine = Calibration(node_gap_ns=100)
+    act = analyze_trace(launch_bound_steps().build(), name="tiny", calibration=machine).document.verdict.actions[0]
     assert (act.saves_ns, act.detail) == (pytest.approx(348_100), "as profiled")
 
 
