@@ -112,8 +112,8 @@ def analyze_trace(
     headline = max(whole, key=lambda device: whole[device].busy_ns, default=None)
     step_times = None if headline is None else trace_times(trace, steps, whole[headline], steady[headline])
     words = blocking_words(trace, steps)
-    step_figures = None if headline is None else _steps_document(trace, steps, headline)
     blocking = blocking_calls(trace, steps, stacks)
+    step_figures = None if headline is None else _steps_document(trace, steps, headline)
     depth = QueueDepthDoc(median=None, max=None)
     if headline is not None:
         depth = queue_depth(trace, headline, windows[headline] or None)
@@ -133,7 +133,6 @@ def analyze_trace(
         launches=launches_doc(trace, times, stacks, steps),
         blocking_calls=blocking,
         graphs=graphs.to_doc(trace),
-        kernels=[] if headline is None else kernel_table(trace, headline, steps=steps),
         graph_doctor=None
         if headline is None
         else _graph_doctor(
@@ -150,6 +149,7 @@ def analyze_trace(
             blocking,
             step_figures,
         ),
+        kernels=[] if headline is None else kernel_table(trace, headline, steps=steps),
         short_kernels=_short_kernels(trace, headline, times, step_figures, depth, host_submit_ns),
         queue_depth=depth,
         memory_ops=MemoryOpsDoc(bytes=None, ns=0) if headline is None else memory_ops(trace, headline),
@@ -179,16 +179,16 @@ def analyze_trace(
     )
 
 
-def _device_document(trace: Trace, whole: Gaps, steady: Gaps | None) -> DeviceDoc:
-    return DeviceDoc(
-        device=whole.device,
-        name=trace.device_names.get(whole.device),
 def _graph_doctor(examined: Examined, blocking: list[BlockingCallDoc], steps: StepsDoc | None) -> GraphDoctorDoc:
     found = graph_doctor(examined)
     period = None if steps is None else steps.period_ns
     return msgspec.structs.replace(found, findings=trace_findings(found, blocking, period))
 
 
+def _device_document(trace: Trace, whole: Gaps, steady: Gaps | None) -> DeviceDoc:
+    return DeviceDoc(
+        device=whole.device,
+        name=trace.device_names.get(whole.device),
         window_ns=whole.window_ns,
         busy_ns=whole.busy_ns,
         idle_ns=whole.idle_ns,

@@ -250,6 +250,7 @@ class TraceDoc(msgspec.Struct, frozen=True, kw_only=True):
     launches: LaunchesDoc
     blocking_calls: list[BlockingCallDoc]
     graphs: GraphsDoc
+    graph_doctor: GraphDoctorDoc | None = None  # null without a GPU op, and in reports that are older than it
     kernels: list[KernelDoc]
     short_kernels: ShortKernelsDoc
     queue_depth: QueueDepthDoc
@@ -301,7 +302,6 @@ class ObserverDoc(msgspec.Struct, frozen=True, kw_only=True):
 class ModeDoc(msgspec.Struct, frozen=True, kw_only=True):
     step_ns: StepTimeDoc | None
     processes: list[ProcessDoc]
-    graph_doctor: GraphDoctorDoc | None = None  # null without a GPU op, and in reports that are older than it
     tau_step_ns: float | None
     tau_api_ns: float | None
     host_submit_ns: float | None
@@ -350,6 +350,7 @@ class ProfileDoc(msgspec.Struct, frozen=True, kw_only=True):
     modes: dict[str, ModeDoc]
     seconds: dict[str, float]
     verdict: VerdictDoc | None  # of the baseline mode
+    graph_findings: list[FindingDoc] = []  # why graphs did not engage, or are waited for; over all modes
 
 
 class TargetDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -380,4 +381,3 @@ class ReportDocument(msgspec.Struct, frozen=True, kw_only=True):
     traces: list[TraceDoc]
     unread: list[UnreadDoc] = []
     profile: ProfileDoc | None
-    graph_findings: list[FindingDoc] = []  # why graphs did not engage, or are waited for; over all modes
