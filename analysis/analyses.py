@@ -34,6 +34,7 @@ from .graphs import GraphReplays, graph_replays
 from .host_submit import submits_as_profiled
 from .kernels import kernel_table, memory_ops, short_kernels
 from .launches import LaunchTimes, launch_times, launches_doc, queue_depth
+from .serving import serving
 from .stacks import CallStacks
 from .statistics import summarize
 from .steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns
@@ -162,6 +163,9 @@ def analyze_trace(
             node_gap_ns=calibration.node_gap_ns if calibration else None,
         ),
     )
+    if headline is not None:
+        anatomy = serving(trace, steps, graphs, headline, whole[headline], steady[headline])
+        document = msgspec.structs.replace(document, serving=anatomy)
     return TraceAnalysis(
         trace=trace,
         name=name,

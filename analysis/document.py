@@ -234,6 +234,57 @@ class VerdictDoc(msgspec.Struct, frozen=True, kw_only=True):
     on_the_edge: bool = False
 
 
+PHASES: Final = ("schedule", "prepare", "forward", "sample", "copy_back", "between_steps", "other")
+"""Phases of a serving step; ``other`` is what could not be told."""
+
+
+class ServingPartDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the forward, per step."""
+
+    host_ns: Summary
+    gpu_busy_ns: Summary
+    kernels: Summary
+    launches: Summary
+
+
+class ServingPhaseDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """One phase, per step. Host times of all phases add up to the step's, and so do GPU work and GPU idle time."""
+
+    phase: str  # of PHASES
+    evidence: str | None  # 'annotation', 'structure', 'annotation and structure'; null where it has no host time
+    host_ns: Summary | None  # null where the phase has no time of its own that could be told: see reason
+    blocked_ns: Summary | None  # of host_ns: inside blocking calls
+    gpu_busy_ns: Summary
+    gpu_idle_ns: Summary | None  # the GPU waited for this phase; null where no step's GPU time is known
+    launches: Summary
+    reason: str | None = None
+    in_replays: ServingPartDoc | None = None  # of the forward: graph launches and what they ran
+    outside: ServingPartDoc | None = None  # of the forward: the rest
+
+
+class ServingKindDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps of one kind."""
+
+    kind: str | None  # prefill, mixed, decode; null where nothing tells
+    evidence: str | None  # 'annotation', 'structure'
+    count: int
+    host_ns: Summary  # from the start of the step to the start of the next one
+    period_ns: Summary | None  # first GPU op to the next step's first GPU op
+    gpu_busy_ns: Summary
+    gpu_idle_ns: Summary | None
+    phases: list[ServingPhaseDoc]  # those that were found, and those that should be there but could not be told
+
+
+class ServingDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps of a serving engine, or of a loop that copies tokens in, samples and copies tokens out."""
+
+    engine: str | None  # 'vLLM', 'SGLang'; null where no annotation names one
+    steps: int  # those that count: kept ones with a next step, or all kept where none has one
+    idle_scope: str | None  # 'steady', 'whole': where the idle time was counted; null without
+    kinds: list[ServingKindDoc]
+    kinds_reason: str | None = None  # why prefill and decode steps are not told apart, or not all
+
+
 class TraceDoc(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     mode: str | None
@@ -257,6 +308,7 @@ class TraceDoc(msgspec.Struct, frozen=True, kw_only=True):
     memory_ops: MemoryOpsDoc
     bound: BoundDoc | None
     verdict: VerdictDoc
+    serving: ServingDoc | None = None  # null where the steps are not an engine's
 
 
 class CalibrationDoc(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from .document import PHASES
+from .phase_names import phase_of
 from .trace import HostKind, Ints, Trace
 
 LEAST_ANNOTATIONS: Final = 3
@@ -32,6 +34,29 @@ def by_name(trace: Trace) -> Annotated | None:
     """Of the names with at least 3 annotations and 90 % of the launches among them, the one that holds most."""
     groups = _groups(trace, LEAST_ANNOTATIONS, len(trace.host_ops))
     return _best(trace, [rows for rows in groups if _held_share(trace, rows, whole_file=False) >= LEAST_HELD])
+
+
+def by_phases(trace: Trace, *, one_holds_most: bool) -> Annotated | None:
+    """Steps whose phases alone are annotated: from where the order of phases begins anew to the next such place.
+
+    None where less than two different phases are. ``one_holds_most``: a phase is what ``by_name`` finds.
+    """
+    host = trace.host_ops
+    rows = np.flatnonzero(host.kind == HostKind.ANNOTATION)
+    phases = {int(name): phase_of(trace.name(int(name))) for name in np.unique(host.name[rows])}
+    if len({phase for phase in phases.values() if phase is not None}) < 2:
+        return None
+    if one_holds_most:
+        named = by_name(trace)
+        if named is None or phases[int(host.name[named.rows[0]])] is None:
+            return None
+    rows = outermost(trace, rows[[phases[int(name)] is not None for name in host.name[rows]]])
+    order = np.array([PHASES.index(phases[int(name)] or "") for name in host.name[rows]], dtype=np.int64)
+    first = np.append(0, np.flatnonzero(order[1:] < order[:-1]) + 1)
+    start_ns = host.start_ns[rows[first]]
+    end_ns = np.append(start_ns[1:], host.end_ns[rows].max())
+    found = len(first) >= LEAST_ANNOTATIONS and held_launches(trace, start_ns, end_ns).all()
+    return Annotated(rows[first], end_ns) if found else None
 
 
 def by_few(trace: Trace) -> Annotated | None:

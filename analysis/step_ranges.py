@@ -12,7 +12,7 @@ import numpy as np
 from .columns import numbered
 from .graphs import GraphReplays
 from .repetition import LEAST_REPEATS, Repetition, find_repetition
-from .step_annotations import LEAST_HELD, Annotated, by_engine, by_few, by_name, held_launches, outermost
+from .step_annotations import LEAST_HELD, Annotated, by_engine, by_few, by_name, by_phases, held_launches, outermost
 from .step_regex import matching
 from .trace import NONE, Bools, HostKind, Ints, Notice, Trace
 
@@ -54,8 +54,10 @@ def locate_steps(
         lambda: _by_regex(trace, step_regex, notices),
         lambda: _by_marks(trace, marks_ns, notices),
         lambda: _by_profiler_step(trace),
+        lambda: _annotated(trace, by_phases(trace, one_holds_most=True)),
         lambda: _annotated(trace, by_name(trace)),
         lambda: _annotated(trace, by_engine(trace)),
+        lambda: _annotated(trace, by_phases(trace, one_holds_most=False)),
         lambda: _by_repetition(trace, replays),
         lambda: _annotated(trace, by_few(trace)),
         lambda: _annotated(trace, by_engine(trace, least=1)),

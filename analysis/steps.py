@@ -98,7 +98,7 @@ def steady_windows(trace: Trace, steps: Steps, device: int) -> list[tuple[int, i
     """
     first = first_op_ns(trace, steps, device)
     windows: list[tuple[int, int]] = []
-    for step in np.flatnonzero(_has_period(first, steps)).tolist():
+    for step in np.flatnonzero(has_period(first, steps)).tolist():
         start, end = int(first[step]), int(first[step + 1])
         if windows and windows[-1][1] == start:
             start = windows.pop()[0]
@@ -109,7 +109,7 @@ def steady_windows(trace: Trace, steps: Steps, device: int) -> list[tuple[int, i
 def periods_ns(trace: Trace, steps: Steps, device: int) -> NDArray[np.float64]:
     """First GPU op of each kept step to the first one of the step right after it, kept or not, where there are both."""
     first = first_op_ns(trace, steps, device)
-    with_period = np.flatnonzero(_has_period(first, steps))
+    with_period = np.flatnonzero(has_period(first, steps))
     return (first[with_period + 1] - first[with_period]).astype(np.float64)
 
 
@@ -139,8 +139,8 @@ def first_op_ns(trace: Trace, steps: Steps, device: int) -> Ints:
     return first
 
 
-def _has_period(first: Ints, steps: Steps) -> Bools:
-    """Kept steps that a later first op follows in the step right after."""
+def has_period(first: Ints, steps: Steps) -> Bools:
+    """[n] kept steps, by the starts of their first ops, that a later first op follows in the step right after."""
     if len(first) < 2:
         return np.zeros(len(first), dtype=np.bool_)
     following = (first[:-1] != NONE) & (first[1:] != NONE) & (first[1:] > first[:-1])

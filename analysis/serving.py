@@ -1,0 +1,264 @@
+"""The anatomy of a serving step: phases on the host and on the GPU, prefill and decode steps apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .document import PHASES, ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary
+from .gaps import Gaps
+from .gpu_phases import busy_ns, gpu_phases, idle_ns
+from .graphs import GraphReplays
+from .host_phases import (
+    BETWEEN,
+    BY_ANNOTATION,
+    BY_STRUCTURE,
+    COPY_BACK,
+    FORWARD,
+    IN_REPLAY,
+    OTHER,
+    SAMPLE,
+    HostPhases,
+    host_phases,
+)
+from .intervals import Intervals
+from .phase_names import engine_of, phase_of
+from .serving_launches import ServingLaunches, may_sample, sampling_in_replays
+from .statistics import summarize
+from .step_kinds import KINDS, StepKinds, step_kinds
+from .steps import Steps, first_op_ns, has_period
+from .trace import NONE, Bools, HostKind, Ints, Trace
+
+LEAST_SERVING: Final = 0.9
+"""Share of the steps that must sample and copy back for a loop without annotations to be a serving loop."""
+
+NO_NEXT: Final = "no step follows, so where the step ends is not known"
+
+
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    """Host ranges of all steps, each up to the next one, and the rows of those that count."""
+
+    start_ns: Ints
+    end_ns: Ints
+    used: Ints
+    first_op_ns: Ints
+    has_period: Bools
+
+    @classmethod
+    def of(cls, trace: Trace, steps: Steps, device: int) -> _Steps | None:
+        """None where no step counts."""
+        first = first_op_ns(trace, steps, device)
+        periods = has_period(first, steps)
+        used = np.flatnonzero(periods) if periods.any() else steps.kept_rows
+        if not len(used):
+            return None
+        last = int(steps.end_ns[-1])
+        return cls(steps.start_ns, np.append(steps.start_ns[1:], last), used, first, periods)
+
+
+def serving(
+    trace: Trace, steps: Steps, replays: GraphReplays, device: int, whole: Gaps, steady: Gaps | None
+) -> ServingDoc | None:
+    """The phases of the steps on the headline device; null where they are not those of a serving engine or loop."""
+    host = trace.host_ops
+    annotations = [trace.name(int(n)) for n in np.unique(host.name[host.kind == HostKind.ANNOTATION])]
+    engine = engine_of(annotations)
+    is_named = engine is not None or len({phase_of(name) for name in annotations} - {None}) > 1
+    ranges = _Steps.of(trace, steps, device) if is_named or may_sample(trace) else None
+    if ranges is None:
+        return None
+    sampling = sampling_in_replays(trace, replays)
+    launches = _launching_thread(trace, replays, sampling, ranges)
+    if launches is None:
+        return None
+    if steps.source == "repetition":
+        ranges = _from_operators(ranges, launches)
+    has_next = [row < len(steps) - 1 for row in range(len(steps))]
+    phases = host_phases(trace, launches, ranges.start_ns, ranges.end_ns, has_next)
+    if not is_named and not _is_serving(phases, ranges.used):
+        return None
+    figures = _Figures.of(trace, launches, phases, ranges, device, sampling, whole if steady is None else steady)
+    kinds = step_kinds(
+        trace, ranges.start_ns, ranges.end_ns, ranges.used, figures.busy_ns.sum(axis=1).astype(float), figures.replays
+    )
+    return ServingDoc(
+        engine=engine,
+        steps=len(ranges.used),
+        idle_scope="whole" if steady is None else "steady",
+        kinds=[_kind(kind, rows, kinds, figures, phases, ranges) for kind, rows in _by_kind(kinds, ranges.used)],
+        kinds_reason=kinds.reason,
+    )
+
+
+def _launching_thread(trace: Trace, replays: GraphReplays, sampling: Bools, ranges: _Steps) -> ServingLaunches | None:
+    """The launches of the thread that launches most inside the steps that count; None where none does."""
+    launches = trace.launches
+    step = np.searchsorted(ranges.start_ns, launches.start_ns, side="right") - 1
+    inside = (step >= 0) & (launches.start_ns < ranges.end_ns[step]) & np.isin(step, ranges.used)
+    threads, counts = np.unique(
+        np.stack([launches.process[inside], launches.thread[inside]]), axis=1, return_counts=True
+    )
+    if not len(counts):
+        return None
+    process, thread = threads[:, int(np.argmax(counts))].tolist()
+    return ServingLaunches.of(trace, replays, sampling, process, thread)
+
+
+def _from_operators(ranges: _Steps, launches: ServingLaunches) -> _Steps:
+    """Steps by repetition begin with their first launch: its operator began before."""
+    row = np.searchsorted(launches.at_ns, ranges.start_ns)
+    found = row < len(launches.at_ns)
+    start_ns = ranges.start_ns.copy()
+    start_ns[found] = np.minimum(start_ns[found], launches.start_ns[row[found]])
+    return _Steps(
+        start_ns, np.append(start_ns[1:], ranges.end_ns[-1]), ranges.used, ranges.first_op_ns, ranges.has_period
+    )
+
+
+def _is_serving(phases: HostPhases, used: Ints) -> bool:
+    """Whether nearly all steps sample, or their replays do, and copy back."""
+    serves = [
+        COPY_BACK not in phases.reasons[step] and phases.reasons[step].get(SAMPLE) in (None, IN_REPLAY)
+        for step in used.tolist()
+    ]
+    return float(np.mean(serves)) >= LEAST_SERVING
+
+
+def _by_kind(kinds: StepKinds, used: Ints) -> list[tuple[int, Ints]]:
+    """The steps that count by kind: prefill, mixed, decode, then those of no known kind."""
+    groups = [(kind, used[kinds.kind[used] == kind]) for kind in (*range(len(KINDS)), NONE)]
+    return [(kind, rows) for kind, rows in groups if len(rows)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Figures:
+    """[step, phase] of all steps."""
+
+    host_ns: Ints
+    blocked_ns: Ints
+    busy_ns: Ints
+    idle_ns: Ints
+    launches: Ints
+    replay_busy_ns: Ints
+    replay_host_ns: Ints  # [step] inside graph launches of the forward
+    replays: Ints  # [step] graph launches
+    kernels: Ints
+    replay_kernels: Ints
+
+    @classmethod
+    def of(
+        cls,
+        trace: Trace,
+        launches: ServingLaunches,
+        phases: HostPhases,
+        ranges: _Steps,
+        device: int,
+        sampling: Bools,
+        gaps: Gaps,
+    ) -> _Figures:
+        steps = len(ranges.start_ns)
+        gpu = gpu_phases(trace, launches, phases, ranges.start_ns, ranges.end_ns, sampling)
+        work, replayed = busy_ns(trace, gpu, device, steps)
+        waits = Intervals(launches.waits_ns[:, 0], launches.waits_ns[:, 1])
+        calls = trace.launches
+        call_step = np.searchsorted(ranges.start_ns, calls.start_ns, side="right") - 1
+        call_inside = (call_step >= 0) & (calls.start_ns < ranges.end_ns[call_step])
+        call_phase = phases.phases_at(calls.start_ns)
+        is_forward = (
+            call_inside & calls.is_graph & (call_phase == FORWARD) & np.isin(np.arange(len(calls)), launches.row)
+        )
+        kernels = trace.gpu_ops.is_kernel & (gpu.op_step != NONE) & (trace.gpu_ops.device == device)
+        host = np.zeros((steps, len(PHASES)), np.int64)
+        blocked = np.zeros_like(host)
+        np.add.at(host, (phases.step, phases.phase), phases.end_ns - phases.start_ns)
+        np.add.at(blocked, (phases.step, phases.phase), waits.covered_ns(phases.start_ns, phases.end_ns))
+        assert np.array_equal(host.sum(axis=1), ranges.end_ns - ranges.start_ns), "phases add up to the step"
+        return cls(
+            host_ns=host,
+            blocked_ns=blocked,
+            busy_ns=work,
+            idle_ns=idle_ns(trace, launches, phases, gpu, gaps, ranges.first_op_ns),
+            launches=_counts(call_step, call_phase, call_inside, steps),
+            replay_busy_ns=replayed,
+            replay_host_ns=np.bincount(call_step[is_forward], calls.dur_ns[is_forward], steps).astype(np.int64),
+            replays=np.bincount(call_step[call_inside & calls.is_graph], minlength=steps),
+            kernels=_counts(gpu.op_step, gpu.op_phase, kernels, steps),
+            replay_kernels=_counts(gpu.op_step, gpu.op_phase, kernels & gpu.in_replay, steps),
+        )
+
+
+def _counts(step: Ints, phase: Ints, chosen: Bools, steps: int) -> Ints:
+    """[step, phase] how many of the chosen rows."""
+    found = np.zeros((steps, len(PHASES)), np.int64)
+    np.add.at(found, (step[chosen], phase[chosen]), 1)
+    return found
+
+
+def _kind(
+    kind: int, rows: Ints, kinds: StepKinds, figures: _Figures, phases: HostPhases, ranges: _Steps
+) -> ServingKindDoc:
+    timed = rows[ranges.has_period[rows]]
+    periods = ranges.first_op_ns[timed + 1] - ranges.first_op_ns[timed] if len(timed) else timed
+    found = [_phase(phase, rows, figures, phases, bool(len(timed))) for phase in range(len(PHASES))]
+    return ServingKindDoc(
+        kind=None if kind == NONE else KINDS[kind],
+        evidence=None if kind == NONE else kinds.evidence,
+        count=len(rows),
+        host_ns=_summary(figures.host_ns[rows].sum(axis=1)),
+        period_ns=_summary(periods) if len(timed) else None,
+        gpu_busy_ns=_summary(figures.busy_ns[rows].sum(axis=1)),
+        gpu_idle_ns=_summary(figures.idle_ns[rows].sum(axis=1)),
+        phases=[phase for phase in found if phase is not None],
+    )
+
+
+def _phase(phase: int, rows: Ints, figures: _Figures, phases: HostPhases, has_next: bool) -> ServingPhaseDoc | None:
+    """The phase in these steps; None where it has no time and no reason is known."""
+    own = np.isin(phases.step, rows) & (phases.phase == phase)
+    reasons = [phases.reasons[step][phase] for step in rows.tolist() if phase in phases.reasons[step]]
+    reason = reasons[0] if reasons else None
+    if phase == BETWEEN and not has_next:
+        reason = NO_NEXT
+    per_step: Callable[[Ints], Summary] = lambda figure: _summary(figure[rows, phase])  # noqa: E731
+    has_host = bool(figures.host_ns[rows, phase].any())
+    has_gpu = bool(figures.busy_ns[rows, phase].any() or figures.idle_ns[rows, phase].any())
+    if not has_host and not has_gpu and (reason is None or phase == OTHER):
+        return None
+    evidence = np.unique(phases.evidence[own])
+    words = {BY_ANNOTATION: "annotation", BY_STRUCTURE: "structure"}
+    is_forward = phase == FORWARD and bool(figures.replays[rows].any())
+    return ServingPhaseDoc(
+        phase=PHASES[phase],
+        evidence=" and ".join(words[int(e)] for e in evidence) or None,
+        host_ns=per_step(figures.host_ns) if has_host else None,
+        blocked_ns=per_step(figures.blocked_ns) if has_host else None,
+        gpu_busy_ns=per_step(figures.busy_ns),
+        gpu_idle_ns=per_step(figures.idle_ns),
+        launches=per_step(figures.launches),
+        reason=None if has_host and len(reasons) < len(rows) else reason,
+        in_replays=_part(rows, figures, inside=True) if is_forward else None,
+        outside=_part(rows, figures, inside=False) if is_forward else None,
+    )
+
+
+def _part(rows: Ints, figures: _Figures, *, inside: bool) -> ServingPartDoc:
+    """What the forward's graph launches did, or the rest of it."""
+    parts: list[NDArray[np.int64]] = []
+    for whole, replayed in (
+        (figures.host_ns[rows, FORWARD], figures.replay_host_ns[rows]),
+        (figures.busy_ns[rows, FORWARD], figures.replay_busy_ns[rows, FORWARD]),
+        (figures.kernels[rows, FORWARD], figures.replay_kernels[rows, FORWARD]),
+        (figures.launches[rows, FORWARD], figures.replays[rows]),
+    ):
+        parts.append(replayed if inside else whole - replayed)
+    host, busy, kernels, launches = (_summary(part) for part in parts)
+    return ServingPartDoc(host_ns=host, gpu_busy_ns=busy, kernels=kernels, launches=launches)
+
+
+def _summary(figure: Ints) -> Summary:
+    return summarize(figure.astype(np.float64))

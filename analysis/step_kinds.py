@@ -1,0 +1,128 @@
+"""Prefill or decode: what a step's annotations say, else what its GPU work and its replays show."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .trace import HostKind, Ints, Trace
+
+DECODE, PREFILL, MIXED = "decode", "prefill", "mixed"
+KINDS: Final = (PREFILL, MIXED, DECODE)
+
+_VLLM: Final = re.compile(r"execute_(?:\d+_)?context_(\d+)(?:\(.*?\))?_generation_(\d+)")
+_VLLM_OLD: Final = re.compile(r"execute_new_(\d+)_cached_(\d+)")
+"""Before vLLM 0.13. A cached request may still be in its prompt, so only one with new requests alone is told."""
+_SGLANG: Final = re.compile(r"step\[([A-Z_]+) bs=")
+_SGLANG_KINDS: Final = {
+    "EXTEND": PREFILL,
+    "SPLIT_PREFILL": PREFILL,
+    "DLLM_EXTEND": PREFILL,
+    "MIXED": MIXED,
+    "DECODE": DECODE,
+    "TARGET_VERIFY": DECODE,
+}
+_WORD: Final = re.compile(r"(?<![a-z])(prefill|decode)(?![a-z])", re.IGNORECASE)
+
+LEAST_RATIO: Final = 1.5
+"""GPU work of the lightest step called prefill ÷ that of the heaviest called decode, at least."""
+DECODE_SPREAD: Final = 1.25
+"""GPU work of the heaviest step called decode ÷ that of the lightest, at most: their kernels are the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepKinds:
+    """The kind of each step by its index in ``KINDS``; NONE where it can't be told."""
+
+    kind: Ints
+    evidence: str | None  # 'annotation', 'structure'; None where no kind is told
+    reason: str | None  # why some are not told apart
+
+
+def kind_of(name: str) -> str | None:
+    """The kind that an annotation names, or None."""
+    if found := _VLLM.search(name):
+        prompts, generating = int(found[1]), int(found[2])
+        return (MIXED if generating else PREFILL) if prompts else (DECODE if generating else None)
+    if found := _VLLM_OLD.search(name):
+        new, cached = int(found[1]), int(found[2])
+        return (MIXED if cached else PREFILL) if new else None
+    if found := _SGLANG.search(name):
+        return _SGLANG_KINDS.get(found[1])
+    words = {word.lower() for word in _WORD.findall(name)}
+    return words.pop() if len(words) == 1 else None
+
+
+def step_kinds(
+    trace: Trace, start_ns: Ints, end_ns: Ints, used: Ints, busy_ns: NDArray[np.float64], replays: Ints
+) -> StepKinds:
+    """Kinds of the steps with these host ranges; ``used`` are the rows of those that count.
+
+    ``busy_ns`` and ``replays`` are GPU work and graph launches of all.
+    """
+    named = _by_annotation(trace, start_ns, end_ns)
+    if (named[used] >= 0).any():
+        untold = int((named[used] < 0).sum())
+        reason = f"the annotations of {untold:,} of {len(used):,} steps don't tell their kind" if untold else None
+        return StepKinds(named, "annotation", reason)
+    decodes, reason = _decodes(trace, start_ns, end_ns, used, busy_ns, replays)
+    kind = np.full(len(start_ns), -1, np.int64)
+    if decodes is not None:
+        kind[used] = np.where(decodes, KINDS.index(DECODE), KINDS.index(PREFILL))
+    return StepKinds(kind, None if decodes is None else "structure", reason)
+
+
+def _by_annotation(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
+    """The kind of the first annotation in each range that names one."""
+    host = trace.host_ops
+    rows = np.flatnonzero(host.kind == HostKind.ANNOTATION)
+    kinds = {int(n): kind_of(trace.name(int(n))) for n in np.unique(host.name[rows])}
+    told = np.array([n for n, kind in kinds.items() if kind is not None], dtype=np.int64)
+    rows = rows[np.isin(host.name[rows], told)]
+    found = np.full(len(start_ns), -1, np.int64)
+    if len(rows):
+        first = np.searchsorted(host.start_ns[rows], start_ns)
+        inside = first < len(rows)
+        inside[inside] = host.start_ns[rows[first[inside]]] < end_ns[inside]
+        found[inside] = [KINDS.index(kinds[int(n)] or "") for n in host.name[rows[first[inside]]]]
+    return found
+
+
+def _decodes(
+    trace: Trace, start_ns: Ints, end_ns: Ints, used: Ints, busy_ns: NDArray[np.float64], replays: Ints
+) -> tuple[NDArray[np.bool_] | None, str | None]:
+    """Which of the used steps are decodes, or why that can't be told.
+
+    Decodes are alike and lighter than any prefill, and either they alone replay graphs or prefills run other kernels.
+    """
+    work, with_replay = busy_ns[used], replays[used] > 0
+    if with_replay.any() and not with_replay.all():
+        light = with_replay
+        told = "graphs are replayed in some steps only, but these don't do less GPU work"
+    else:
+        order = np.sort(work)
+        ratio = order[1:] / np.maximum(order[:-1], 1.0)
+        if not len(ratio) or ratio.max() < LEAST_RATIO:
+            return None, "all steps do about the same GPU work, so nothing tells prefill from decode"
+        light = work <= order[int(np.argmax(ratio))]
+        told = "steps differ in GPU work, but not in their kernels"
+        names = [_kernels(trace, start_ns[row], end_ns[row]) for row in used]
+        if any(
+            other == names[int(np.argmax(light))] for other, is_light in zip(names, light, strict=True) if not is_light
+        ):
+            return None, told
+    if work[~light].min() < LEAST_RATIO * work[light].max() or work[light].max() > DECODE_SPREAD * work[light].min():
+        return None, told
+    return light, None
+
+
+def _kernels(trace: Trace, start_ns: int, end_ns: int) -> frozenset[int]:
+    """Names of the kernels that were launched in a range."""
+    ops = trace.gpu_ops
+    first, last = np.searchsorted(trace.launches.start_ns, (start_ns, end_ns))
+    inside = ops.is_kernel & (ops.launch_row >= first) & (ops.launch_row < last)
+    return frozenset(np.unique(ops.name[inside]).tolist())

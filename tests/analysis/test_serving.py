@@ -1,0 +1,352 @@
+"""The anatomy of a serving step, on traces whose numbers add up in the head. Times are µs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from launchscope.analysis.analyses import analyze_trace
+from launchscope.analysis.document import PHASES, ServingDoc, ServingKindDoc, ServingPhaseDoc, Summary
+from launchscope.analysis.host_phases import IN_REPLAY, NO_COPY_IN, NO_SAMPLING, TWO_SAMPLINGS
+from launchscope.fixtures.builder import TraceBuilder, trace
+from launchscope.fixtures.cases import NAMED_CASES
+
+TO_HOST = "Memcpy DtoH (Device -> Pinned)"
+ARGMAX = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::ArgMaxOps<float>>>"
+PERIOD = 200
+
+
+def found(builder: TraceBuilder) -> ServingDoc | None:
+    return analyze_trace(builder.build(), name="t").document.serving
+
+
+def serving(builder: TraceBuilder) -> ServingDoc:
+    document = found(builder)
+    assert document is not None
+    return document
+
+
+def only_kind(builder: TraceBuilder) -> ServingKindDoc:
+    (kind,) = serving(builder).kinds
+    return kind
+
+
+def phases(kind: ServingKindDoc) -> dict[str, ServingPhaseDoc]:
+    return {phase.phase: phase for phase in kind.phases}
+
+
+def us(summary: Summary | None) -> float | None:
+    """Per step."""
+    return None if summary is None else round(summary.total / summary.count / 1000, 6)
+
+
+def host_us(kind: ServingKindDoc) -> dict[str, float | None]:
+    return {phase.phase: us(phase.host_ns) for phase in kind.phases}
+
+
+def busy_us(kind: ServingKindDoc) -> dict[str, float | None]:
+    return {phase.phase: us(phase.gpu_busy_ns) for phase in kind.phases if us(phase.gpu_busy_ns)}
+
+
+def idle_us(kind: ServingKindDoc) -> dict[str, float | None]:
+    return {phase.phase: us(phase.gpu_idle_ns) for phase in kind.phases if us(phase.gpu_idle_ns)}
+
+
+def copy_in(builder: TraceBuilder, at: int) -> None:
+    """An operator of 10 µs: its copy arrives at 14."""
+    builder.op("aten::copy_", at + 5, 10).launch(at + 8, 4, "cudaMemcpyAsync").memcpy(at + 14, 1)
+
+
+def sample(builder: TraceBuilder, at: int) -> None:
+    builder.op("aten::argmax", at + 32, 8).launch(at + 34, 3).kernel(at + 60, 4, name=ARGMAX)
+
+
+def copy_out(builder: TraceBuilder, at: int) -> None:
+    builder.op("aten::copy_", at + 42, 8).launch(at + 44, 3, "cudaMemcpyAsync").memcpy(at + 66, 1, name=TO_HOST)
+    builder.sync(at + 52, 16)
+
+
+def loop(
+    steps: int = 4, sampling: Callable[[TraceBuilder, int], None] = sample, copies_in: bool = True
+) -> TraceBuilder:
+    """Copy in, a replay of two matrix products, sampling, copy out and wait until 68; then the scheduler until 200."""
+    builder = trace()
+    for step in range(steps):
+        at = PERIOD * step
+        builder.step(step, at, PERIOD)
+        if copies_in:
+            copy_in(builder, at)
+        builder.graph_launch(at + 20, 10).kernel(at + 25, 10, name="gemm").kernel(at + 36, 20, name="gemm")
+        sampling(builder, at)
+        copy_out(builder, at)
+    return builder
+
+
+def no_sampling(builder: TraceBuilder, at: int) -> None:
+    builder.op("aten::add", at + 32, 8).launch(at + 34, 3).kernel(at + 60, 4, name="add")
+
+
+def closes(document: ServingDoc) -> None:
+    for kind in document.kinds:
+        for whole, figure in (("host_ns", "host_ns"), ("gpu_busy_ns", "gpu_busy_ns"), ("gpu_idle_ns", "gpu_idle_ns")):
+            parts = [getattr(phase, figure) for phase in kind.phases]
+            assert sum(part.total for part in parts if part is not None) == getattr(kind, whole).total
+        for phase in kind.phases:
+            if phase.in_replays is not None and phase.outside is not None and phase.host_ns is not None:
+                assert phase.in_replays.host_ns.total + phase.outside.host_ns.total == phase.host_ns.total
+                assert phase.in_replays.gpu_busy_ns.total + phase.outside.gpu_busy_ns.total == phase.gpu_busy_ns.total
+
+
+def test_a_step_in_phases() -> None:
+    kind = only_kind(loop())
+    assert (kind.count, us(kind.host_ns), us(kind.period_ns)) == (3, 200, 200)
+    assert host_us(kind) == {"prepare": 15, "forward": 15, "sample": 12, "copy_back": 26, "between_steps": 132}
+    assert busy_us(kind) == {"prepare": 1, "forward": 30, "sample": 4, "copy_back": 1}
+    assert {phase.phase: us(phase.blocked_ns) for phase in kind.phases if us(phase.blocked_ns)} == {"copy_back": 16}
+    assert {phase.evidence for phase in kind.phases} == {"structure"}
+
+
+def test_what_the_gpu_waited_for() -> None:
+    """15–25 for the replay to be asked for, 35–36 from node to node; 56–60 and 64–66 nothing of the host's; from 67 on
+    a microsecond of the wait, the scheduler, 12 of preparation until the copy is launched and 2 until it starts.
+    """
+    kind = only_kind(loop())
+    assert idle_us(kind) == {"forward": 11, "sample": 4, "copy_back": 3, "between_steps": 132, "prepare": 14}
+    assert us(kind.gpu_idle_ns) == 164
+
+
+def test_the_forward_inside_and_outside_of_replays() -> None:
+    """An attention kernel of 3 µs between two replays, as in piecewise graphs."""
+    builder = trace()
+    for step in range(4):
+        at = PERIOD * step
+        builder.step(step, at, PERIOD)
+        copy_in(builder, at)
+        builder.graph_launch(at + 16, 4).kernel(at + 20, 10, name="gemm").launch(at + 21, 2).kernel(
+            at + 30, 3, name="fmha"
+        )
+        builder.graph_launch(at + 24, 6).kernel(at + 36, 20, name="gemm")
+        sample(builder, at)
+        copy_out(builder, at)
+    forward = phases(only_kind(builder))["forward"]
+    assert forward.in_replays is not None
+    assert forward.outside is not None
+    assert (us(forward.host_ns), us(forward.gpu_busy_ns)) == (15, 33)
+    inside, outside = forward.in_replays, forward.outside
+    assert (us(inside.host_ns), us(inside.gpu_busy_ns), inside.kernels.median, inside.launches.median) == (10, 30, 2, 2)
+    assert (us(outside.host_ns), us(outside.gpu_busy_ns), outside.kernels.median) == (5, 3, 1)
+
+
+def test_sampling_inside_the_replay_has_gpu_time_and_no_host_time() -> None:
+    kind = only_kind(loop(sampling=lambda b, at: b.kernel(at + 60, 4, name=ARGMAX)))  # type: ignore[arg-type]
+    sampling = phases(kind)["sample"]
+    assert (sampling.host_ns, us(sampling.gpu_busy_ns), sampling.reason) == (None, 4, IN_REPLAY)
+    assert host_us(kind) == {
+        "prepare": 15,
+        "forward": 27,  # until the copy out
+        "sample": None,
+        "copy_back": 26,
+        "between_steps": 132,
+    }
+
+
+def test_without_copies_in_the_preparation_can_t_be_told() -> None:
+    kind = only_kind(loop(copies_in=False))
+    prepare = phases(kind)["prepare"]
+    assert (prepare.host_ns, prepare.reason) == (None, NO_COPY_IN)
+    assert host_us(kind)["forward"] == 30
+
+
+def test_a_loop_that_does_not_sample_is_no_serving_loop() -> None:
+    assert found(loop(sampling=no_sampling)) is None
+
+
+def test_training_that_looks_at_its_accuracy_is_none_either() -> None:
+    """The backward pass has matrix products after the argmax."""
+
+    def backward(builder: TraceBuilder, at: int) -> None:
+        sample(builder, at)
+        builder.op("aten::mm", at + 40, 2).launch(at + 40, 1).kernel(at + 64, 1, name="gemm")
+
+    assert found(loop(sampling=backward)) is None
+
+
+def test_phases_that_are_annotated_are_taken_as_they_are() -> None:
+    """The innermost where two hold; what no annotation holds is told by structure, and behind the last is between."""
+    builder = trace()
+    for step in range(4):
+        at = PERIOD * step
+        builder.step(step, at, PERIOD)
+        builder.annotation("prepare", at + 2, 15).annotation("forward", at + 18, 13).annotation("sample", at + 31, 10)
+        builder.annotation("wait", at + 41, 29).annotation("wait for tokens", at + 60, 5)
+        copy_in(builder, at)
+        builder.graph_launch(at + 20, 10).kernel(at + 25, 10, name="gemm").kernel(at + 36, 20, name="gemm")
+        sample(builder, at)
+        copy_out(builder, at)
+    kind = only_kind(builder)
+    assert host_us(kind) == {"prepare": 17, "forward": 14, "sample": 10, "copy_back": 29, "between_steps": 130}
+    evidence = {phase.phase: phase.evidence for phase in kind.phases}
+    assert evidence == {
+        "prepare": "annotation and structure",  # 0 to 2
+        "forward": "annotation and structure",  # 17 to 18
+        "sample": "annotation",
+        "copy_back": "annotation",
+        "between_steps": "structure",
+    }
+
+
+def vllm(name: str, builder: TraceBuilder, at: int, scopes: bool = True) -> None:
+    """A step as vLLM annotates it: sampling follows outside of its own range."""
+    builder.annotation(name, at + 1, 30)
+    if scopes:
+        builder.annotation("gpu_model_runner: preprocess", at + 2, 14).annotation(
+            "gpu_model_runner: forward", at + 17, 10
+        )
+        builder.annotation("gpu_model_runner: postprocess", at + 27, 3).annotation(
+            "gpu_model_runner: sample", at + 31, 9
+        )
+        builder.annotation("gpu_model_runner: bookkeep", at + 40, 29)
+    copy_in(builder, at)
+
+
+def engine_loop(names: list[str], annotate: Callable[[str, TraceBuilder, int], None]) -> TraceBuilder:
+    builder = trace()
+    for step, name in enumerate(names):
+        at = PERIOD * step
+        annotate(name, builder, at)
+        builder.graph_launch(at + 20, 10).kernel(at + 25, 10, name="gemm").kernel(at + 36, 20, name="gemm")
+        sample(builder, at)
+        copy_out(builder, at)
+    return builder
+
+
+VLLM_NAMES = [
+    "execute_context_1(512)_generation_0(0)",
+    "execute_context_0(0)_generation_4(4)",
+    "execute_context_0(0)_generation_4(4)",
+    "execute_context_1(64)_generation_4(4)",
+    "execute_context_0(0)_generation_5(5)",
+    "execute_context_0(0)_generation_5(5)",
+]
+
+
+def test_vllm_with_its_scopes() -> None:
+    """Steps begin with execute_context at 1."""
+    document = serving(engine_loop(VLLM_NAMES, vllm))
+    assert (document.engine, document.steps) == ("vLLM", 5)
+    assert [(kind.kind, kind.count, kind.evidence) for kind in document.kinds] == [
+        ("prefill", 1, "annotation"),
+        ("mixed", 1, "annotation"),
+        ("decode", 3, "annotation"),
+    ]
+    for kind in document.kinds:
+        assert host_us(kind) == {"prepare": 15, "forward": 14, "sample": 10, "copy_back": 29, "between_steps": 132}
+    closes(document)
+
+
+def test_vllm_without_them_by_structure() -> None:
+    document = serving(engine_loop(VLLM_NAMES, lambda name, b, at: vllm(name, b, at, scopes=False)))
+    decode = document.kinds[-1]
+    assert host_us(decode) == {"prepare": 14, "forward": 15, "sample": 12, "copy_back": 26, "between_steps": 133}
+
+
+def sglang(name: str, builder: TraceBuilder, at: int) -> None:
+    """The scheduler picks the next batch between two steps."""
+    builder.annotation("scheduler.run_batch", at, 41).annotation(name, at + 17, 14)
+    builder.annotation("scheduler.process_batch_result", at + 41, 30)
+    builder.annotation("scheduler.recv_requests", at + 80, 10).annotation(
+        "scheduler.get_next_batch_to_run", at + 100, 50
+    )
+    copy_in(builder, at)
+
+
+def test_sglang_with_its_scheduler() -> None:
+    names = ["step[EXTEND bs=1 toks=512]", *["step[DECODE bs=4]"] * 4]
+    document = serving(engine_loop(names, sglang))
+    assert document.engine == "SGLang"
+    assert [(kind.kind, kind.count) for kind in document.kinds] == [("prefill", 1), ("decode", 3)]
+    for kind in document.kinds:
+        assert host_us(kind) == {
+            "schedule": 60,
+            "prepare": 15,
+            "forward": 16,  # two that are not annotated, from the end of the copy on
+            "sample": 10,
+            "copy_back": 30,
+            "between_steps": 69,  # 71 to 80, 90 to 100 and 150 to 200, nobody's
+        }
+    closes(document)
+
+
+def test_a_kind_that_replays_and_one_that_does_not() -> None:
+    """Steps 0 and 3 launch two larger matrix products one by one: prefill; the others replay."""
+    builder = trace()
+    for step in range(7):
+        at = PERIOD * step
+        builder.step(step, at, PERIOD)
+        copy_in(builder, at)
+        if step in (0, 3):
+            builder.op("aten::mm", at + 17, 5).launch(at + 18, 3).kernel(at + 22, 13, name="big_gemm")
+            builder.op("aten::mm", at + 23, 6).launch(at + 24, 4).kernel(at + 36, 40, name="big_gemm")
+            builder.op("aten::argmax", at + 32, 8).launch(at + 34, 3).kernel(at + 77, 4, name=ARGMAX)
+            builder.op("aten::copy_", at + 42, 8).launch(at + 44, 3).memcpy(at + 82, 1, name=TO_HOST)
+            builder.sync(at + 52, 32)
+        else:
+            builder.graph_launch(at + 20, 10).kernel(at + 25, 10, name="gemm").kernel(at + 36, 20, name="gemm")
+            sample(builder, at)
+            copy_out(builder, at)
+    document = serving(builder)
+    told = [(kind.kind, kind.evidence, kind.count, us(kind.gpu_busy_ns)) for kind in document.kinds]
+    assert told == [("prefill", "structure", 2, 59), ("decode", "structure", 4, 36)]
+    assert host_us(document.kinds[0])["forward"] == 14
+    closes(document)
+
+
+def test_steps_that_are_alike_have_no_kind() -> None:
+    document = serving(loop())
+    assert [kind.kind for kind in document.kinds] == [None]
+    assert "about the same GPU work" in (document.kinds_reason or "")
+
+
+def test_the_only_step_has_no_time_between() -> None:
+    builder = engine_loop(["execute_context_2(64)_generation_0(0)"], vllm)
+    document = serving(builder)
+    (kind,) = document.kinds
+    between = phases(kind)["between_steps"]
+    assert (kind.kind, kind.period_ns, between.host_ns) == ("prefill", None, None)
+    assert "no step follows" in (between.reason or "")
+    closes(document)
+
+
+def test_a_draft_model_behind_the_sampling_is_not_taken_for_the_forward() -> None:
+    """In an annotated trace the structure abstains for what is not annotated: here for sampling."""
+    builder = engine_loop(["step[DECODE bs=1]"] * 4, lambda name, b, at: copy_in(b.annotation(name, at + 1, 28), at))
+    for step in range(4):
+        builder.op("aten::mm", PERIOD * step + 39, 2).launch(PERIOD * step + 39, 1).kernel(
+            PERIOD * step + 64, 1, name="gemm"
+        )
+    sampling = phases(only_kind(builder))["sample"]
+    assert (sampling.host_ns, sampling.reason) == (None, TWO_SAMPLINGS)
+
+
+def test_an_annotated_step_without_sampling_says_so() -> None:
+    builder = engine_loop(["step[DECODE bs=1]"] * 4, lambda name, b, at: copy_in(b.annotation(name, at + 1, 28), at))
+    builder.raw({"ph": "M", "name": "process_name", "pid": 100, "args": {"name": "python"}})
+    events = [event for event in builder.events() if event["name"] not in ("aten::argmax", ARGMAX)]
+    quiet = trace()
+    for event in events:
+        quiet.raw(event)
+    sampling = phases(only_kind(quiet))["sample"]
+    assert (sampling.host_ns, sampling.reason) == (None, NO_SAMPLING)
+
+
+@pytest.mark.parametrize("name", NAMED_CASES)
+def test_accounts_close_or_there_is_none(name: str) -> None:
+    case = NAMED_CASES[name]()
+    if isinstance(case, TraceBuilder):
+        document = found(case)
+        if document is not None:
+            closes(document)
+
+
+def test_the_order_of_phases_is_that_of_a_step() -> None:
+    assert PHASES == ("schedule", "prepare", "forward", "sample", "copy_back", "between_steps", "other")
