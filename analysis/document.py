@@ -255,7 +255,7 @@ class ServingPhaseDoc(msgspec.Struct, frozen=True, kw_only=True):
     host_ns: Summary | None  # null where the phase has no time of its own that could be told: see reason
     blocked_ns: Summary | None  # of host_ns: inside blocking calls
     gpu_busy_ns: Summary
-    gpu_idle_ns: Summary | None  # the GPU waited for this phase; null where no step's GPU time is known
+    gpu_idle_ns: Summary  # the GPU waited for this phase
     launches: Summary
     reason: str | None = None
     in_replays: ServingPartDoc | None = None  # of the forward: graph launches and what they ran
@@ -271,7 +271,7 @@ class ServingKindDoc(msgspec.Struct, frozen=True, kw_only=True):
     host_ns: Summary  # from the start of the step to the start of the next one
     period_ns: Summary | None  # first GPU op to the next step's first GPU op
     gpu_busy_ns: Summary
-    gpu_idle_ns: Summary | None
+    gpu_idle_ns: Summary
     phases: list[ServingPhaseDoc]  # those that were found, and those that should be there but could not be told
 
 
@@ -280,7 +280,7 @@ class ServingDoc(msgspec.Struct, frozen=True, kw_only=True):
 
     engine: str | None  # 'vLLM', 'SGLang'; null where no annotation names one
     steps: int  # those that count: kept ones with a next step, or all kept where none has one
-    idle_scope: str | None  # 'steady', 'whole': where the idle time was counted; null without
+    idle_scope: str  # 'steady', 'whole': where the idle time was counted
     kinds: list[ServingKindDoc]
     kinds_reason: str | None = None  # why prefill and decode steps are not told apart, or not all
 

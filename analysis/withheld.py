@@ -38,6 +38,7 @@ def _figures(document: TraceDoc) -> Iterator[tuple[str, object, str]]:
     yield "short_kernels.below_tau", short.below_tau, "no kernel took any time, or τ is not known"
     yield "short_kernels.tau_ns", short.tau_ns, "no launch in the file"
     yield "memory_ops.bytes", document.memory_ops.bytes, "the file does not tell the bytes of every copy"
+    yield from _serving_figures(document)
 
 
 def _step_figures(document: TraceDoc) -> Iterator[tuple[str, object, str]]:
@@ -49,3 +50,17 @@ def _step_figures(document: TraceDoc) -> Iterator[tuple[str, object, str]]:
     alone = "no kept step is followed by another step on this device"
     for index, device in enumerate(document.devices):
         yield f"devices.{index}.steady", device.steady, alone if found > dropped else no_steps
+
+
+def _serving_figures(document: TraceDoc) -> Iterator[tuple[str, object, str]]:
+    """Of a serving step; a trace of another kind of steps withholds nothing of it."""
+    if document.serving is None:
+        return
+    for index, kind in enumerate(document.serving.kinds):
+        path = f"serving.kinds.{index}"
+        yield f"{path}.kind", kind.kind, document.serving.kinds_reason or "no annotation tells it"
+        yield f"{path}.period_ns", kind.period_ns, "no step follows these on this device"
+        for number, phase in enumerate(kind.phases):
+            reason = phase.reason or "no launch of the host's is of this phase"
+            yield f"{path}.phases.{number}.host_ns", phase.host_ns, reason
+            yield f"{path}.phases.{number}.blocked_ns", phase.blocked_ns, reason

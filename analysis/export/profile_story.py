@@ -12,6 +12,7 @@ from ..units import MISSING, duration, duration_pm, number, plural, share
 from . import parts
 from .blocks import Block, Fact, Heading, Headline, Listing
 from .mode_table import mode_table, shown_name
+from .serving_story import serving_story
 from .tables import Column, Row, Table
 from .trace_story import label
 
@@ -38,6 +39,7 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
     story += _predictions(profile)
     if trace is not None and base is not None:
         story += parts.idle(trace, f"idle, {shown_name(base)}", verbose=verbose)
+        story += serving_story(trace)
         story += parts.short_kernels(trace)
         story += _longest_kernels(document.traces, base, verbose)
     story += _trace_warnings(document.traces, verbose=verbose)

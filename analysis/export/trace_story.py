@@ -11,6 +11,7 @@ from ..health import TraceHealthDoc
 from ..units import MISSING, duration, number, plural, ratio, share
 from . import launch_tables, parts
 from .blocks import Block, Fact, Heading, Listing
+from .serving_story import serving_story, withheld_elsewhere
 from .tables import Column, Row, Table
 
 KERNELS: Final = 8  # names told without --verbose
@@ -25,12 +26,13 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
         parts.headline(trace.verdict),
         *parts.actions(trace.verdict.actions, step_ns),
         *parts.warnings(trace.warnings, verbose=verbose),
-        *parts.withheld(trace.withheld, verbose=verbose),
+        *parts.withheld(withheld_elsewhere(trace.withheld), verbose=verbose),
         *coverage(trace.coverage, verbose=verbose),
         *_bound(trace),
         *_graphs_and_queue(trace),
         *parts.short_kernels(trace),
         *parts.idle(trace, "idle", verbose=verbose),
+        *serving_story(trace),
         *_devices(trace),
         *_steps(trace),
         *parts.kernels(trace.kernels, "longest kernels", limit=None if verbose else KERNELS),
