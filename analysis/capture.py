@@ -118,6 +118,63 @@ class OutputCheck(msgspec.Struct, frozen=True, kw_only=True):
     inputs_compared: Count  # different input sets
     inputs_change_output: bool  # eager's own outputs differ between the input sets
     note: str | None = None
+    frozen_inputs: tuple[str, ...] = ()  # of a check that failed: changed by itself each changes eager's outputs alone
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """What could not be done, and where: read from the error in the process that met it."""
+
+    phase: str  # 'capture', 'compile', 'timing', …
+    reason: str  # in words, without the place
+    line: str | None = None  # of the user's: 'model.py:42 in decode: x.item()'
+    operator: str | None = None  # dispatched last before a capture failed: 'aten::_local_scalar_dense'
+
+
+class GraphBreak(msgspec.Struct, frozen=True, kw_only=True):
+    """A place where torch.compile cut the step into pieces."""
+
+    reason: str
+    hint: str | None = None  # torch's own
+    line: str | None = None  # of the user's
+    count: Count = 1
+
+
+class Recompile(msgspec.Struct, frozen=True, kw_only=True):
+    """A guard that failed, so that torch.compile compiled a function anew."""
+
+    guard: str
+    function: str  # 'decode at model.py:40'
+    line: str | None = None  # that the guard is about
+    count: Count = 1
+
+
+class CompileRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """torch.compile's own counters and records of a process, after its timing."""
+
+    unique_graphs: Count | None = None
+    graph_breaks: tuple[GraphBreak, ...] = ()
+    recompiles: tuple[Recompile, ...] = ()
+    limit_reached: bool = False  # torch.compile gave a function up: it runs as written from then on
+    cudagraph_skips: tuple[str, ...] = ()  # why torch.compile left out the CUDA graphs that it was asked for
+
+
+class OwnGraphs(msgspec.Struct, frozen=True, kw_only=True):
+    """CUDA graphs that the target captured by its own hand, while it was built and took its first steps."""
+
+    captured: Count = 0
+    failed: tuple[Failure, ...] = ()  # captures that failed and that the target went on without
+    replayed: bool = False  # its step replays one
+    table: str | None = None  # the variable that holds them by size: 'graphs'
+    sizes: tuple[int, ...] = ()  # its keys
+    unread_inputs: tuple[str, ...] = ()  # changed by itself, each leaves the outputs of a step that replays the same
+
+
+class ReplacedBuffer(msgspec.Struct, frozen=True, kw_only=True):
+    """A tensor that a graph reads, in whose place the step puts another one."""
+
+    variable: str  # as the step names it: 'buffers.token'
+    input: str | None = None  # the target's input that it was, where it was one
+    line: str | None = None  # where it is replaced, where the source tells
 
 
 class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +198,10 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
     before: GpuState | None = None
     after: GpuState | None = None
     error: str | None = None
+    failure: Failure | None = None  # the same by its parts; null in captures that are older than it
+    compiler: CompileRecord | None = None  # null where nothing was compiled
+    own_graphs: OwnGraphs | None = None  # null where the target captured none
+    replaced: tuple[ReplacedBuffer, ...] = ()
 
 
 class ModeRecord(msgspec.Struct, frozen=True, kw_only=True):

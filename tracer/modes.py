@@ -14,6 +14,14 @@ Phase = Callable[[str], None]
 """Told what begins now: 'compile', 'capture', …"""
 
 
+class NotCaptured(Exception):
+    """A capture failed: its cause says of what."""
+
+    def __init__(self, step: Step) -> None:
+        super().__init__("the step can't be captured")
+        self.step = step  # as it was to be captured
+
+
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """A step in one mode, ready to run, and what it cost to get there; null where the mode has no such cost."""
@@ -38,7 +46,10 @@ def prepare(mode: str, step: Step, device: Device, phase: Phase, warm_up_steps: 
     phase("capture")
     free_before = device.free_memory()
     begin = time.perf_counter_ns()
-    replay = device.capture(step)
+    try:
+        replay = device.capture(step)
+    except Exception as error:
+        raise NotCaptured(step) from error
     capture_ns = float(time.perf_counter_ns() - begin)
     replay()  # the first replay uploads the graph: it belongs to the memory it costs
     graph_memory = max(free_before - device.free_memory(), 0)
@@ -48,9 +59,11 @@ def prepare(mode: str, step: Step, device: Device, phase: Phase, warm_up_steps: 
 def _compile(step: Step, device: Device) -> tuple[Step, float, tuple[str, ...]]:
     """torch.compile with its defaults and static shapes; the first call compiles."""
     import torch
+    from torch._dynamo import utils
     from torch._dynamo.utils import counters
 
-    counters.clear()
+    for records in (counters, utils.graph_break_reasons, utils.guard_failures):  # of what was compiled before
+        records.clear()
     compiled: Any = torch.compile(step, dynamic=False)
     begin = time.perf_counter_ns()
     compiled()

@@ -78,6 +78,42 @@ def compare(step: Step, target: Target, expected: Reference) -> OutputCheck | No
     )
 
 
+def frozen_inputs(eager: Step, step: Step, target: Target, expected: Reference) -> tuple[str, ...]:
+    """The inputs that change eager's outputs when they alone change, and not this step's."""
+    return tuple(
+        name
+        for name in target.inputs
+        if _changes(eager, target, name, expected.state) and not _changes(step, target, name, expected.state)
+    )
+
+
+def unread_inputs(step: Step, target: Target) -> tuple[str, ...]:
+    """The inputs that leave a step's outputs the same, bit for bit, when they alone change.
+
+    None where it can't be told: outputs that are whole numbers (tokens) may be the same by chance, and those that
+    differ between two runs on one input say nothing.
+    """
+    state = tuple(tensor.clone() for tensor in target.state)
+    original = {name: tensor.clone() for name, tensor in target.inputs.items()}
+    first, again = (_run(step, target, original, state) for _ in range(2))
+    _restore(target, original, state)
+    if not any(output.is_floating_point() for output in first) or _differ((first, again)):
+        return ()
+    return tuple(name for name in target.inputs if not _changes(step, target, name, state))
+
+
+def _changes(step: Step, target: Target, name: str, state: tuple[torch.Tensor, ...]) -> bool:
+    """Whether the outputs change with this input alone; inputs and state are as before afterwards."""
+    original = {key: tensor.clone() for key, tensor in target.inputs.items()}
+    try:
+        outputs = tuple(
+            _run(step, target, original | {name: _vary(original[name], index)}, state) for index in range(INPUT_SETS)
+        )
+    finally:
+        _restore(target, original, state)
+    return _differ(outputs)
+
+
 def _note(target: Target, expected: Reference, same_form: bool, whole: bool, frozen: bool) -> str | None:
     if not same_form:
         return "the outputs have other shapes than eager's"

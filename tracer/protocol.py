@@ -13,7 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ..analysis.capture import OutputCheck
+import msgspec
+
+from ..analysis.capture import UNGRAPHED, OutputCheck
 from .device import Device, Step, host_times
 from .modes import Prepared, prepare
 from .reasons import reason
@@ -76,7 +78,11 @@ def into_mode(
         return replace(prepared, notes=(*prepared.notes, note)), None
     prepared = prepare(mode, target.step, device, progress, WARM_UP_STEPS)
     progress("output check")
-    return prepared, outputs.compare(prepared.step, target, expected)
+    found = outputs.compare(prepared.step, target, expected)
+    if found is not None and not found.matches and mode in UNGRAPHED and len(expected.input_sets) > 1:
+        frozen = outputs.frozen_inputs(target.step, prepared.step, target, expected)
+        found = msgspec.structs.replace(found, frozen_inputs=frozen)
+    return prepared, found
 
 
 def costs(prepared: Prepared) -> Fields:

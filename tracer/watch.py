@@ -10,9 +10,11 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 from ..analysis.errors import BadTarget
+
+UNDER_GRAPHS: Final = "already under CUDA graphs: measured as written, in one mode"
 
 
 class Watch:
@@ -24,7 +26,7 @@ class Watch:
     def as_written(self, step: Callable[[], Any]) -> str | None:
         """Why the step can only be measured as its author made it; null when it runs in eager."""
         if self.calls["replay"] or _holds_replay(step):
-            return "already under CUDA graphs: measured as written, in one mode"
+            return UNDER_GRAPHS
         if _compiled_frames():
             return "already compiled inside: measured as written, in one mode"
         return None

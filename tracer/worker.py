@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -15,10 +15,12 @@ from ..analysis import capture
 from ..analysis.errors import LaunchscopeError
 from . import protocol
 from .checkout import Checkout
+from .compiler import Compiler
 from .describe import masked, parameter_count, parts_of_target, revision, target_name
 from .device import Device, Step
+from .modes import NotCaptured
 from .options import ProfileOptions
-from .reasons import reason
+from .reasons import NO_CAPTURE, failure, reason
 from .server import Tell
 
 SEED: Final = 0
@@ -88,13 +90,26 @@ def run(argument: bytes, tell: Tell) -> Result:
     except LaunchscopeError as error:
         return Result(refusal=str(error), seconds=progress.seconds)
     except (Exception, SystemExit) as error:
-        folder = Path(parts_of_target(job.target)[0]).parent
-        words = reason(error, progress.phase, folder)
+        words = reason(error, progress.phase, state.folder)
         if progress.phase == "build":
             return Result(refusal=f"{job.target}: {words}", seconds=progress.seconds)
-        state.keep(error=words)
+        _keep_failure(state, error, words)
+    state.keep(compiler=state.compiler.record(state.folder))
     progress("end")
     return state.result()
+
+
+def _keep_failure(state: _State, error: BaseException, words: str) -> None:
+    """Why the mode failed; a capture is tried once more, to see at which operator it fails."""
+    found = failure(error, state.progress.phase, state.folder)
+    state.keep(error=words, failure=found)
+    if isinstance(error, NotCaptured) and found.reason.startswith(NO_CAPTURE):
+        state.tell.keep(state.result())  # the second attempt can take the process down with it
+        from .failing_operator import failing_operator
+
+        device = load_device(state.job.device_layer)
+        operator = failing_operator(error.step, device, found.line, state.folder)
+        state.keep(failure=msgspec.structs.replace(found, operator=operator))
 
 
 @dataclass
@@ -108,6 +123,12 @@ class _State:
     target: capture.Target | None = None
     floor: capture.Floor | None = None
     as_written: str | None = None
+    compiler: Compiler = field(default_factory=Compiler)
+
+    @property
+    def folder(self) -> Path:
+        """The target's own."""
+        return Path(parts_of_target(self.job.target)[0]).parent
 
     def keep(self, **found: Any) -> None:
         self.record = msgspec.structs.replace(self.record, **found)
@@ -125,7 +146,10 @@ class _State:
 def _measure(state: _State) -> None:
     import torch
 
+    from .captures_seen import watching_captures
     from .target import resolve
+    from .target_graphs import target_graphs
+    from .variables import Buffers
 
     job, progress = state.job, state.progress
     device = load_device(job.device_layer)
@@ -134,9 +158,11 @@ def _measure(state: _State) -> None:
     if job.checkout is not None:
         job.checkout.enter()
     progress("build")
-    resolved = resolve(_options(job), device.name)
-    target = resolved.target
-    warmup, state.as_written = protocol.first_steps(target, device, progress)
+    with watching_captures(state.folder) as seen:
+        resolved = resolve(_options(job), device.name)
+        target = resolved.target
+        buffers = Buffers.of(target.step, target.inputs, others=False) if job.repeat == 0 else None
+        warmup, state.as_written = protocol.first_steps(target, device, progress)
     if job.checkout is not None:
         job.checkout.refuse_strangers()
     state.target = _describe(job, resolved)
@@ -146,6 +172,7 @@ def _measure(state: _State) -> None:
     state.keep(output=output, **protocol.costs(prepared))
     if job.trace_pass != "stacks":  # no time is ever taken from that process
         state.keep(**protocol.unprofiled(prepared.step, device, progress))
+        state.keep(compiler=state.compiler.record(state.folder))
         state.tell.keep(state.result())  # a profiler can take its process down with it
     if job.trace_pass == "timing":
         return
