@@ -29,6 +29,7 @@ from .document import (
     VerdictDoc,
     baseline,
 )
+from .graph_reasons import profile_findings
 from .measured_mode import MeasuredMode, median_or_none
 from .mode_warnings import mode_warnings
 from .next_steps import ModeFigures, next_steps
@@ -53,6 +54,7 @@ def profile_document(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> P
         modes=documents,
         seconds=dict(manifest.seconds),
         verdict=None if base is None else documents[base].verdict,
+        graph_findings=profile_findings(modes, base, manifest.target.batch_size),
     )
 
 
