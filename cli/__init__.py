@@ -41,6 +41,7 @@ COMMANDS: Final = (
     "dashboard",
     "calibrate",
     "model",
+    "predict",
     "whatif",
     "sweep",
     "demo",

@@ -55,7 +55,8 @@ HEALTH: Final = _story("analysis.export.health")
 MODEL: Final = _story("analysis.export.model_story")
 WHATIF: Final = _story("analysis.export.whatif_story")
 SWEEP: Final = _story("analysis.export.sweep_story")
-"""What the textbook model, a simulated step and a sweep can become."""
+PREDICT: Final = _story("analysis.export.predict_story")
+"""What the textbook model, a simulated step, a sweep and a step predicted without a GPU can become."""
 
 COMPARED: Final = {
     "terminal": Output("analysis.export.compare_story:render_terminal", styled=True),

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final, Self
@@ -29,13 +29,15 @@ class ProcessFailed(Exception):
 
 
 class ForkServer:
-    """Fresh processes on demand; a context manager that leaves none behind. ``preload`` names what they import.
+    """Fresh processes on demand; a context manager that leaves none behind. ``preload`` names what they import,
+    ``environment`` holds variables of theirs alone.
 
     Compiled kernels are cached in a folder of its own, so that a compile time is one from a cold cache.
     """
 
-    def __init__(self, preload: Sequence[str]) -> None:
+    def __init__(self, preload: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self._preload = preload
+        self._environment = dict(environment or {})
         self.preload_s = 0.0
 
     def __enter__(self) -> Self:
@@ -52,7 +54,7 @@ class ForkServer:
             stdout=2,
             pass_fds=(writing,),
             start_new_session=True,  # Ctrl-C reaches us alone, and we decide
-            env=os.environ | caches,
+            env=os.environ | caches | self._environment,
         )
         os.close(writing)
         self._events: IO[bytes] = os.fdopen(reading, "rb")

@@ -165,7 +165,7 @@ def _measure(state: _State) -> None:
         warmup, state.as_written = protocol.first_steps(target, device, progress)
     if job.checkout is not None:
         job.checkout.refuse_strangers()
-    state.target = _describe(job, resolved)
+    state.target = describe(job, resolved)
     state.keep(warmup_ns=tuple(warmup))
     mode = "eager" if state.as_written else job.mode
     prepared, output = protocol.into_mode(mode, target, device, progress, check=job.repeat == 0)
@@ -215,8 +215,8 @@ def _options(job: Job) -> ProfileOptions:
     )
 
 
-def _describe(job: Job, resolved: Any) -> capture.Target:
-
+def describe(job: Job | ProfileOptions, resolved: Any) -> capture.Target:
+    """What was built, and from what."""
     return capture.Target(
         name=target_name(job.target),
         revision=revision(job.target),

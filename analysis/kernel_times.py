@@ -1,0 +1,60 @@
+"""How many GPU ops an operator enqueues and how long they take: a model of one constant per kind of kernel.
+
+    time = start + max(bytes ÷ bandwidth, FLOPs ÷ peak)
+
+``start`` is what a kernel of this kind took beyond its traffic in the eager step of the sample llama_1b on an H200
+(driver 580.159.04, CUDA 13.0, torch 2.11, 2026-11-29), the mean over all of its kernels. Other samples check it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .bound import NS_PER_S
+from .counted_step import ATTENTION, COPY, ELEMENTWISE, MATRIX, OTHER, REDUCTION, CountedOp
+from .gpus import Gpu
+
+START_NS: Final = {
+    MATRIX: 3650.0,
+    ATTENTION: 6900.0,
+    REDUCTION: 2080.0,
+    ELEMENTWISE: 1390.0,
+    COPY: 1600.0,
+    OTHER: 1390.0,  # nothing is known of it
+}
+SECOND_NS: Final = 1650.0
+"""Of the second kernel of a matrix product that is split."""
+
+_TILE: Final = 64
+SHORTEST_SPLIT: Final = 3072
+
+
+def is_split(op: CountedOp, gpu: Gpu) -> bool:
+    """Whether cuBLAS splits the product along its inner size and adds the parts up in a second kernel.
+
+    It did so on an H200 where 64 × 64 tiles of the result would keep less than half of the multiprocessors busy and the
+    inner size was 3,072 or more, and nowhere else: 5 products of 3 samples, batches of 1 to 2,048.
+    """
+    if op.product is None:
+        return False
+    rows, columns, inner = op.product
+    tiles = -(-rows // _TILE) * -(-columns // _TILE)
+    return inner >= SHORTEST_SPLIT and tiles < gpu.multiprocessors / 2
+
+
+def gpu_ops(op: CountedOp, gpu: Gpu) -> int:
+    """Kernels and copies that the operator enqueues."""
+    return op.launches + is_split(op, gpu)
+
+
+def work_ns(op: CountedOp, gpu: Gpu) -> float:
+    """GPU time of the operator."""
+    start = op.launches * START_NS[op.kind] + is_split(op, gpu) * SECOND_NS
+    return start * gpu.kernel_start.value + traffic_ns(op, gpu)
+
+
+def traffic_ns(op: CountedOp, gpu: Gpu) -> float:
+    """The least time that its bytes and FLOPs take; a dtype without a peak computes at bf16's."""
+    reads = op.bytes / gpu.bandwidth_bytes_per_s.value
+    peak = gpu.flops_per_s.get(op.dtype or "", gpu.flops_per_s["bf16"])
+    return max(reads, op.flops / peak.value) * NS_PER_S

@@ -1,0 +1,103 @@
+"""A target's step counted on the meta device, in a process of its own that sees no GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from ..analysis.counted_step import CountedStep
+from ..analysis.errors import BadTarget, LaunchscopeError, MissingRequirement
+from .client import ForkServer, ProcessFailed
+from .describe import parts_of_target
+from .options import ProfileOptions, Progress
+from .reasons import reason
+from .server import Tell
+from .worker import describe
+
+ENVIRONMENT: Final = {
+    "CUDA_VISIBLE_DEVICES": "",  # a GPU that is there is never touched
+    "HIP_VISIBLE_DEVICES": "",
+    "TORCHDYNAMO_DISABLE": "1",  # compiled functions run as written: fused steps are predicted, not compiled
+}
+"""Of a process that counts; to be set before torch is imported."""
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process found: the step, or why it can't be counted."""
+
+    step: CountedStep | None = None
+    refusal: str | None = None
+
+
+def count_step(options: ProfileOptions, progress: Progress) -> CountedStep:
+    """Build the target and count its second step. BadTarget says why that can't be done, with the user's line.
+
+    MissingRequirement without torch; no GPU is needed, and one that is there isn't used.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise MissingRequirement("torch is not installed: pip install 'launchscope[torch]'")
+    progress("starting")
+    try:
+        with ForkServer(["torch", "launchscope.tracer.counting"], environment=ENVIRONMENT) as server:
+            found: Counted = server.run(
+                "launchscope.tracer.count:run", _job(options), Counted, options.timeout_s, lambda phase: progress(phase)
+            )
+    except ProcessFailed as error:
+        raise BadTarget(f"{options.target}: the process that counts it {error}") from error
+    if found.step is None:
+        raise BadTarget(found.refusal or "")
+    return found.step
+
+
+def _job(options: ProfileOptions) -> dict[str, Any]:
+    return {
+        "target": options.target,
+        "batch_size": options.batch_size,
+        "dtype": options.dtype,
+        "context_length": options.context_length,
+        "settings": options.settings,
+    }
+
+
+def run(argument: bytes, tell: Tell) -> Counted:
+    """Count the step of the target that ``argument`` describes, as JSON."""
+    options = ProfileOptions(**msgspec.json.decode(argument))
+    phase = ["build"]
+
+    def progress(name: str) -> None:
+        phase[0] = name
+        tell(name)
+
+    try:
+        return Counted(step=count_here(options, progress))
+    except LaunchscopeError as error:
+        return Counted(refusal=str(error))
+    except (Exception, SystemExit) as error:
+        folder = Path(parts_of_target(options.target)[0]).parent
+        return Counted(refusal=f"{options.target}: {reason(error, f'{phase[0]} without a GPU', folder)}")
+
+
+def count_here(options: ProfileOptions, progress: Progress) -> CountedStep:
+    """Count in this process. What a first step sets up is not counted."""
+    import torch
+
+    from .counting import Counting, TakenWhole
+    from .target import resolve
+    from .watch import watching
+    from .without_gpu import without_gpu
+
+    counting = Counting()
+    with torch.no_grad(), without_gpu(), TakenWhole(counting), counting:
+        progress("build")
+        resolved = resolve(options, "meta")
+        progress("first step")
+        with watching() as watch:
+            resolved.target.step()
+        watch.refuse()
+        progress("count")
+        counting.ops.clear()
+        resolved.target.step()
+    return CountedStep(target=describe(options, resolved), ops=tuple(counting.ops), torch=str(torch.__version__))
