@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from .fusion_document import FusedRunDoc, FusionDoc
 from .graph_document import FindingDoc, GraphDoctorDoc
 
 SCHEMA: Final = "launchscope.report/1"
@@ -251,7 +252,7 @@ class ServingPhaseDoc(msgspec.Struct, frozen=True, kw_only=True):
     """One phase, per step. Host times of all phases add up to the step's, and so do GPU work and GPU idle time."""
 
     phase: str  # of PHASES
-    evidence: str | None  # 'annotation', 'structure', 'annotation and structure'; null where it has no host time
+    evidence: str | None  # 'annotation', 'frames', 'structure', or several with commas; null without host time
     host_ns: Summary | None  # null where the phase has no time of its own that could be told: see reason
     blocked_ns: Summary | None  # of host_ns: inside blocking calls
     gpu_busy_ns: Summary
@@ -309,6 +310,7 @@ class TraceDoc(msgspec.Struct, frozen=True, kw_only=True):
     bound: BoundDoc | None
     verdict: VerdictDoc
     serving: ServingDoc | None = None  # null where the steps are not an engine's
+    fusion: FusionDoc | None = None  # null without the shapes of operators' inputs, or without a kept step
 
 
 class CalibrationDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -403,6 +405,7 @@ class ProfileDoc(msgspec.Struct, frozen=True, kw_only=True):
     seconds: dict[str, float]
     verdict: VerdictDoc | None  # of the baseline mode
     graph_findings: list[FindingDoc] = []  # why graphs did not engage, or are waited for; over all modes
+    fused_run: FusedRunDoc | None = None  # null without shapes in an eager trace, or without a fused one
 
 
 class TargetDoc(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,16 +14,17 @@ import numpy as np
 
 from .document import PHASES
 from .intervals import Intervals
-from .phase_names import phase_of
+from .phase_names import phase_of, phase_of_frame
 from .serving_launches import ServingLaunches
 from .trace import HostKind, Ints, Trace
 
 SCHEDULE, PREPARE, FORWARD, SAMPLE, COPY_BACK, BETWEEN, OTHER = range(len(PHASES))
 
-BY_ANNOTATION, BY_STRUCTURE = 0, 1
+EVIDENCE: Final = ("annotation", "frames", "structure")
+BY_ANNOTATION, BY_FRAMES, BY_STRUCTURE = range(len(EVIDENCE))
 
-Stretch = tuple[int, int, int]
-"""Start, end, phase."""
+Stretch = tuple[int, int, int, int]
+"""Start, end, phase, evidence."""
 
 NO_COPY_IN: Final = "no copy to the GPU before the first replay or matrix product: what comes first counts as forward"
 NO_FORWARD: Final = "no graph replay and no matrix product: the forward can't be told by what is launched"
@@ -41,7 +42,7 @@ class HostPhases:
     end_ns: Ints
     phase: Ints  # index into PHASES
     step: Ints
-    evidence: Ints  # BY_ANNOTATION, BY_STRUCTURE
+    evidence: Ints  # index into EVIDENCE
     reasons: tuple[dict[int, str], ...]  # by step: why a phase has no stretch
 
     def phases_at(self, times_ns: Ints) -> Ints:
@@ -65,64 +66,91 @@ def host_phases(
 ) -> HostPhases:
     """The phases of steps with these host ranges; one without a next step has no time between."""
     annotated = _annotated(trace, launches.process, launches.thread)
-    rows: list[tuple[int, int, int, int, int]] = []
+    rows: list[tuple[Stretch, int]] = []
     reasons: list[dict[int, str]] = []
-    first = np.searchsorted([end for _, end, _ in annotated], starts_ns, side="right") if annotated else None
+    ends = np.array([stretch[1] for stretch in annotated], np.int64)
+    first = np.searchsorted(ends, starts_ns, side="right").tolist()
     for step, (start, end) in enumerate(zip(starts_ns.tolist(), ends_ns.tolist(), strict=True)):
         told, reason = _by_structure(launches, start, end, has_next[step])
         reasons.append(reason)
-        own = [] if first is None else _clipped(annotated, int(first[step]), start, end)
-        after = own[-1][1] if own else end
-        if own and has_next[step]:  # behind the last named phase the next step's are awaited
-            told = [*_clipped(told, 0, start, after), (after, end, BETWEEN)]
-        at = start
-        for since, until, phase in own:
-            rows += [(*each, step, BY_STRUCTURE) for each in _clipped(told, 0, at, since)]
-            rows.append((since, until, phase, step, BY_ANNOTATION))
-            at = until
-        rows += [(*each, step, BY_STRUCTURE) for each in _clipped(told, 0, at, end)]
-    since_ns, until_ns, phase_of_row, step_of_row, evidence = np.array(rows, np.int64).reshape(-1, 5).T
-    return HostPhases(since_ns, until_ns, phase_of_row, step_of_row, evidence, tuple(reasons))
+        own = _clipped(annotated, first[step], start, end)
+        rows += [(stretch, step) for stretch in _filled(launches, own, told, start, end, has_next[step])]
+    columns = np.array([(*stretch, step) for stretch, step in rows], np.int64).reshape(-1, 5).T
+    since_ns, until_ns, phase, evidence, step_of_row = columns
+    return HostPhases(since_ns, until_ns, phase, step_of_row, evidence, tuple(reasons))
+
+
+def _filled(
+    launches: ServingLaunches, own: Sequence[Stretch], told: Sequence[Stretch], start: int, end: int, has_next: bool
+) -> list[Stretch]:
+    """Named stretches of a step with what the structure tells of the rest.
+
+    Between two of one phase it goes on, unless the model runs there.
+    """
+    found: list[Stretch] = []
+    at = start
+    for place, stretch in enumerate(own):
+        same = place > 0 and own[place - 1][2] == stretch[2]
+        if same and not launches.between(at, stretch[0]).is_model.any():
+            found += [(at, stretch[0], stretch[2], BY_STRUCTURE)] if stretch[0] > at else []
+        else:
+            found += _clipped(told, 0, at, stretch[0])
+        found.append(stretch)
+        at = stretch[1]
+    if own and has_next:  # behind the last named phase the next step's are awaited
+        return [*found, (at, end, BETWEEN, BY_STRUCTURE)] if at < end else found
+    return [*found, *_clipped(told, 0, at, end)]
 
 
 def _clipped(stretches: Sequence[Stretch], first: int, start: int, end: int) -> list[Stretch]:
     """The parts of the stretches, from the one with this number on, inside [start, end)."""
     found = []
-    for since, until, phase in stretches[first:]:
+    for since, until, phase, evidence in stretches[first:]:
         if since >= end:
             break
         if until > start < end:
-            found.append((max(since, start), min(until, end), phase))
+            found.append((max(since, start), min(until, end), phase, evidence))
     return found
 
 
 def _annotated(trace: Trace, process: int, thread: int) -> list[Stretch]:
-    """The thread's annotations that name a phase, the innermost where several hold; disjoint, by start."""
+    """The thread's annotations and frames that name a phase, the innermost where several hold; disjoint, by start."""
     host = trace.host_ops
-    rows = np.flatnonzero((host.kind == HostKind.ANNOTATION) & (host.process == process) & (host.thread == thread))
-    phases = {int(name): phase_of(trace.name(int(name))) for name in np.unique(host.name[rows])}
-    rows = rows[[phases[int(name)] is not None for name in host.name[rows]]]
-    rows = rows[np.lexsort((-host.end_ns[rows], host.start_ns[rows]))]
+    found: list[tuple[int, int, int, int]] = []
+    for kind, name_to_phase, evidence in (
+        (HostKind.ANNOTATION, phase_of, BY_ANNOTATION),
+        (HostKind.PYTHON, phase_of_frame, BY_FRAMES),
+    ):
+        rows = np.flatnonzero((host.kind == kind) & (host.process == process) & (host.thread == thread))
+        phases = {int(name): name_to_phase(trace.name(int(name))) for name in np.unique(host.name[rows])}
+        named = np.array([name for name, phase in phases.items() if phase is not None], np.int64)
+        for row in rows[np.isin(host.name[rows], named)].tolist():
+            phase = PHASES.index(phases[int(host.name[row])] or "")
+            found.append((int(host.start_ns[row]), int(host.end_ns[row]), phase, evidence))
+    return _innermost(sorted(found, key=lambda stretch: (stretch[0], -stretch[1])))
+
+
+def _innermost(ranges: Sequence[Stretch]) -> list[Stretch]:
+    """Nested ranges, by start and the outermost first, as disjoint stretches of the innermost."""
     found: list[Stretch] = []
-    around: list[tuple[int, int]] = []  # end and phase of each open range, the innermost last
+    around: list[tuple[int, int, int]] = []  # end, phase and evidence of each open range, the innermost last
     at = 0
-    for row in rows.tolist():
-        start, end = int(host.start_ns[row]), int(host.end_ns[row])
+    for start, end, phase, evidence in ranges:
         at = _close(found, around, at, start)
         if around and start > at:
-            found.append((at, start, around[-1][1]))
+            found.append((at, start, *around[-1][1:]))
         at = start
-        around.append((min(end, around[-1][0]) if around else end, PHASES.index(phases[int(host.name[row])] or "")))
+        around.append((min(end, around[-1][0]) if around else end, phase, evidence))
     _close(found, around, at, None)
     return found
 
 
-def _close(found: list[Stretch], around: list[tuple[int, int]], at: int, until: int | None) -> int:
+def _close(found: list[Stretch], around: list[tuple[int, int, int]], at: int, until: int | None) -> int:
     """End the ranges that end before a time; from where on the innermost one left holds."""
     while around and (until is None or around[-1][0] <= until):
-        end, phase = around.pop()
+        end, phase, evidence = around.pop()
         if end > at:
-            found.append((at, end, phase))
+            found.append((at, end, phase, evidence))
             at = end
     return at
 
@@ -135,12 +163,16 @@ def _by_structure(
     own = launches.between(start, end)
     model = np.flatnonzero(own.is_model)
     if not len(model):
-        return [(start, end, OTHER)], dict.fromkeys((PREPARE, FORWARD, SAMPLE, COPY_BACK), NO_FORWARD)
+        return [(start, end, OTHER, BY_STRUCTURE)], dict.fromkeys((PREPARE, FORWARD, SAMPLE, COPY_BACK), NO_FORWARD)
     first, last = int(model[0]), int(model[-1])
     copies_in = np.flatnonzero(own.is_copy_in[:first])
-    prepared = int(own.end_ns[copies_in[-1]]) if len(copies_in) else start
+    prepared = start
     if not len(copies_in):
         reasons[PREPARE] = NO_COPY_IN
+    elif own.is_graph[first]:  # what is eager before a graph fills its inputs
+        prepared = int(own.start_ns[first])
+    else:
+        prepared = int(own.end_ns[copies_in[-1]])
     computed = int(own.end_ns[last])
     sampled = _samples(own, last, reasons)
     chosen = int(np.flatnonzero(own.draws)[-1]) if sampled else last
@@ -149,13 +181,13 @@ def _by_structure(
     if leaves is None:
         reasons[COPY_BACK] = NO_COPY_OUT
     forward_end = computed if sampled else (leaves[0] if leaves else ended)
-    stretches = [(start, prepared, PREPARE), (prepared, forward_end, FORWARD)]
+    parts = [(start, prepared, PREPARE), (prepared, forward_end, FORWARD)]
     if sampled:
-        stretches.append((forward_end, leaves[0] if leaves else ended, SAMPLE))
+        parts.append((forward_end, leaves[0] if leaves else ended, SAMPLE))
     if leaves is not None:
-        stretches.append((*leaves, COPY_BACK))
-    stretches += _tail(own, ended, end, has_next)
-    return [each for each in stretches if each[1] > each[0]], reasons
+        parts.append((*leaves, COPY_BACK))
+    parts += _tail(own, ended, end, has_next)
+    return [(since, until, phase, BY_STRUCTURE) for since, until, phase in parts if until > since], reasons
 
 
 def _leaves(launches: ServingLaunches, own: ServingLaunches, last: int, end: int) -> tuple[int, int] | None:
@@ -182,7 +214,7 @@ def _samples(own: ServingLaunches, last: int, reasons: dict[int, str]) -> bool:
     return SAMPLE not in reasons
 
 
-def _tail(own: ServingLaunches, ended: int, end: int, has_next: bool) -> list[Stretch]:
+def _tail(own: ServingLaunches, ended: int, end: int, has_next: bool) -> list[tuple[int, int, int]]:
     """What follows the copy back: the time between, and copies to the GPU that are the next step's already."""
     if not has_next:
         return [(ended, end, OTHER)]

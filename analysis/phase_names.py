@@ -35,14 +35,32 @@ _PEOPLE: Final[tuple[tuple[str, str], ...]] = (
     ("copy_back", r"wait|wait for (?:the )?(?:gpu|tokens?)|sync(?:hroni[sz]e)?"),
 )
 
+# Functions, where Python frames were recorded: of vLLM's model runner, and of SGLang's scheduler and model runner.
+_VLLM_RUNNER: Final = r"vllm/v1/worker/gpu_model_runner\.py\(\d+\): "
+_SGLANG_SCHEDULER: Final = r"sglang/srt/managers/scheduler\.py\(\d+\): "
+_SGLANG_RUNNER: Final = r"sglang/srt/model_executor/model_runner\.py\(\d+\): "
+_FRAMES: Final[tuple[tuple[str, str], ...]] = (
+    ("prepare", _VLLM_RUNNER + "(?:_update_states|_prepare_inputs|_determine_batch_execution_and_padding)"),
+    ("prepare", _VLLM_RUNNER + "(?:_get_slot_mappings|_build_attention_metadata|_preprocess)"),
+    ("forward", _VLLM_RUNNER + "_model_forward"),
+    ("forward", r"vllm/model_executor/models/\w+\.py\(\d+\): compute_logits"),
+    ("sample", _VLLM_RUNNER + "_sample"),
+    ("copy_back", _VLLM_RUNNER + "_bookkeeping_sync"),
+    ("schedule", _SGLANG_SCHEDULER + "(?:recv_requests|process_input_requests|get_next_batch_to_run)"),
+    ("forward", _SGLANG_RUNNER + "forward"),
+    ("sample", _SGLANG_RUNNER + "sample"),
+    ("copy_back", _SGLANG_SCHEDULER + "process_batch_result"),
+)
+
 _DOMAIN: Final = r"(?:\w+:)?"
 _ENGINE_NAMES: Final = tuple((phase, re.compile(_DOMAIN + pattern)) for phase, pattern in _ENGINES)
+_FRAMES_NAMES: Final = tuple((phase, re.compile(r"(?:.*/)?" + pattern)) for phase, pattern in _FRAMES)
 _PEOPLES_NAMES: Final = tuple((phase, re.compile(pattern)) for phase, pattern in _PEOPLE)
 
 _VLLM: Final = re.compile(r"gpu_model_runner: |execute_(?:\d+_)?(?:context|new)_\d|llm_engine step: ")
 _SGLANG: Final = re.compile(r"scheduler\.run_batch$|step\[[A-Z_]+ bs=")
 
-assert {phase for phase, _ in _ENGINES + _PEOPLE} <= set(PHASES)
+assert {phase for phase, _ in _ENGINES + _FRAMES + _PEOPLE} <= set(PHASES)
 
 
 def phase_of(name: str) -> str | None:
@@ -52,6 +70,13 @@ def phase_of(name: str) -> str | None:
             return phase
     plain = " ".join(re.sub(r"\([^()]*\)|\d+|[_\-.:#/]", " ", name).lower().split())
     return next((phase for phase, pattern in _PEOPLES_NAMES if pattern.fullmatch(plain)), None)
+
+
+def phase_of_frame(name: str) -> str | None:
+    """The phase that a Python frame of an engine's is, or None."""
+    if "vllm/" not in name and "sglang/" not in name:
+        return None
+    return next((phase for phase, pattern in _FRAMES_NAMES if pattern.fullmatch(name)), None)
 
 
 def engine_of(names: Iterable[str]) -> str | None:

@@ -15,9 +15,8 @@ from .gpu_phases import busy_ns, gpu_phases, idle_ns
 from .graphs import GraphReplays
 from .host_phases import (
     BETWEEN,
-    BY_ANNOTATION,
-    BY_STRUCTURE,
     COPY_BACK,
+    EVIDENCE,
     FORWARD,
     IN_REPLAY,
     OTHER,
@@ -230,11 +229,10 @@ def _phase(phase: int, rows: Ints, figures: _Figures, phases: HostPhases, has_ne
     if not has_host and not has_gpu and (reason is None or phase == OTHER):
         return None
     evidence = np.unique(phases.evidence[own])
-    words = {BY_ANNOTATION: "annotation", BY_STRUCTURE: "structure"}
     is_forward = phase == FORWARD and bool(figures.replays[rows].any())
     return ServingPhaseDoc(
         phase=PHASES[phase],
-        evidence=" and ".join(words[int(e)] for e in evidence) or None,
+        evidence=", ".join(EVIDENCE[e] for e in evidence.tolist()) or None,
         host_ns=per_step(figures.host_ns) if has_host else None,
         blocked_ns=per_step(figures.blocked_ns) if has_host else None,
         gpu_busy_ns=per_step(figures.busy_ns),

@@ -51,6 +51,7 @@ class ServingLaunches:
     at_ns: Ints  # start of the call
     start_ns: Ints
     end_ns: Ints
+    is_graph: Bools
     is_model: Bools  # a graph replay or a matrix product
     is_copy_in: Bools
     is_copy_out: Bools
@@ -88,6 +89,7 @@ class ServingLaunches:
             at_ns=at_ns,
             start_ns=start_ns,
             end_ns=end_ns,
+            is_graph=is_graph,
             is_model=is_graph | product,
             is_copy_in=copy_in,
             is_copy_out=copy_out,
@@ -104,6 +106,7 @@ class ServingLaunches:
             "at_ns",
             "start_ns",
             "end_ns",
+            "is_graph",
             "is_model",
             "is_copy_in",
             "is_copy_out",

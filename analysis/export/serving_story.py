@@ -61,8 +61,7 @@ def _phase_rows(phase: ServingPhaseDoc, notes: list[str]) -> Iterator[Row]:
             notes.append(phase.reason)
         name = marked(name, [notes.index(phase.reason) + 1])
     times = _times(phase.host_ns, phase.blocked_ns, phase.gpu_busy_ns, phase.gpu_idle_ns)
-    evidence = (phase.evidence or "").replace("annotation and structure", "both")
-    yield Row([name, *times, number(_mean(phase.launches)), evidence])
+    yield Row([name, *times, number(_mean(phase.launches)), phase.evidence or ""])
     parts: Sequence[tuple[str, ServingPartDoc | None]] = (("in replays", phase.in_replays), ("outside", phase.outside))
     for word, part in parts:
         if part is not None:

@@ -43,7 +43,7 @@ def kind(name: str | None) -> ServingKindDoc:
         gpu_busy_ns=per_step(36),
         gpu_idle_ns=per_step(164),
         phases=[
-            phase("prepare", 15, 1, 14, evidence="annotation and structure"),
+            phase("prepare", 15, 1, 14, evidence="annotation, structure"),
             phase("forward", 27, 30, 11, in_replays=part(10, 30), outside=part(17, 0)),
             phase("sample", None, 4, 4, reason="inside the graph replay", launches=summary(0, count=4)),
             phase("copy_back", 26, 1, 3, blocked_ns=per_step(16)),
@@ -67,7 +67,7 @@ def test_a_phase_a_row_and_the_step_that_they_add_up_to() -> None:
     (listing,) = told(serving(None, reason="all alike"))
     rows = [tuple(row.cells) for row in listing.table.rows]
     assert rows == [
-        ("prepare inputs", "15.0 µs", "–", "1.00 µs", "14.0 µs", "1", "both"),
+        ("prepare inputs", "15.0 µs", "–", "1.00 µs", "14.0 µs", "1", "annotation, structure"),
         ("forward", "27.0 µs", "–", "30.0 µs", "11.0 µs", "1", "structure"),
         ("  in replays", "10.0 µs", "–", "30.0 µs", "–", "1", ""),
         ("  outside", "17.0 µs", "–", "0", "–", "1", ""),
