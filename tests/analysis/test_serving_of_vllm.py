@@ -58,6 +58,7 @@ def step() -> Span:
     return span(annotation)
 
 
+@cache
 def frames() -> list[tuple[int, int, str]]:
     found = []
     for event in records():
@@ -67,6 +68,7 @@ def frames() -> list[tuple[int, int, str]]:
     return sorted(found)
 
 
+@cache
 def boundary() -> int:
     """From here on the host is in the forward: all of vLLM's preparation comes before."""
     start = next(start for start, _, phase in frames() if phase == "forward")
@@ -74,6 +76,7 @@ def boundary() -> int:
     return start
 
 
+@cache
 def gpu_ops() -> list[tuple[int, int, str, bool]]:
     """Start, end, phase of its launch, whether a graph launch ran it."""
     calls = {
