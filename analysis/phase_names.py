@@ -19,6 +19,8 @@ _ENGINES: Final[tuple[tuple[str, str], ...]] = (
     ("copy_back", r"gpu_model_runner: (?:bookkeep|(?:Async\w*)?ModelRunnerOutput|AsyncGPUModelRunnerOutput)"),
     ("copy_back", r"gpu_model_runner: set_async_sampled_token_ids"),
     ("other", r"gpu_model_runner: (?:draft|eplb)"),
+    ("copy_back", r"Bookkeep"),  # of 2025, beside Preprocess, Forward and Sample, which are people's words, too
+    ("other", r"Draft|EPLB"),
     ("schedule", r"scheduler\.(?:recv_requests|process_input_requests|get_next_batch_to_run)"),
     ("forward", r"step\[[A-Z_]+ bs=.*"),
     ("sample", r"scheduler\.launch_batch_sample_if_needed"),
