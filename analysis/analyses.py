@@ -27,9 +27,10 @@ from .document import (
 from .freed_memory import return_freed_memory
 from .gap_causes import Threads
 from .gaps import Gaps, find_gaps
-from .graph_doctor import Examined, graph_doctor
+from .graph_doctor import graph_doctor
 from .graph_document import GraphDoctorDoc
 from .graph_findings import trace_findings
+from .graph_scope import Examined
 from .graphs import GraphReplays, graph_replays
 from .host_submit import submits_as_profiled
 from .kernels import kernel_table, memory_ops, short_kernels
