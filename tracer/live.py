@@ -19,9 +19,10 @@ from .. import __version__
 from ..analysis import capture
 from ..analysis.errors import LaunchscopeError, MissingRequirement, NothingMeasured
 from . import protocol
+from .compiler import Compiler
 from .device import WITHOUT_A_GPU, Device, Step
 from .options import ProfileOptions, Progress
-from .reasons import nothing_measured, reason
+from .reasons import failure, nothing_measured, reason
 from .target import Setting, as_target
 
 TRACE: Final = "traces/all-0-cuda.json.gz"
@@ -73,6 +74,7 @@ class _Live:
         self.records: dict[str, capture.ProcessRecord] = {}
         self.steps: dict[str, Step] = {}
         self.as_written: str | None = None
+        self.compiler = Compiler()
 
     def time(self, resolved: Any, modes: Sequence[str]) -> None:
         """Every mode's timing, before anything profiles."""
@@ -89,7 +91,11 @@ class _Live:
                 record = msgspec.structs.replace(record, **timed)
                 self.steps[mode] = prepared.step
             except Exception as error:
-                record = msgspec.structs.replace(record, error=reason(error, self.progress.phase, Path.cwd()))
+                phase, folder = self.progress.phase, Path.cwd()
+                failed, words = failure(error, phase, folder), reason(error, phase, folder)
+                record = msgspec.structs.replace(record, error=words, failure=failed)
+            if mode in capture.COMPILED:
+                record = msgspec.structs.replace(record, compiler=self.compiler.record(Path.cwd()))
             self.records[mode] = record
 
     def record(self, steps: int, path: Path) -> None:
