@@ -166,7 +166,9 @@ def _measure(state: _State) -> None:
     if job.checkout is not None:
         job.checkout.refuse_strangers()
     state.target = describe(job, resolved)
-    state.keep(warmup_ns=tuple(warmup))
+    own_graphs, replaced = target_graphs(seen, target, buffers, state.as_written)
+    state.keep(warmup_ns=tuple(warmup), own_graphs=own_graphs, replaced=replaced)
+    del buffers
     mode = "eager" if state.as_written else job.mode
     prepared, output = protocol.into_mode(mode, target, device, progress, check=job.repeat == 0)
     state.keep(output=output, **protocol.costs(prepared))
