@@ -5,6 +5,7 @@
     launchscope.analyze(*paths)              several of them in one Report
     launchscope.compare(before, after)       what changed from one capture or trace to another
     launchscope.check(current, baseline)     limits and baselines against a capture or a trace
+    launchscope.whatif(path, tau="2us")      the step time with something changed: a prediction with its range
     launchscope.Target(step, inputs, state)  what a `build` function may return
 
 Names load on use: ``import launchscope`` costs next to nothing.
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from .analysis.check import check
     from .analysis.compared_paths import compare
     from .analysis.report import Report, analyze, load
+    from .analysis.whatif import whatif
     from .tracer.target import Target
 
 __version__: Final = "0.1.0"
 
-__all__ = ["Report", "Target", "analyze", "check", "compare", "load", "profile"]
+__all__ = ["Report", "Target", "analyze", "check", "compare", "load", "profile", "whatif"]
 
 _HOMES: Final = {
     "Report": "analysis.report",
@@ -34,6 +36,7 @@ _HOMES: Final = {
     "check": "analysis.check",
     "compare": "analysis.compared_paths",
     "load": "analysis.report",
+    "whatif": "analysis.whatif",
 }
 
 

@@ -36,7 +36,8 @@ class Plan:
     op_ns: Times  # [m]
     latency_ns: Times  # [m] from the start of its call to the op's start at the earliest
     gap_ns: Times  # [m] from the end of the op before it in its stream to the op's start at the earliest
-    after: Ints  # [m] op of another stream that has to end first, NONE without one
+    after: Ints  # [m] op of another stream, submitted before, that has to end first; NONE without one
+    lag_ns: Times  # [m] from the end of that op to the op's start at the earliest
     queue: int = QUEUE
 
     def with_host(self, factor: float) -> Plan:
@@ -66,7 +67,7 @@ def simulate(plan: Plan) -> Schedule:
     op_start, op_end = [0.0] * ops, [0.0] * ops
     before, inside, blocks = plan.before_ns.tolist(), plan.call_ns.tolist(), plan.blocks.tolist()
     stream, took, latency = plan.stream.tolist(), plan.op_ns.tolist(), plan.latency_ns.tolist()
-    gap, after = plan.gap_ns.tolist(), plan.after.tolist()
+    gap, after, lag = plan.gap_ns.tolist(), plan.after.tolist(), plan.lag_ns.tolist()
     first = np.searchsorted(plan.op_call, np.arange(calls + 1)).tolist()
     of_thread = {int(each): np.flatnonzero(plan.thread == each).tolist() for each in np.unique(plan.thread)}
     place = dict.fromkeys(of_thread, 0)
@@ -87,8 +88,8 @@ def simulate(plan: Plan) -> Schedule:
             last = stream_end.get(stream[op])
             if last is not None and last + gap[op] > start:
                 start = last + gap[op]
-            if after[op] != NONE and op_end[after[op]] > start:
-                start = op_end[after[op]]
+            if after[op] != NONE and op_end[after[op]] + lag[op] > start:
+                start = op_end[after[op]] + lag[op]
             op_start[op] = start
             op_end[op] = stream_end[stream[op]] = end = start + took[op]
             busy_until = max(busy_until, end)

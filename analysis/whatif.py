@@ -7,9 +7,9 @@ it is off by there is the range of every prediction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from statistics import median
 from typing import Final
 
@@ -17,47 +17,20 @@ import msgspec
 import numpy as np
 
 from .. import __version__
-from .analyses import TraceAnalysis
-from .capture import AS_WRITTEN
-from .document import ProcessDoc, baseline
 from .errors import LaunchscopeError
-from .host_submit import host_submit_ns
-from .planned_steps import PlannedSteps, plan_steps
-from .recordings import middle_first
-from .report import Report
-from .simulator import Plan, Times, simulate
-from .steps import first_op_ns
+from .gpu_work import StepBytes, changed_times, step_bytes
+from .knobs import ALL_REDUCE_NS, FORMATS, Knobs
+from .op_classes import CLASSES, op_classes
+from .plan_changes import as_graph, with_ops_after
+from .planned_steps import PlannedSteps
+from .quantities import SIZES, TIMES, quantity
+from .recorded_start import RecordedStart, find_start, median_step_ns
+from .report import Report, load
+from .simulator import Plan
 from .trace import Ints
-from .units import duration
-
-_FEWEST: Final = 2  # steps that have one step time between them
 
 LEAST_ERROR: Final = 0.01
 """Share that a prediction may be off by at the least, however well its start was met."""
-
-
-@dataclass(frozen=True)
-class Knobs:
-    """What to change; None keeps it."""
-
-    tau_ns: float | None = None  # host time per launch
-    host: float | None = None  # the host takes this many times as long
-    delay_ns: float | None = None  # further host time before each launch
-    gpu: float | None = None  # every GPU op takes this many times as long
-    graph: bool = False  # the step is launched as one CUDA graph
-
-    def words(self) -> Iterator[str]:
-        """Each knob that is turned."""
-        if self.tau_ns is not None:
-            yield f"τ = {duration(self.tau_ns)}"
-        if self.host is not None:
-            yield f"host time × {self.host:g}"
-        if self.delay_ns is not None:
-            yield f"{duration(self.delay_ns)} more per launch"
-        if self.gpu is not None:
-            yield f"GPU time × {self.gpu:g}"
-        if self.graph:
-            yield "one CUDA graph"
 
 
 class WhatIfDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,20 +56,79 @@ class WhatIfDoc(msgspec.Struct, frozen=True, kw_only=True):
     high_ns: float
 
 
+def whatif(
+    path: str | Path | Report,
+    *,
+    tau: str | float | None = None,
+    host: float | None = None,
+    delay: str | float | None = None,
+    gpu: float | Mapping[str, float] | None = None,
+    bandwidth: float | Mapping[str, float] | None = None,
+    flops: float | None = None,
+    weights: str | float | None = None,
+    batch: int | None = None,
+    tensor_parallel: int | None = None,
+    all_reduce: str | float = ALL_REDUCE_NS,
+    graph: bool = False,
+    mode: str | None = None,
+    step_regex: str | None = None,
+) -> WhatIfDoc:
+    """Predict the step time of a capture or a trace with something changed; the options of `launchscope whatif`.
+
+    Times are ns or text such as '2us'; ``weights`` is a type ('int4'), text such as '1GiB', or bytes; ``gpu`` and
+    ``bandwidth`` are factors of all GPU ops or by class. Raises LaunchscopeError in words.
+    """
+    knobs = Knobs(
+        tau_ns=_in(TIMES, tau),
+        host=host,
+        delay_ns=_in(TIMES, delay),
+        graph=graph,
+        times=_by_class(gpu),
+        bandwidth=_by_class(bandwidth),
+        flops=flops,
+        weights=weights if weights in FORMATS else _in(SIZES, weights),
+        batch_size=batch,
+        tensor_parallel=tensor_parallel,
+        all_reduce_ns=_in(TIMES, all_reduce) or 0.0,
+    )
+    return what_if(path if isinstance(path, Report) else load(path, step_regex=step_regex), knobs, mode)
+
+
+def _in(units: Mapping[str, float], value: str | float | None) -> float | None:
+    """A quantity as a number; LaunchscopeError for text that is none."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return quantity(value, units)
+    except ValueError as error:
+        raise LaunchscopeError(str(error)) from error
+
+
+def _by_class(factor: float | Mapping[str, float] | None) -> Mapping[str, float]:
+    if factor is None:
+        return {}
+    if not isinstance(factor, Mapping):
+        return {"all": factor}
+    unknown = sorted(set(factor) - {"all", *CLASSES})
+    if unknown:
+        raise LaunchscopeError(f"no GPU ops are of class '{unknown[0]}'; there are {', '.join(CLASSES)}")
+    return factor
+
+
 def what_if(report: Report, knobs: Knobs, mode: str | None = None) -> WhatIfDoc:
     """Predict the step time with the knobs turned, from the recording in the middle of the mode's processes.
 
     ``mode`` is the baseline's unless given. LaunchscopeError where no recording has the steps that it takes.
     """
-    start = _start(report, mode)
+    start = find_start(report, mode)
     planned = start.planned()
-    plan = planned.plan.with_host(start.host_factor)
+    plan = start.without_profiler(planned)
     recorded = float(np.median(start.periods_ns))
     process = start.process
     unprofiled = median(process.samples_ns) if process is not None and process.samples_ns else None
-    simulated = _step_ns(planned, plan)
-    predicted = _step_ns(planned, _turned(plan, knobs, start, planned.op_step, report))
-    recorded_error = _step_ns(planned, planned.plan) / recorded - 1
+    simulated = median_step_ns(planned, plan)
+    predicted, sooner, later = _turned(planned, plan, knobs, start, report)
+    recorded_error = median_step_ns(planned, planned.plan) / recorded - 1
     unprofiled_error = None if unprofiled is None else simulated / unprofiled - 1
     half_error, half_difference = start.halves() or (None, None)
     error = max(abs(each) for each in (recorded_error, unprofiled_error, half_error, LEAST_ERROR) if each is not None)
@@ -116,130 +148,51 @@ def what_if(report: Report, knobs: Knobs, mode: str | None = None) -> WhatIfDoc:
         knobs=list(knobs.words()),
         simulated_ns=simulated,
         predicted_ns=predicted,
-        low_ns=predicted * (1 - error),
-        high_ns=predicted * (1 + error),
+        low_ns=min(sooner, predicted, later) * (1 - error),
+        high_ns=max(sooner, predicted, later) * (1 + error),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Start:
-    """What the knobs start from: consecutive kept steps of one recording."""
-
-    analysis: TraceAnalysis
-    steps: Ints
-    process: ProcessDoc | None  # that recorded it; null for a trace of others
-
-    def planned(self, steps: Ints | None = None) -> PlannedSteps:
-        """All or some of the steps as recorded."""
-        found = plan_steps(self.analysis.trace, self.analysis.steps, self.steps if steps is None else steps)
-        assert found is not None, "a start has steps with launches"
-        return found
-
-    @cached_property
-    def periods_ns(self) -> Times:
-        """Recorded step times; the last step has none."""
-        device = self.analysis.document.headline_device
-        assert device is not None, "a start has GPU ops"
-        return np.diff(first_op_ns(self.analysis.trace, self.analysis.steps, device)[self.steps])
-
-    @cached_property
-    def recorded_host_ns(self) -> float:
-        """N·τ of a step as profiled, over the steps that have a step time."""
-        trace, launch_step = self.analysis.trace, self.analysis.steps.launch_step
-        return float(np.median(host_submit_ns(trace, launch_step, self.steps[:-1])))
-
-    @property
-    def host_factor(self) -> float:
-        """By how much the host is faster without the profiler; 1 where that was not measured."""
-        if self.process is None or not self.process.host_submit_ns or self.recorded_host_ns <= 0:
-            return 1.0
-        return median(self.process.host_submit_ns) / self.recorded_host_ns
-
-    @property
-    def tau_ns(self) -> float:
-        """Host time per launch without the profiler, as τ_step of the report."""
-        steps = self.analysis.steps
-        launches = float(np.median(steps.count_kept(steps.launch_step)))
-        return self.recorded_host_ns * self.host_factor / launches
-
-    def halves(self) -> tuple[float, float] | None:
-        """Simulated first half ÷ recorded second − 1, and the same of the recorded ones; None with too few steps."""
-        half = len(self.periods_ns) // 2
-        if not half:
-            return None
-        second = float(np.median(self.periods_ns[half:]))
-        planned = self.planned(self.steps[: half + 1])
-        return _step_ns(planned, planned.plan) / second - 1, float(np.median(self.periods_ns[:half])) / second - 1
-
-
-def _start(report: Report, mode: str | None) -> _Start:
-    profile = report.document.profile
-    name = mode or (None if profile is None else baseline(profile.modes))
-    processes: list[ProcessDoc] = []
-    if profile is None or name is None:
-        found = [each for each in report.analyses if mode is None or each.mode == mode]
-    elif name in profile.modes:
-        recorded = [each for each in report.analyses if (each.mode or AS_WRITTEN) == name and each.trace_pass]
-        found = middle_first(recorded, profile.modes[name])
-        processes = profile.modes[name].processes
-    else:
-        raise LaunchscopeError(f"no mode {name} was measured; there are {', '.join(profile.modes)}")
-    for analysis in found:
-        steps = _longest_run(analysis.steps.kept_rows)
-        if len(steps) >= _FEWEST and plan_steps(analysis.trace, analysis.steps, steps) is not None:
-            return _Start(analysis, steps, next((p for p in processes if p.repeat == analysis.repeat), None))
-    raise LaunchscopeError(
-        f"no recording{f' of mode {name}' if name else ''} holds {_FEWEST} steps in a row with their launches: steps "
-        "come from prof.step(), from annotations named by --step-regex, or from a profile of launchscope"
-    )
-
-
-def _longest_run(steps: Ints) -> Ints:
-    """The longest run of consecutive steps; the first of several."""
-    runs = np.split(steps, np.flatnonzero(np.diff(steps) != 1) + 1)
-    return max(runs, key=len)
-
-
-def _turned(plan: Plan, knobs: Knobs, start: _Start, op_step: Ints, report: Report) -> Plan:
-    """The plan with the knobs turned."""
+def _turned(planned: PlannedSteps, plan: Plan, knobs: Knobs, start: RecordedStart, report: Report) -> Iterator[float]:
+    """The step time with the knobs turned: the usual one, and one that is sooner and one that is later."""
     if knobs.host is not None:
         plan = plan.with_host(knobs.host)
     if knobs.tau_ns is not None:
         plan = plan.with_host(knobs.tau_ns / start.tau_ns)
     if knobs.delay_ns is not None:
         plan = replace(plan, before_ns=plan.before_ns + np.where(plan.blocks, 0.0, knobs.delay_ns))
-    if knobs.gpu is not None:
-        plan = replace(plan, op_ns=plan.op_ns * knobs.gpu)
-    if knobs.graph:
-        plan = _as_graph(plan, op_step, report)
-    return plan
-
-
-def _as_graph(plan: Plan, op_step: Ints, report: Report) -> Plan:
-    """One launch per step, its ops ν apart. LaunchscopeError without a calibration."""
     profile = report.document.profile
-    costs = None if profile is None else profile.calibration
-    if costs is None or None in (costs.node_gap_ns, costs.replay_gap_ns, costs.graph_launch_ns):
-        raise LaunchscopeError("--graph takes what graphs cost on the machine: profile after launchscope calibrate")
-    assert costs.node_gap_ns is not None
-    assert costs.replay_gap_ns is not None
-    assert costs.graph_launch_ns is not None
-    steps = len(np.unique(op_step))
-    is_first = np.diff(op_step, prepend=-1) > 0
-    nodes = len(op_step) / steps
-    launch_ns = costs.graph_launch_ns + (costs.graph_launch_per_node_ns or 0.0) * nodes
-    return replace(
-        plan,
-        thread=np.zeros(steps, np.int64),
-        before_ns=np.zeros(steps),
-        call_ns=np.full(steps, launch_ns),
-        blocks=np.zeros(steps, np.bool_),
-        op_call=op_step,
-        stream=np.zeros(len(op_step), np.int64),
-        latency_ns=np.zeros(len(op_step)),
-        gap_ns=np.where(is_first, costs.replay_gap_ns, costs.node_gap_ns),
-    )
+    known = None if profile is None else step_bytes(report.document.target, profile.floor, profile.calibration)
+    _require_known(knobs, known)
+    classes = op_classes(start.analysis.trace.gpu_ops, start.analysis.trace.names)[planned.op_row]
+    times = changed_times(plan.op_ns, classes, len(start.steps), known, knobs.work(known))
+    op_step, origin = planned.op_step, np.arange(len(plan.op_ns))
+    if knobs.tensor_parallel is not None:
+        plan, origin = with_ops_after(plan, _after_attention(classes), knobs.all_reduce_ns)
+        op_step = op_step[origin]
+    if knobs.graph:
+        plan = as_graph(plan, op_step, start.costs)
+    is_new = np.diff(origin, prepend=-1) == 0
+    for op_ns in (times.usual_ns, times.low_ns, times.high_ns):
+        told = replace(plan, op_ns=np.where(is_new, knobs.all_reduce_ns, op_ns[origin]))
+        yield median_step_ns(replace(planned, op_step=op_step, op_row=planned.op_row[origin]), told)
 
 
-def _step_ns(planned: PlannedSteps, plan: Plan) -> float:
-    return float(np.median(planned.step_ns(simulate(plan))))
+def _require_known(knobs: Knobs, known: StepBytes | None) -> None:
+    """LaunchscopeError where a knob takes what isn't known of the step."""
+    if known is None and knobs.needs_bytes:
+        raise LaunchscopeError(
+            "what a step reads and how fast this GPU's memory is are not known: only a capture of launchscope profile "
+            "on a calibrated machine tells; --tau, --host, --delay and --gpu take any trace"
+        )
+    if isinstance(knobs.weights, str) and (known is None or known.weight_width is None):
+        raise LaunchscopeError(f"--weights {knobs.weights}: the type of the weights is not known: give their bytes")
+
+
+def _after_attention(classes: Ints) -> Ints:
+    """Where a model in parts has its all-reduces: two a layer, which are told by their attention kernels."""
+    is_attention = classes == CLASSES.index("attention")
+    last = np.flatnonzero(is_attention & ~np.append(is_attention[1:], False))
+    if not len(last):
+        raise LaunchscopeError("--tensor-parallel: no attention kernel is recognised, so the layers can't be counted")
+    return np.repeat(last, 2)

@@ -12,12 +12,57 @@ from .outputs import WHATIF, by_suffix, check_output, hand_over
 FACTOR = click.FloatRange(0, 1_000_000, min_open=True)
 
 
+class _ByClass(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer ones alone
+    """A factor for all GPU ops, or for those of a class."""
+
+    name = "[CLASS=]FACTOR"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
+        from ..analysis.op_classes import CLASSES
+
+        name, equals, factor = value.rpartition("=")
+        if equals and name not in CLASSES:
+            self.fail(f"no GPU ops are of class '{name}'; there are {', '.join(CLASSES)}", param, ctx)
+        return name or "all", float(FACTOR.convert(factor, param, ctx))  # type: ignore[arg-type,unused-ignore]
+
+
+class _Weights(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer ones alone
+    """A type of weights, or their bytes."""
+
+    name = "TYPE|SIZE"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
+        from ..analysis.knobs import FORMATS
+
+        if value in FORMATS:
+            return value
+        if value.isalnum() and not value[:1].isdigit():
+            self.fail(f"'{value}' is no type of weights; there are {', '.join(FORMATS)}, or a size", param, ctx)
+        return choices.SIZE.convert(value, param, ctx)
+
+
+BY_CLASS = _ByClass()
+WEIGHTS = _Weights()
+
+
 @click.command("whatif", short_help="Predict the step time with a faster host, other launches, or one CUDA graph.")
 @click.argument("path", metavar="PATH", type=choices.PATH)
 @click.option("--tau", type=choices.TIME, help="Host time per launch, τ.")
 @click.option("--host", metavar="FACTOR", type=FACTOR, help="The host takes so many times as long.")
 @click.option("--delay", type=choices.TIME, help="So much more host time before each launch.")
-@click.option("--gpu", metavar="FACTOR", type=FACTOR, help="Every GPU op takes so many times as long.")
+@click.option("--gpu", multiple=True, type=BY_CLASS, help="GPU ops, all or of a class, take so many times as long.")
+@click.option("--bandwidth", multiple=True, type=BY_CLASS, help="The GPU's memory is so many times as fast.")
+@click.option("--flops", metavar="FACTOR", type=FACTOR, help="The GPU's FLOP rate is so many times as high.")
+@click.option("--weights", type=WEIGHTS, help="The weights are of this type, or of this size in all.")
+@click.option("--batch", metavar="N", type=click.IntRange(1, 10**9), help="Sequences per step.")
+@click.option("--tensor-parallel", metavar="N", type=click.IntRange(1, 4096), help="The model lies on so many GPUs.")
+@click.option(
+    "--all-reduce",
+    type=choices.TIME,
+    default="15us",
+    show_default=True,
+    help="Of a GPU's part of a layer, twice a layer, with --tensor-parallel.",
+)
 @click.option("--graph", is_flag=True, help="The step is launched as one CUDA graph.")
 @click.option("--mode", metavar="MODE", help="Start from this mode.  [default: eager where it was timed]")
 @choices.step_regex
@@ -28,7 +73,13 @@ def command(
     tau: float | None,
     host: float | None,
     delay: float | None,
-    gpu: float | None,
+    gpu: tuple[tuple[str, float], ...],
+    bandwidth: tuple[tuple[str, float], ...],
+    flops: float | None,
+    weights: str | float | None,
+    batch: int | None,
+    tensor_parallel: int | None,
+    all_reduce: float,
     graph: bool,
     mode: str | None,
     step_regex: str | None,
@@ -41,10 +92,23 @@ def command(
     if tau is not None and host is not None:
         raise click.UsageError("--tau and --host both set the host's time: give one")
     check_output(file, (path,))
-    from ..analysis.report import load
-    from ..analysis.whatif import Knobs, what_if
+    from ..analysis.whatif import whatif
 
-    report = load(path, step_regex=step_regex)
-    document = what_if(report, Knobs(tau_ns=tau, host=host, delay_ns=delay, gpu=gpu, graph=graph), mode)
+    document = whatif(
+        path,
+        tau=tau,
+        host=host,
+        delay=delay,
+        gpu=dict(gpu),
+        bandwidth=dict(bandwidth),
+        flops=flops,
+        weights=weights,
+        batch=batch,
+        tensor_parallel=tensor_parallel,
+        all_reduce=all_reduce,
+        graph=graph,
+        mode=mode,
+        step_regex=step_regex,
+    )
     name = output or (file and by_suffix(file, WHATIF)) or "terminal"
     hand_over(document, name, file=file, inputs=(path,), verbose=False, table=WHATIF)

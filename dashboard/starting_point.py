@@ -15,25 +15,12 @@ import msgspec
 
 from ..analysis.bound import Knobs, StepModel, predict
 from ..analysis.capture import GRAPH_OF, Calibration, Floor
-from ..analysis.document import FloorDoc, ModeDoc, ProfileDoc, StepTimeDoc, TargetDoc
+from ..analysis.document import ModeDoc, ProfileDoc, StepTimeDoc, TargetDoc
 from ..analysis.export.mode_table import shown_name
 from ..analysis.export.parts import MOSTLY
+from ..analysis.gpu_work import weights_of
 from ..analysis.units import duration, number, rate
 from .opened import Band, Opened
-
-WEIGHT_BYTES: Final[Mapping[str, float]] = {
-    "fp32": 4.0,
-    "float32": 4.0,
-    "tf32": 4.0,
-    "bf16": 2.0,
-    "bfloat16": 2.0,
-    "fp16": 2.0,
-    "float16": 2.0,
-    "fp8": 1.0,
-    "int8": 1.0,
-    "int4": 0.5,
-}
-"""Bytes of one weight by the target's dtype."""
 
 FORMATS: Final = ((2.0, "bf16"), (1.0, "int8"), (0.5, "int4"))
 """What the weights can be read as: bytes each. Scales and zero points, a few per cent more, are left out."""
@@ -113,7 +100,7 @@ def _why_no_step(mode: ModeDoc) -> str:
 
 
 def _measured_start(name: str, mode: ModeDoc, profile: ProfileDoc, target: TargetDoc | None) -> StartingPoint:
-    width, weights = _weights(target, profile.floor)
+    width, weights = weights_of(target, profile.floor)
     around = StepModel(  # of every mode
         gpu_work_ns=0.0,
         gpu_ops=0.0,
@@ -149,17 +136,6 @@ def _filled(around: StepModel, mode: ModeDoc) -> StepModel:
     """The model of one mode, whose figures are all there."""
     work, ops, launches, tau = (getattr(mode, field) for field, _ in _FIGURES)
     return replace(around, gpu_work_ns=work, gpu_ops=ops, launches=launches, tau_ns=tau)
-
-
-def _weights(target: TargetDoc | None, floor: FloorDoc | None) -> tuple[float | None, int | None]:
-    """Bytes per weight, and the bytes of all weights that a step reads; null where the model's size is not known.
-
-    A step reads no more than the floor counted: of an embedding it reads some rows alone.
-    """
-    width = WEIGHT_BYTES.get((target.dtype or "").removeprefix("torch.").lower()) if target is not None else None
-    if target is None or width is None or not target.parameters or floor is None or not floor.bytes:
-        return None, None
-    return width, min(round(target.parameters * width), floor.bytes)
 
 
 def _missing(step: StepModel, target: TargetDoc | None) -> list[str]:

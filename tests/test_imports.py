@@ -17,11 +17,12 @@ NOT_THE_PACKAGE = {"tests", "benchmarks", "docs", "build", "dist"}
 
 # (A room is a module or a package; the longest that fits counts.)  room: the rooms it may import
 ROOMS = {
-    "": {"analysis.report", "analysis.compared_paths", "analysis.check", "tracer"},  # __init__, lazily
+    "": {"analysis.report", "analysis.compared_paths", "analysis.check", "analysis.whatif", "tracer"},  # lazily
     "__main__": {"cli"},
     "analysis.errors": set[str](),
     "analysis.graph_document": set[str](),
-    "analysis.document": {"analysis.graph_document"},
+    "analysis.fusion_document": set[str](),
+    "analysis.document": {"analysis.graph_document", "analysis.fusion_document"},
     "analysis.step_regex": {"analysis.errors"},
     "analysis.quantities": set[str](),
     "analysis.unpacked_size": set[str](),
@@ -36,10 +37,12 @@ ROOMS = {
     "analysis.gpus": {"analysis.errors", "analysis.capture"},
     "analysis.predict": {"", "analysis", "analysis.capture", "analysis.counted_step", "analysis.gpus"},
     "analysis.sweep": {"", "analysis", "analysis.errors", "analysis.document", "analysis.report"},
-    "analysis.whatif": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
-                        "analysis.report"},
+    "analysis.recorded_start": {"analysis", "analysis.errors", "analysis.trace", "analysis.document",
+                                "analysis.capture", "analysis.report"},
+    "analysis.whatif": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.quantities",
+                        "analysis.recorded_start", "analysis.report"},
     "analysis": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.freed_memory",
-                 "analysis.document", "analysis.graph_document",
+                 "analysis.document", "analysis.graph_document", "analysis.fusion_document",
                  "analysis.capture", "analysis.step_regex", "analysis.trace_files",
                  "analysis.counted_step", "analysis.gpus", "analysis.export.kernel_names"},
     "analysis.trace_files": {"analysis.errors", "analysis.trace", "analysis.capture", "analysis.readers",
@@ -63,7 +66,7 @@ ROOMS = {
     "analysis.export": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.document",
                         "analysis.capture", "analysis.report", "analysis.compared_paths", "analysis.checks",
                         "analysis.textbook", "analysis.whatif", "analysis.sweep", "analysis.predict", "analysis.gpus",
-                        "analysis.export",
+                        "analysis.fusion_document", "analysis.graph_document", "analysis.export",
                         "analysis.export.kernel_names"},
     "dashboard": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.document",
                   "analysis.capture", "analysis.trace_files", "analysis.report", "analysis.export",

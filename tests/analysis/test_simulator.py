@@ -36,6 +36,7 @@ def launches(
         latency_ns=np.full(count, latency),
         gap_ns=np.full(count, gap),
         after=np.full(count, NONE),
+        lag_ns=np.zeros(count),
         queue=queue,
     )
 
@@ -58,7 +59,9 @@ def test_a_gpu_bound_step_is_paced_by_its_ops() -> None:
 def test_streams_run_beside_each_other_and_wait_where_told() -> None:
     plan = launches(2, call=1, op=10, streams=2)
     assert simulate(plan).op_start_ns.tolist() == [0, 1]
-    assert simulate(replace(plan, after=np.array([NONE, 0]))).op_start_ns.tolist() == [0, 10]
+    waits = replace(plan, after=np.array([NONE, 0]))
+    assert simulate(waits).op_start_ns.tolist() == [0, 10]
+    assert simulate(replace(waits, lag_ns=np.array([0.0, 2.0]))).op_start_ns.tolist() == [0, 12]
 
 
 def test_a_full_queue_holds_the_host_up() -> None:
@@ -78,6 +81,7 @@ def test_a_blocking_call_ends_when_everything_before_it_is_done() -> None:
         latency_ns=np.full(2, 2.0),
         gap_ns=np.zeros(2),
         after=np.full(2, NONE),
+        lag_ns=np.zeros(2),
     )
     run = simulate(plan)
     assert run.call_end_ns.tolist() == [1, 13, 14]  # the op ends at 12, the call takes 1 more
