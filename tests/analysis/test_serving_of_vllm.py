@@ -20,8 +20,14 @@ from launchscope.analysis.report import load
 
 FILE = Path(__file__).parents[2] / "fixtures" / "captures" / "serving" / "tracelens_vllm_piecewise_graphs_hip.json.gz"
 
-PREPARE = ("_update_states", "_prepare_inputs", "_determine_batch_execution_and_padding", "_get_slot_mappings")
-PREPARE += ("_build_attention_metadata", "_preprocess")
+PREPARE = (
+    "_update_states",
+    "_prepare_inputs",
+    "_determine_batch_execution_and_padding",
+    "_get_slot_mappings",
+    "_build_attention_metadata",
+    "_preprocess",
+)
 FORWARD = ("_model_forward", "compute_logits")
 
 Span = tuple[int, int]

@@ -233,6 +233,41 @@ def test_names_lose_their_numbers_and_arguments(name: str, normalised: str) -> N
     assert normalised_name(name) == normalised
 
 
+PHASES = (("prepare", 0, 10, 1), ("forward", 10, 30, 20), ("sample", 40, 10, 1), ("copy back", 50, 10, 1))
+
+
+def in_phases(steps: int, launches: dict[str, int] | None = None) -> TraceBuilder:
+    """Steps of which only the phases are annotated: name, start, length, launches."""
+    builder = trace()
+    for step in range(steps):
+        for name, at, length, count in PHASES:
+            builder.annotation(name, 100 * step + at, length)
+            for index in range((launches or {}).get(name, count)):
+                start = 100 * step + at + index + 1
+                builder.launch(start, 1).kernel(start + 1, 1, name=f"{name}{index}")
+    return builder
+
+
+class TestPhases:
+    def test_a_step_begins_where_the_order_of_phases_does(self) -> None:
+        """Forward holds 20 of 23 launches a step, or 1 of 4, and is no step in either case."""
+        for launches in ({}, {"forward": 1}):
+            steps = found(in_phases(4, launches))
+            assert (steps.source, steps.names) == ("annotation", ("prepare",) * 4)
+            assert steps.start_ns.tolist() == [0, 100 * US, 200 * US, 300 * US]
+            assert (steps.launch_step != NONE).all()
+
+    def test_a_range_around_them_is_the_step(self) -> None:
+        builder = in_phases(4)
+        for step in range(4):
+            builder.annotation("decode step", 100 * step - 5, 70)
+        assert found(builder).names == ("decode step",) * 4
+
+    def test_one_phase_alone_is_a_step_like_any_range(self) -> None:
+        steps = found(loop(4, 3, annotate="forward"))
+        assert (steps.names, steps.end_ns[0]) == (("forward",) * 4, 30 * US)
+
+
 class TestOwnership:
     def test_an_op_belongs_to_the_step_of_its_launch_however_late_it_runs(self) -> None:
         builder = (
