@@ -31,6 +31,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "requests": {"requests": True},
     "requests-marked": {"requests": True, "marks": True},
     "requests-eager": {"requests": True, "graph": False},
+    "requests-shapes": {"requests": True, "shapes": True},
 }
 LAYERS = 4  # of Llama-3.2-1B, so that a trace stays small
 STEPS = 12
@@ -43,7 +44,7 @@ def main() -> None:
     form, folder = sys.argv[1], Path(sys.argv[2])
     settings = dict(FORMS[form])
     phases = Phases(marks=settings.pop("marks", False), timed=True)
-    cuda_only = settings.pop("cuda_only", False)
+    cuda_only, shapes = settings.pop("cuda_only", False), settings.pop("shapes", False)
     kinds = ["decode"] * STEPS
     if settings.pop("requests", False):
         shape = ("llama-3.2-1b", LAYERS, (64, 256, 128, 256), DECODE_STEPS)
@@ -59,7 +60,7 @@ def main() -> None:
             run(step, len(kinds), named=False)
         unprofiled = timed(phases, step, kinds, named=False)
         activities = [ProfilerActivity.CUDA] if cuda_only else [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-        with torch.profiler.profile(activities=activities) as profiler:
+        with torch.profiler.profile(activities=activities, record_shapes=shapes) as profiler:
             profiled = timed(phases, step, kinds, named)
     profiler.export_chrome_trace(str(folder / f"{form}.json.gz"))
     facts = {
