@@ -9,54 +9,63 @@ from .bound import graph_launch_cost_ns
 from .capture import Calibration
 from .graph_document import GraphLaunchDoc
 from .graph_scope import Examined
-from .intervals import Intervals
 from .trace import NONE, Ints
 
 Reals = NDArray[np.float64]
 
 
 def graph_launch(e: Examined) -> GraphLaunchDoc | None:
-    """Unprofiled, by the calibration, in our own captures, where most of the call is CUPTI's; else as profiled."""
-    rows, launches = e.graph_launches, e.trace.launches
+    """Unprofiled, by the calibration, in our own captures, where most of the call is CUPTI's; else as profiled.
+
+    Exposed is the part of the call in the gap before the replay, over the steady windows where there are any: the
+    first launch of all always finds an idle GPU.
+    """
+    rows, launch_row = e.graph_launches, e.trace.gpu_ops.launch_row
     if not len(rows):
         return None
-    launch_row = e.trace.gpu_ops.launch_row
-    nodes = np.bincount(launch_row[launch_row != NONE], minlength=len(launches))[rows]
-    idle = Intervals.union(e.whole.start_ns, e.whole.end_ns)
-    exposed_ns = idle.covered_ns(launches.start_ns[rows], launches.end_ns[rows]).astype(np.float64)
-    source, exposed = "as profiled", float(exposed_ns.sum())
-    host: float | None = float(np.median(launches.dur_ns[rows]))
-    told: float | None = exposed
-    if e.own_capture:
-        costs = _calibrated(nodes, e.calibration)
-        source = "as profiled" if costs is None else "calibration"
-        host = None if costs is None else float(np.median(costs))
-        told = None if costs is None else float(np.minimum(exposed_ns, _unhidden(e, costs)).sum())
+    gaps = e.whole if e.steady is None else e.steady
+    before_replay = np.flatnonzero(gaps.observer)
+    exposed_ns = gaps.parts_ns["launch"][before_replay].astype(np.float64)
+    nodes = np.bincount(launch_row[launch_row != NONE], minlength=len(e.trace.launches))
+    if not e.own_capture:
+        host = float(np.median(e.trace.launches.dur_ns[rows]))
+        return _document(e, nodes, host, "as profiled", float(exposed_ns.sum()))
+    costs = _calibrated(nodes, e.calibration)
+    if costs is None:
+        return _document(e, nodes, None, "as profiled", None)
+    launched = launch_row[gaps.next_op[before_replay]]
+    exposed_ns = np.minimum(exposed_ns, _unhidden(e, launched, costs[launched]))
+    return _document(e, nodes, float(np.median(costs[rows])), "calibration", float(exposed_ns.sum()))
+
+
+def _document(e: Examined, nodes: Ints, host_ns: float | None, source: str, exposed_ns: float | None) -> GraphLaunchDoc:
+    rows, launches = e.graph_launches, e.trace.launches
+    steps = e.replaying if e.steady is None else e.replaying & (e.periods_ns != NONE)
     return GraphLaunchDoc(
         count=len(rows),
         per_step=e.per_step(len(rows), e.replaying),
-        nodes=float(np.median(nodes)),
-        host_ns=host,
+        nodes=float(np.median(nodes[rows])),
+        host_ns=host_ns,
         as_profiled_ns=float(np.median(launches.dur_ns[rows])),
         source=source,
-        exposed_ns=told if told is None or not e.has_steps else e.per_step(told, e.replaying),
+        exposed_ns=exposed_ns if exposed_ns is None or not e.has_steps else e.per_step(exposed_ns, steps),
     )
 
 
 def _calibrated(nodes: Ints, calibration: Calibration | None) -> Reals | None:
-    """Unprofiled host cost of each launch; None without a calibration of it."""
-    costs = [None if calibration is None else graph_launch_cost_ns(int(count), calibration) for count in nodes]
-    known = [cost for cost in costs if cost is not None]
-    return np.array(known) if len(known) == len(costs) else None
+    """Unprofiled host cost of launching a graph of so many nodes; None without a calibration of it."""
+    if calibration is None or graph_launch_cost_ns(1, calibration) is None:
+        return None
+    return np.array([graph_launch_cost_ns(count, calibration) for count in nodes.tolist()], np.float64)
 
 
-def _unhidden(e: Examined, costs: Reals) -> Reals:
+def _unhidden(e: Examined, rows: Ints, costs: Reals) -> Reals:
     """How much of each launch the replay before it can't hide.
 
     All of it, where the host waited for the GPU since the launch before. Else the host runs ahead: only what it takes
     from one launch to the next, longer than that replay. Profiled, it falls behind by the profiler's own doing.
     """
-    rows, launches, calls = e.graph_launches, e.trace.launches, e.trace.blocking_calls
+    launches, calls = e.trace.launches, e.trace.blocking_calls
     every = np.flatnonzero(launches.is_graph)
     place = np.searchsorted(every, rows)
     before = every[np.maximum(place - 1, 0)]

@@ -8,9 +8,11 @@ from typing import Final
 from .. import units
 from ..capture import AS_WRITTEN, GRAPH_OF
 from ..document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, TraceDoc, WarningDoc, baseline
+from ..graph_document import GraphDoctorDoc
 from ..units import MISSING, duration, duration_pm, number, plural, share
 from . import parts
 from .blocks import Block, Fact, Heading, Headline, Listing
+from .graph_story import graph_story
 from .mode_table import mode_table, shown_name
 from .serving_story import serving_story
 from .tables import Column, Row, Table
@@ -37,6 +39,7 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
     if base is not None:
         story += _bound(profile.modes[base], shown_name(base), profile)
     story += _predictions(profile)
+    story += graph_story(_graph_doctors(document.traces, profile), profile.graph_findings, verbose=verbose)
     if trace is not None and base is not None:
         story += parts.idle(trace, f"idle, {shown_name(base)}", verbose=verbose)
         story += serving_story(trace)
@@ -47,6 +50,16 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
         story += _details(profile)
         story += parts.withheld(_reasons(profile), verbose=True)
     return story
+
+
+def _graph_doctors(traces: Sequence[TraceDoc], profile: ProfileDoc) -> dict[str, GraphDoctorDoc]:
+    """What the `cuda` pass of each mode tells, where a mode replays anything."""
+    chosen = {name: _trace_of(traces, name, ("cuda", "cpu_cuda")) for name in profile.modes}
+    return {
+        shown_name(name): trace.graph_doctor
+        for name, trace in chosen.items()
+        if trace is not None and trace.graph_doctor is not None
+    }
 
 
 def _reasons(profile: ProfileDoc) -> dict[str, str]:

@@ -11,6 +11,7 @@ from ..health import TraceHealthDoc
 from ..units import MISSING, duration, number, plural, ratio, share
 from . import launch_tables, parts
 from .blocks import Block, Fact, Heading, Listing
+from .graph_story import graph_story
 from .serving_story import serving_story, withheld_elsewhere
 from .tables import Column, Row, Table
 
@@ -30,6 +31,7 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
         *coverage(trace.coverage, verbose=verbose),
         *_bound(trace),
         *_graphs_and_queue(trace),
+        *_graph_doctor(trace, verbose=verbose),
         *parts.short_kernels(trace),
         *parts.idle(trace, "idle", verbose=verbose),
         *serving_story(trace),
@@ -40,6 +42,11 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
         *launch_tables.blocking_calls(trace, verbose=verbose),
         *launch_tables.replays(trace, verbose=verbose),
     ]
+
+
+def _graph_doctor(trace: TraceDoc, *, verbose: bool) -> Iterator[Fact | Listing]:
+    if trace.graph_doctor is not None:
+        yield from graph_story({"": trace.graph_doctor}, trace.graph_doctor.findings, verbose=verbose)
 
 
 def traces_overview(traces: Sequence[TraceDoc], notes: Sequence[str] = ()) -> Listing:

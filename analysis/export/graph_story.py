@@ -1,0 +1,107 @@
+"""The graph doctor, told: one line where every kernel runs in a replay, and a numbered list of what is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from ..graph_document import FindingDoc, GraphDoctorDoc
+from ..units import duration, number, part, plural, share
+from .blocks import Fact, Listing
+from .tables import Column, Row, Table
+
+TOLD: Final = 5  # findings, without --verbose
+LABEL: Final = "graph doctor"
+
+
+def graph_story(
+    doctors: Mapping[str, GraphDoctorDoc], findings: Sequence[FindingDoc], *, verbose: bool
+) -> Iterator[Fact | Listing]:
+    """``doctors`` by mode, or one of a trace under ''. Nothing where nothing replays and nothing is in the way."""
+    engaged = {mode: doctor for mode, doctor in doctors.items() if doctor.engaged in ("all", "part")}
+    lines = [f"{mode}: {_summary(doctor)}" if mode else _summary(doctor) for mode, doctor in engaged.items()]
+    if len(engaged) > 1 and all(map(_is_well, engaged.values())):
+        lines = [f"{' and '.join(engaged)}: every kernel runs in a graph, and every launch behind the replay before it"]
+    elif not lines and findings:
+        lines = ["no kernel runs in a graph replay"]
+    if lines:
+        yield Fact(LABEL, lines)
+    told = findings if verbose else findings[:TOLD]
+    rows = [
+        Row([str(order), _what(finding), _how(finding, verbose=verbose)]) for order, finding in enumerate(told, start=1)
+    ]
+    if rows:
+        columns = [
+            Column("", right=False),
+            Column("in the way of graphs", right=False, least=24, wraps=True),
+            Column("what to do", right=False, least=22, wraps=True),
+        ]
+        yield Listing(Table(columns, rows, headless=True, more=len(findings) - len(told)))
+
+
+def _is_well(doctor: GraphDoctorDoc) -> bool:
+    """Nothing is to be said but that it is so."""
+    exposed = None if doctor.graph_launch is None else doctor.graph_launch.exposed_ns
+    return doctor.engaged == "all" and exposed == 0 and not (doctor.between or doctor.under_recorded or doctor.findings)
+
+
+def _summary(doctor: GraphDoctorDoc) -> str:
+    return " · ".join([_share(doctor), *_launch(doctor), *_beside(doctor), *_faults(doctor)])
+
+
+def _share(doctor: GraphDoctorDoc) -> str:
+    least, middle, most = doctor.kernels_per_replay
+    each = number(middle) if least == most else f"{number(least)}–{number(most)}"
+    launch = doctor.graph_launch
+    per_step = None if launch is None else launch.per_step
+    replays = plural(doctor.replays, "replay") if per_step is None else f"{plural(per_step, 'replay')} per step"
+    if doctor.engaged == "all":
+        return f"every kernel runs in a graph, {replays} of {each} kernels"
+    in_graphs = part(doctor.kernels_in_graphs, doctor.kernels)
+    of_time = share(doctor.kernel_ns_in_graphs / max(doctor.kernel_ns, 1))
+    return f"{in_graphs} kernels run in graphs, {of_time} of their time; {replays} of {each} kernels"
+
+
+def _launch(doctor: GraphDoctorDoc) -> Iterator[str]:
+    launch = doctor.graph_launch
+    if launch is None:
+        return
+    if launch.host_ns is None:
+        yield "host time of a launch withheld: in the recording it is mostly the profiler's, and nothing is calibrated"
+        return
+    exposed = f"{duration(launch.exposed_ns)} exposed" if launch.exposed_ns else "none of it exposed"
+    source = "unprofiled, calibrated" if launch.source == "calibration" else launch.source
+    yield f"a launch takes the host {duration(launch.host_ns)} ({source}), {exposed}"
+
+
+def _beside(doctor: GraphDoctorDoc) -> Iterator[str]:
+    """Waits and copies of a step, which cost time or not."""
+    words = {"sync": ("wait", "waits"), "copy": ("copy", "copies"), "set": ("memory set", "memory sets")}
+    counted = []
+    for what, names in words.items():
+        count = sum(row.count_per_step or 0.0 for row in doctor.between if row.what == what)
+        if count:
+            counted.append(plural(round(count, 3), *names))
+    if counted:
+        idle = sum(row.idle_ns_per_step or 0.0 for row in doctor.between)
+        around = f", the GPU idle for {duration(idle)} around waits" if idle else ""
+        yield f"beside it {', '.join(counted)} per step{around}"
+
+
+def _faults(doctor: GraphDoctorDoc) -> Iterator[str]:
+    if doctor.under_recorded:
+        verb = "lacks" if doctor.under_recorded == 1 else "lack"
+        yield f"{plural(doctor.under_recorded, 'replay')} {verb} records: a fault of the trace, no fallback"
+
+
+def _what(finding: FindingDoc) -> str:
+    mode = f"{finding.mode.replace('_written', ' written')}: " if finding.mode else ""
+    doubt = "it seems that " if finding.basis == "inferred" else ""
+    line = f", at {finding.line}" if finding.line else ""
+    return f"{mode}{doubt}{finding.what}{line} [{finding.code}]"
+
+
+def _how(finding: FindingDoc, *, verbose: bool) -> str:
+    cost = "" if finding.cost_ns is None else f"; costs at most {duration(finding.cost_ns)} a step"
+    evidence = f" ({'; '.join(finding.evidence)})" if verbose and finding.evidence else ""
+    return f"{finding.how}{cost}{evidence}"
