@@ -267,7 +267,7 @@ class ServingKindDoc(msgspec.Struct, frozen=True, kw_only=True):
     """Steps of one kind."""
 
     kind: str | None  # prefill, mixed, decode; null where nothing tells
-    evidence: str | None  # 'annotation', 'structure'
+    evidence: str | None  # 'annotation', 'shapes', 'structure', or several with commas; null without a kind
     count: int
     host_ns: Summary  # from the start of the step to the start of the next one
     period_ns: Summary | None  # first GPU op to the next step's first GPU op

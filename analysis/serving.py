@@ -206,7 +206,7 @@ def _kind(
     found = [_phase(phase, rows, figures, phases, bool(len(timed))) for phase in range(len(PHASES))]
     return ServingKindDoc(
         kind=None if kind == NONE else KINDS[kind],
-        evidence=None if kind == NONE else kinds.evidence,
+        evidence=kinds.evidence_of(rows),
         count=len(rows),
         host_ns=_summary(figures.host_ns[rows].sum(axis=1)),
         period_ns=_summary(periods) if len(timed) else None,

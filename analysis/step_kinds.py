@@ -1,15 +1,17 @@
-"""Prefill or decode: what a step's annotations say, else what its GPU work and its replays show."""
+"""Prefill or decode: what a step's annotations say, else its attention's shapes, its GPU work and its replays."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from .trace import HostKind, Ints, Trace
+from .trace import NONE, HostKind, Ints, Trace
 
 DECODE, PREFILL, MIXED = "decode", "prefill", "mixed"
 KINDS: Final = (PREFILL, MIXED, DECODE)
@@ -28,19 +30,30 @@ _SGLANG_KINDS: Final = {
 }
 _WORD: Final = re.compile(r"(?<![a-z])(prefill|decode)(?![a-z])", re.IGNORECASE)
 
+_ATTENTION: Final = "aten::scaled_dot_product_attention"
+LEAST_PROMPT: Final = 16
+"""Query positions of a prefill, at least: a few more than one are those of speculative decoding, too."""
+
 LEAST_RATIO: Final = 1.5
 """GPU work of the lightest step called prefill ÷ that of the heaviest called decode, at least."""
 DECODE_SPREAD: Final = 1.25
 """GPU work of the heaviest step called decode ÷ that of the lightest, at most: their kernels are the same."""
 
 
+EVIDENCE: Final = ("annotation", "shapes", "structure")
+
+
 @dataclass(frozen=True, eq=False)
 class StepKinds:
-    """The kind of each step by its index in ``KINDS``; NONE where it can't be told."""
+    """The kind of each step by its index in ``KINDS``, and what told it in ``EVIDENCE``; NONE where nothing does."""
 
     kind: Ints
-    evidence: str | None  # 'annotation', 'structure'; None where no kind is told
+    evidence: Ints
     reason: str | None  # why some are not told apart
+
+    def evidence_of(self, steps: Ints) -> str | None:
+        """What told the kind of these steps, in words."""
+        return ", ".join(EVIDENCE[e] for e in np.unique(self.evidence[steps]).tolist() if e != NONE) or None
 
 
 def kind_of(name: str) -> str | None:
@@ -65,15 +78,25 @@ def step_kinds(
     ``busy_ns`` and ``replays`` are GPU work and graph launches of all.
     """
     named = _by_annotation(trace, start_ns, end_ns)
-    if (named[used] >= 0).any():
-        untold = int((named[used] < 0).sum())
+    if (named[used] != NONE).any():
+        untold = int((named[used] == NONE).sum())
         reason = f"the annotations of {untold:,} of {len(used):,} steps don't tell their kind" if untold else None
-        return StepKinds(named, "annotation", reason)
+        return StepKinds(named, np.where(named == NONE, NONE, EVIDENCE.index("annotation")), reason)
+    kind = _by_shapes(trace, start_ns, end_ns)
+    evidence = np.where(kind == NONE, NONE, EVIDENCE.index("shapes"))
+    untold_rows = used[kind[used] == NONE]
+    if not len(untold_rows):
+        return StepKinds(kind, evidence, None)
     decodes, reason = _decodes(trace, start_ns, end_ns, used, busy_ns, replays)
-    kind = np.full(len(start_ns), -1, np.int64)
     if decodes is not None:
-        kind[used] = np.where(decodes, KINDS.index(DECODE), KINDS.index(PREFILL))
-    return StepKinds(kind, None if decodes is None else "structure", reason)
+        guess = np.full(len(kind), NONE, np.int64)
+        guess[used] = np.where(decodes, KINDS.index(DECODE), KINDS.index(PREFILL))
+        if ((kind == NONE) | (kind == guess))[used].all():
+            kind[untold_rows] = guess[untold_rows]
+            evidence[untold_rows] = EVIDENCE.index("structure")
+        else:
+            reason = "the steps' GPU work and the shapes of their attention tell different kinds"
+    return StepKinds(kind, evidence, reason)
 
 
 def _by_annotation(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
@@ -83,13 +106,40 @@ def _by_annotation(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
     kinds = {int(n): kind_of(trace.name(int(n))) for n in np.unique(host.name[rows])}
     told = np.array([n for n, kind in kinds.items() if kind is not None], dtype=np.int64)
     rows = rows[np.isin(host.name[rows], told)]
-    found = np.full(len(start_ns), -1, np.int64)
+    found = np.full(len(start_ns), NONE, np.int64)
     if len(rows):
         first = np.searchsorted(host.start_ns[rows], start_ns)
         inside = first < len(rows)
         inside[inside] = host.start_ns[rows[first[inside]]] < end_ns[inside]
         found[inside] = [KINDS.index(kinds[int(n)] or "") for n in host.name[rows[first[inside]]]]
     return found
+
+
+def _by_shapes(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
+    """By the queries of PyTorch's attention, where shapes were recorded: one position is a decode, many a prefill."""
+    host = trace.host_ops
+    found = np.full(len(start_ns), NONE, np.int64)
+    if _ATTENTION not in trace.names or not trace.shapes:
+        return found
+    rows = np.flatnonzero((host.name == trace.names.index(_ATTENTION)) & (host.shapes != NONE))
+    queries = {int(n): _positions(trace.shapes[n]) for n in np.unique(host.shapes[rows])}
+    length = np.array([queries[int(n)] for n in host.shapes[rows]], np.int64)
+    first, last = np.searchsorted(host.start_ns[rows], start_ns), np.searchsorted(host.start_ns[rows], end_ns)
+    for step, (since, until) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+        if since < until and (length[since:until] == 1).all():
+            found[step] = KINDS.index(DECODE)
+        elif since < until and (length[since:until] >= LEAST_PROMPT).all():
+            found[step] = KINDS.index(PREFILL)
+    return found
+
+
+def _positions(shapes: str) -> int:
+    """Query positions of an attention's inputs [batch, heads, positions, size]; 0 where they are not so."""
+    try:
+        query: Sequence[int] = msgspec.json.decode(shapes, type=tuple[list[list[int]], list[str]])[0][0]
+    except (msgspec.MsgspecError, IndexError):
+        return 0
+    return query[-2] if len(query) == 4 else 0
 
 
 def _decodes(

@@ -302,6 +302,25 @@ def test_a_kind_that_replays_and_one_that_does_not() -> None:
     closes(document)
 
 
+def attention(builder: TraceBuilder, at: int, positions: int) -> None:
+    """As PyTorch records it with shapes: query [batch, heads, positions, size] first."""
+    dims = [[4, 32, positions, 64], [4, 8, 512, 64], []]
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::scaled_dot_product_attention", "pid": 100, "tid": 1}
+    args = {"Input Dims": dims, "Input type": ["c10::BFloat16", "c10::BFloat16", "Scalar"]}
+    builder.raw({**event, "ts": at + 16, "dur": 1, "args": args})
+
+
+def test_a_kind_by_the_shapes_of_attention() -> None:
+    """One position a row is a decode, 64 are a prefill, 4 may be speculative decoding."""
+    builder = loop(6)
+    for step, positions in enumerate((64, 1, 1, 4, 1, 1)):
+        attention(builder, PERIOD * step, positions)
+    document = serving(builder)
+    told = [(kind.kind, kind.evidence, kind.count) for kind in document.kinds]
+    assert told == [("prefill", "shapes", 1), ("decode", "shapes", 3), (None, None, 1)]
+    assert "about the same GPU work" in (document.kinds_reason or "")
+
+
 def test_steps_that_are_alike_have_no_kind() -> None:
     document = serving(loop())
     assert [kind.kind for kind in document.kinds] == [None]
