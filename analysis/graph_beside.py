@@ -3,88 +3,121 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .columns import follow
+from .columns import follow, named, numbered
 from .graph_document import BetweenDoc, OutsideDoc
 from .graph_scope import Examined
 from .trace import NONE, Bools, Ints, OpKind
 from .user_lines import users_line
 
+Reals = NDArray[np.float64]
+
 Place = tuple[str, str | None, str | None]
 """API or copy, operator, the user's line."""
 
 
+@dataclass
+class _Totals:
+    """Of one place."""
+
+    count: int = 0
+    sums: list[float] = field(default_factory=list)
+
+    def add(self, count: int, sums: list[float]) -> None:
+        self.count += count
+        self.sums = [a + b for a, b in zip(self.sums or [0.0] * len(sums), sums, strict=True)]
+
+
 def launched_outside(e: Examined) -> list[OutsideDoc]:
+    """Kernels that steps with replays launch one by one, those of most launches first."""
     launches, ops = e.trace.launches, e.trace.gpu_ops
     alone = e.linked & ~e.in_graph & e.beside_replays(e.steps.op_step)
-    kernels = np.bincount(ops.launch_row[alone], minlength=len(launches))
+    kernels = np.bincount(ops.launch_row[alone], minlength=len(launches)).astype(np.float64)
     kernel_ns = np.bincount(ops.launch_row[alone], weights=ops.dur_ns[alone], minlength=len(launches))
-    found: dict[Place, list[float]] = defaultdict(lambda: [0, 0, 0])
-    for row in np.flatnonzero(kernels).tolist():
-        api = e.trace.name(int(launches.api[row]))
-        totals = found[(api, *_place(e, launches.operator_row[row], e.stacks.of_launch[row]))]
-        for index, value in enumerate((1, kernels[row], kernel_ns[row])):
-            totals[index] += value
-    ranked = sorted(found.items(), key=lambda item: -item[1][0])
+    rows = np.flatnonzero(kernels)
+    found = _by_place(
+        e, launches.api[rows], launches.operator_row[rows], e.stacks.of_launch[rows], (kernels[rows], kernel_ns[rows])
+    )
     return [
         OutsideDoc(
             api=api,
             operator=operator,
             line=line,
-            launches=int(count),
-            kernels=int(of_them),
-            kernel_ns=int(ns),
-            launches_per_step=e.per_step(count, e.replaying),
+            launches=totals.count,
+            kernels=int(totals.sums[0]),
+            kernel_ns=int(totals.sums[1]),
+            launches_per_step=e.per_step(totals.count, e.replaying),
         )
-        for (api, operator, line), (count, of_them, ns) in ranked
+        for (api, operator, line), totals in sorted(found.items(), key=lambda item: -item[1].count)
     ]
-
-
-def _place(e: Examined, operator_row: int, stack: int) -> tuple[str | None, str | None]:
-    operator = None if operator_row == NONE else e.trace.name(int(e.trace.host_ops.name[operator_row]))
-    return operator, users_line([e.trace.name(frame) for frame in e.stacks.stacks[stack]])
 
 
 def between_replays(e: Examined) -> list[BetweenDoc]:
     """What steps that replay do beside it; without steps, what lies between the first replay and the last."""
-    found: dict[tuple[str, Place], list[float]] = defaultdict(lambda: [0, 0])
-    calls, ops, launches = e.trace.blocking_calls, e.trace.gpu_ops, e.trace.launches
-    idle = _idle_around(e)
-    idle_of: Mapping[tuple[str, Place], list[float]] = defaultdict(lambda: [0.0])
-    for row in np.flatnonzero(_chosen(e, e.steps.blocking_step, calls.start_ns)).tolist():
-        name = e.trace.name(int(calls.api[row]))
-        key = ("sync", (name, *_place(e, calls.operator_row[row], e.stacks.of_blocking_call[row])))
-        _add(found[key], int(calls.dur_ns[row]))
-        idle_of[key][0] += idle[row]
-    linked = (ops.kind != OpKind.KERNEL) & (ops.launch_row != NONE)
-    alone = linked & ~follow(launches.is_graph, ops.launch_row, absent=False)
-    for row in np.flatnonzero(alone & _chosen(e, e.steps.op_step, ops.start_ns)).tolist():
-        what = "copy" if ops.kind[row] == OpKind.MEMCPY else "set"
-        launch = int(ops.launch_row[row])
-        place = _place(e, launches.operator_row[launch], e.stacks.of_launch[launch])
-        _add(found[what, (e.trace.name(int(ops.name[row])), *place)], int(ops.dur_ns[row]))
+    docs = [*_waits(e), *_copies(e, OpKind.MEMCPY, "copy"), *_copies(e, OpKind.MEMSET, "set")]
+    return sorted(docs, key=lambda doc: -doc.ns)
+
+
+def _waits(e: Examined) -> list[BetweenDoc]:
+    calls = e.trace.blocking_calls
+    rows = np.flatnonzero(_chosen(e, e.steps.blocking_step, calls.start_ns))
+    ns, idle = calls.dur_ns[rows].astype(np.float64), _idle_around(e)[rows]
+    found = _by_place(e, calls.api[rows], calls.operator_row[rows], e.stacks.of_blocking_call[rows], (ns, idle))
     with_period = e.replaying & (e.periods_ns != NONE) if e.has_steps else e.replaying
     return [
-        BetweenDoc(
-            what=what,
-            name=place[0],
-            operator=place[1],
-            line=place[2],
-            count=int(count),
-            count_per_step=e.per_step(count, e.replaying),
-            ns=int(ns),
-            idle_ns_per_step=e.per_step(idle_of[what, place][0], with_period) if what == "sync" else None,
-        )
-        for (what, place), (count, ns) in sorted(found.items(), key=lambda item: -item[1][1])
+        _between(e, "sync", place, totals, e.per_step(totals.sums[1], with_period)) for place, totals in found.items()
     ]
 
 
-def _add(totals: list[float], ns: int) -> None:
-    totals[0] += 1
-    totals[1] += ns
+def _copies(e: Examined, kind: OpKind, what: str) -> list[BetweenDoc]:
+    ops, launches = e.trace.gpu_ops, e.trace.launches
+    alone = (ops.kind == kind) & (ops.launch_row != NONE)
+    alone &= ~follow(launches.is_graph, ops.launch_row, absent=False)
+    rows = np.flatnonzero(alone & _chosen(e, e.steps.op_step, ops.start_ns))
+    launched = ops.launch_row[rows]
+    ns = ops.dur_ns[rows].astype(np.float64)
+    found = _by_place(e, ops.name[rows], launches.operator_row[launched], e.stacks.of_launch[launched], (ns,))
+    return [_between(e, what, place, totals, None) for place, totals in found.items()]
+
+
+def _between(e: Examined, what: str, place: Place, totals: _Totals, idle_ns: float | None) -> BetweenDoc:
+    return BetweenDoc(
+        what=what,
+        name=place[0],
+        operator=place[1],
+        line=place[2],
+        count=totals.count,
+        count_per_step=e.per_step(totals.count, e.replaying),
+        ns=int(totals.sums[0]),
+        idle_ns_per_step=idle_ns,
+    )
+
+
+def _by_place(
+    e: Examined, name: Ints, operator_row: Ints, stack: Ints, values: tuple[Reals, ...]
+) -> dict[Place, _Totals]:
+    """How many rows each place has, and the sums of their values."""
+    operator = follow(e.trace.host_ops.name, operator_row)
+    number = numbered(name, operator, stack)
+    _, first, count = np.unique(number, return_index=True, return_counts=True)
+    sums = np.array([np.bincount(number, weights=each, minlength=len(first)) for each in values]).T
+    found: dict[Place, _Totals] = defaultdict(_Totals)
+    rows = zip(
+        named(e.trace.names, name[first]),
+        named(e.trace.names, operator[first]),
+        stack[first].tolist(),
+        count.tolist(),
+        sums.tolist(),
+        strict=True,
+    )
+    for api, of_operator, its_stack, rows_here, its_sums in rows:
+        line = users_line([e.trace.name(frame) for frame in e.stacks.stacks[its_stack]])
+        found[api or "", of_operator, line].add(rows_here, its_sums)
+    return found
 
 
 def _chosen(e: Examined, step_of_rows: Ints, start_ns: Ints) -> Bools:
@@ -94,20 +127,18 @@ def _chosen(e: Examined, step_of_rows: Ints, start_ns: Ints) -> Bools:
     return np.logical_and(start_ns > starts.min(), start_ns < starts.max())
 
 
-def _idle_around(e: Examined) -> Sequence[float]:
+def _idle_around(e: Examined) -> Reals:
     """[blocking calls] steady idle time, ns, of the gaps in which the call is the last to end.
 
     The launch call of the replay that ends a gap is left out: that is told by itself.
     """
     calls, gaps = e.trace.blocking_calls, e.whole if e.steady is None else e.steady
     around = np.zeros(len(calls))
-    if not len(calls):
-        return around.tolist()
-    order = np.argsort(calls.end_ns, kind="stable")
-    last = np.searchsorted(calls.end_ns[order], gaps.end_ns, side="right") - 1
-    row = order[np.maximum(last, 0)]
-    is_after = (last >= 0) & (calls.end_ns[row] > gaps.start_ns)
-    idle = gaps.dur_ns - np.where(gaps.observer, gaps.parts_ns["launch"], 0)
-    np.add.at(around, row[is_after], idle[is_after])
-    found: list[float] = around.tolist()
-    return found
+    if len(calls):
+        order = np.argsort(calls.end_ns, kind="stable")
+        last = np.searchsorted(calls.end_ns[order], gaps.end_ns, side="right") - 1
+        row = order[np.maximum(last, 0)]
+        is_after = (last >= 0) & (calls.end_ns[row] > gaps.start_ns)
+        idle = gaps.dur_ns - np.where(gaps.observer, gaps.parts_ns["launch"], 0)
+        np.add.at(around, row[is_after], idle[is_after])
+    return around
