@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from ..textbook import ModelDoc, PredictedStepDoc
 from ..units import byte_size, duration, number, rate, share, times
-from . import markdown, terminal
 from .blocks import Bar, Bars, Block, Fact, Headline, Listing
+from .story_outputs import story_outputs
 from .tables import Column, Row, Table
 
 _COLUMNS = (
@@ -26,22 +24,6 @@ _COLUMNS = (
     Column("bound ÷\ngraph"),
     Column("launch tax\nof serial"),
 )
-
-
-def render_terminal(doc: ModelDoc, *, width: int, color: bool, verbose: bool) -> str:
-    """As text, ``width`` columns at most."""
-    del verbose  # there is no more to tell
-    return terminal.render_blocks(_tell(doc), width=width, color=color)
-
-
-def render_markdown(doc: ModelDoc) -> str:
-    """As Markdown."""
-    return markdown.render_blocks(_tell(doc))
-
-
-def render_json(doc: ModelDoc) -> str:
-    """As one JSON document of schema ``launchscope.model/1``."""
-    return msgspec.json.format(msgspec.json.encode(doc), indent=2).decode() + "\n"
 
 
 def _tell(doc: ModelDoc) -> Iterator[Block]:
@@ -84,3 +66,6 @@ def _row(step: PredictedStepDoc) -> Row:
             share(step.launch_tax_share),
         ]
     )
+
+
+render_terminal, render_json, render_markdown = story_outputs(_tell)

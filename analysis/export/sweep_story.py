@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from ..ladder import LadderDoc
 from ..sweep import SweepDoc, SweepRowDoc
 from ..units import MISSING, byte_size, duration, duration_interval, number, share
-from . import markdown, terminal
 from .blocks import Bar, Bars, Block, Fact, Heading, Headline, Listing
+from .story_outputs import story_outputs
 from .tables import Column, Row, Table
 
 _COLUMNS = (
@@ -31,22 +29,6 @@ _ONE_PROCESS = (
     "every time is of one process, so without an interval; on a shared host eager times of two processes differ by up "
     "to a factor of two, and the batch where launching stops to be the limit with them: --repeats 3 tells intervals"
 )
-
-
-def render_terminal(doc: SweepDoc, *, width: int, color: bool, verbose: bool) -> str:
-    """As text, ``width`` columns at most."""
-    del verbose  # there is no more to tell
-    return terminal.render_blocks(_tell(doc), width=width, color=color)
-
-
-def render_markdown(doc: SweepDoc) -> str:
-    """As Markdown."""
-    return markdown.render_blocks(_tell(doc))
-
-
-def render_json(doc: SweepDoc) -> str:
-    """As one JSON document of schema ``launchscope.sweep/1``."""
-    return msgspec.json.format(msgspec.json.encode(doc), indent=2).decode() + "\n"
 
 
 def _tell(doc: SweepDoc) -> Iterator[Block]:
@@ -112,3 +94,6 @@ def _ladder(ladder: LadderDoc) -> str:
         f"{sizes}: {duration(ladder.mean_step_ns)} per step in the mean; {share(ladder.padding)} of the rows are "
         f"padding, {share(ladder.fallback)} of the steps run without a graph"
     )
+
+
+render_terminal, render_json, render_markdown = story_outputs(_tell)

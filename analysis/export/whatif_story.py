@@ -4,29 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from ..units import MISSING, duration, duration_interval, percents
 from ..whatif import WhatIfDoc
-from . import markdown, terminal
 from .blocks import Block, Fact, Heading, Headline, Listing
+from .story_outputs import story_outputs
 from .tables import Column, Row, Table
-
-
-def render_terminal(doc: WhatIfDoc, *, width: int, color: bool, verbose: bool) -> str:
-    """As text, ``width`` columns at most."""
-    del verbose  # there is no more to tell
-    return terminal.render_blocks(_tell(doc), width=width, color=color)
-
-
-def render_markdown(doc: WhatIfDoc) -> str:
-    """As Markdown."""
-    return markdown.render_blocks(_tell(doc))
-
-
-def render_json(doc: WhatIfDoc) -> str:
-    """As one JSON document of schema ``launchscope.whatif/1``."""
-    return msgspec.json.format(msgspec.json.encode(doc), indent=2).decode() + "\n"
 
 
 def _tell(doc: WhatIfDoc) -> Iterator[Block]:
@@ -50,3 +32,6 @@ def _tell(doc: WhatIfDoc) -> Iterator[Block]:
 
 def _error(share: float | None) -> str:
     return MISSING if share is None else percents(share)[0]
+
+
+render_terminal, render_json, render_markdown = story_outputs(_tell)
