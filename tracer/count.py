@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from ..analysis.errors import BadTarget, LaunchscopeError, MissingRequirement
 from .client import ForkServer, ProcessFailed
 from .describe import parts_of_target
 from .options import ProfileOptions, Progress
-from .reasons import reason
+from .reasons import failure
 from .server import Tell
 from .worker import describe
 
@@ -76,8 +77,31 @@ def run(argument: bytes, tell: Tell) -> Counted:
     except LaunchscopeError as error:
         return Counted(refusal=str(error))
     except (Exception, SystemExit) as error:
-        folder = Path(parts_of_target(options.target)[0]).parent
-        return Counted(refusal=f"{options.target}: {reason(error, f'{phase[0]} without a GPU', folder)}")
+        return Counted(refusal=f"{options.target}: {_in_words(error, phase[0], options.target)}")
+
+
+_ONLY_A_GPU_TELLS: Final = (
+    (
+        r"item\(\) cannot be called on meta|meta device type tensor|Cannot copy out of meta|GPU would have written",
+        "the step needs a value (.item(), .tolist(), if tensor:) that only a GPU can tell",
+    ),
+    (
+        r"torch\.nonzero\(\)|data-dependent|DynamicOutputShape",
+        "how large a tensor gets depends on values (a mask as index, nonzero) that only a GPU can tell",
+    ),
+    (
+        r"no fake impl|Meta kernel",
+        "an operator does not say which shape it returns (torch.library's register_fake lets one of your own say so)",
+    ),
+)
+"""What torch says of what can't be done on the meta device → why a step can't be counted."""
+
+
+def _in_words(error: BaseException, phase: str, target: str) -> str:
+    """One line: why the target can't be counted, and at which line of the user's code."""
+    found = failure(error, f"{phase}, without a GPU", Path(parts_of_target(target)[0]).parent)
+    told = next((words for said, words in _ONLY_A_GPU_TELLS if re.search(said, str(error))), found.reason)
+    return told if found.line is None else f"{told}, at {found.line}"
 
 
 def count_here(options: ProfileOptions, progress: Progress) -> CountedStep:
@@ -100,4 +124,6 @@ def count_here(options: ProfileOptions, progress: Progress) -> CountedStep:
         progress("count")
         counting.ops.clear()
         resolved.target.step()
+    if not counting.ops:
+        raise BadTarget(f"{options.target}: its step launches nothing: there is nothing to predict")
     return CountedStep(target=describe(options, resolved), ops=tuple(counting.ops), torch=str(torch.__version__))
