@@ -22,6 +22,7 @@ from launchscope import Target
 from launchscope.fixtures import models
 from launchscope.fixtures.models import (
     llama,
+    llama_1b_faults,
     llama_1b_fused,
     llama_1b_int4,
     llama_1b_regressed,
@@ -235,6 +236,7 @@ def test_presets_have_the_published_number_of_parameters(name: str, parameters: 
     [
         ("llama.py", 128256, 16),
         ("llama_1b.py", 128256, 16),
+        ("llama_1b_faults.py", 128256, 16),
         ("llama_1b_fused.py", 128256, 16),
         ("llama_1b_regressed.py", 128256, 16),
         ("moe.py", 128256, 16),
@@ -269,6 +271,58 @@ def test_a_regressed_model_computes_the_same_with_so_many_more_kernels(setting: 
 def test_a_regression_that_is_not_there_is_told() -> None:
     with pytest.raises(ValueError, match="there are none, residual, skip"):
         llama_1b_regressed.build(device="meta", regression="item")
+
+
+def with_fault(fault: str, batch_size: int = 2) -> Target:
+    return llama_1b_faults.build(batch_size, "cpu", torch.float32, 64, shape="tiny", fault=fault)
+
+
+@pytest.mark.parametrize("fault", llama_1b_faults.FAULTS)
+def test_a_model_with_a_fault_computes_the_same(fault: str) -> None:
+    expected = output(llama.build(2, "cpu", torch.float32, 64, shape="tiny"))
+    found = with_fault(fault)
+    if fault == "host_sampling":
+        expected = expected.argmax(-1)
+    if fault == "off_ladder":  # its caches have rows for the largest size, and are drawn anew for it
+        expected = output(llama.build(8, "cpu", torch.float32, 64, shape="tiny"))[:2]
+        found.inputs["token"].copy_(torch.tensor([[100], [107]]))
+    torch.testing.assert_close(output(found), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("fault", "more"),
+    [
+        ("graph_break", {}),
+        (
+            "unfused_qkv",
+            {"aten.mm.default": 2, "aten.mul.Tensor": 1, "aten.roll.default": 1, "aten.addcmul.default": 1},
+        ),
+        ("unfused_swiglu", {"aten.mm.default": 1}),
+        (
+            "rope_six",
+            {
+                "aten.neg.default": 2, "aten.cat.default": 2, "aten.mul.Tensor": 3, "aten.add.Tensor": 2,
+                "aten.roll.default": -1, "aten.addcmul.default": -1,
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_a_fault_is_so_many_operators_more_in_each_of_two_layers(fault: str, more: dict[str, int]) -> None:
+    """RoPE has its cast besides, which in fp32 is none."""
+    good, bad = operators(with_fault("none").step), operators(with_fault(fault).step)
+    assert {name: bad[name] - good[name] for name in good | bad if bad[name] != good[name]} == {
+        name: 2 * count for name, count in more.items()
+    }
+
+
+def test_an_item_is_read_back_once() -> None:
+    assert operators(with_fault("item").step)[READ_BACK] == 1
+    assert READ_BACK not in operators(with_fault("none").step)
+
+
+def test_a_fault_that_is_not_there_is_told() -> None:
+    with pytest.raises(ValueError, match="there are none, graph_break, item"):
+        llama_1b_faults.build(device="meta", fault="fusion")
 
 
 def test_4_bit_weights_multiply_as_their_integers_scales_and_zeros_say() -> None:

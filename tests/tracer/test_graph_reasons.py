@@ -18,6 +18,7 @@ from launchscope import Target
 from launchscope.analysis.capture import CompileRecord, OwnGraphs, ProcessRecord, ReplacedBuffer, open_capture
 from launchscope.analysis.graph_document import FindingDoc
 from launchscope.analysis.report import load
+from launchscope.fixtures.models import llama_1b_faults
 from launchscope.tracer.captures_seen import watching_captures
 from launchscope.tracer.compiler import Compiler
 from launchscope.tracer.outputs import frozen_inputs, reference, unread_inputs
@@ -138,6 +139,34 @@ def test_cuda_graphs_that_were_left_out(compiler: Compiler, logger: str) -> None
     compiled(lambda: x * 2)()
     logging.getLogger(f"torch._inductor.cudagraph_utils.{logger}").warning("skipping cudagraphs due to cpu device (x)")
     assert record(compiler).cudagraph_skips == ("skipping cudagraphs due to cpu device (x)",)
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        ("none", None),
+        ("graph_break", 'in debug: LOG.debug("half way: %s", tuple(arguments[0].shape))'),
+        ("item", "in check: if not arguments[0].isfinite().all().item():"),
+    ],
+)
+def test_the_break_of_a_model_with_a_fault(compiler: Compiler, fault: str, line: str | None) -> None:
+    step = llama_1b_faults.build(1, "cpu", torch.float32, 64, shape="tiny", fault=fault).step
+    with torch.no_grad():
+        compiled(step)()
+    lines = {each.line for each in record(compiler).graph_breaks}
+    assert len(lines) == (line is not None)
+    assert all(line is not None and each is not None and each.endswith(line) for each in lines)
+
+
+def test_the_buffer_of_a_model_that_is_replaced() -> None:
+    target = llama_1b_faults.build(1, "cpu", torch.float32, 64, shape="tiny", fault="static_input")
+    with torch.no_grad():
+        buffers = Buffers.of(target.step, {}, others=True)
+        target.step()
+    (found,) = buffers.replaced(target.step)
+    assert found.variable == "buffers.token"
+    assert found.line is not None
+    assert "in step: buffers.token = host_token.to(" in found.line
 
 
 def test_variables_are_named_as_the_code_writes_them() -> None:
