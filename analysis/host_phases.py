@@ -181,13 +181,22 @@ def _by_structure(
     if leaves is None:
         reasons[COPY_BACK] = NO_COPY_OUT
     forward_end = computed if sampled else (leaves[0] if leaves else ended)
-    parts = [(start, prepared, PREPARE), (prepared, forward_end, FORWARD)]
+    ends = [(prepared, PREPARE), (forward_end, FORWARD)]
     if sampled:
-        parts.append((forward_end, leaves[0] if leaves else ended, SAMPLE))
+        ends.append((leaves[0] if leaves else ended, SAMPLE))
     if leaves is not None:
-        parts.append((*leaves, COPY_BACK))
-    parts += _tail(own, ended, end, has_next)
-    return [(since, until, phase, BY_STRUCTURE) for since, until, phase in parts if until > since], reasons
+        ends.append((leaves[1], COPY_BACK))
+    return _in_a_row(start, end, [*ends, *_tail(own, ended, end, has_next)]), reasons
+
+
+def _in_a_row(start: int, end: int, ends: Sequence[tuple[int, int]]) -> list[Stretch]:
+    """Stretches by the times that they end at; where calls overlap one begins no earlier than the last one ended."""
+    found: list[Stretch] = []
+    for until, phase in ends:
+        since = found[-1][1] if found else start
+        if min(until, end) > since:
+            found.append((since, min(until, end), phase, BY_STRUCTURE))
+    return found
 
 
 def _leaves(launches: ServingLaunches, own: ServingLaunches, last: int, end: int) -> tuple[int, int] | None:
@@ -214,10 +223,9 @@ def _samples(own: ServingLaunches, last: int, reasons: dict[int, str]) -> bool:
     return SAMPLE not in reasons
 
 
-def _tail(own: ServingLaunches, ended: int, end: int, has_next: bool) -> list[tuple[int, int, int]]:
+def _tail(own: ServingLaunches, ended: int, end: int, has_next: bool) -> list[tuple[int, int]]:
     """What follows the copy back: the time between, and copies to the GPU that are the next step's already."""
     if not has_next:
-        return [(ended, end, OTHER)]
-    later = np.flatnonzero(own.is_copy_in & (own.start_ns >= ended))
-    next_start = int(own.start_ns[later[0]]) if len(later) else end
-    return [(ended, next_start, BETWEEN), (next_start, end, PREPARE)]
+        return [(end, OTHER)]
+    later = own.start_ns[own.is_copy_in & (own.start_ns >= ended)]
+    return [(int(later[0]) if len(later) else end, BETWEEN), (end, PREPARE)]

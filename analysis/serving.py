@@ -114,6 +114,7 @@ def _from_operators(ranges: _Steps, launches: ServingLaunches) -> _Steps:
     found = row < len(launches.at_ns)
     start_ns = ranges.start_ns.copy()
     start_ns[found] = np.minimum(start_ns[found], launches.start_ns[row[found]])
+    start_ns = np.maximum.accumulate(start_ns)
     return _Steps(
         start_ns, np.append(start_ns[1:], ranges.end_ns[-1]), ranges.used, ranges.first_op_ns, ranges.has_period
     )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from launchscope.analysis.analyses import analyze_trace
 from launchscope.analysis.document import PHASES, ServingDoc, ServingKindDoc, ServingPhaseDoc, Summary
 from launchscope.analysis.host_phases import IN_REPLAY, NO_COPY_IN, NO_SAMPLING, TWO_SAMPLINGS
@@ -412,6 +415,52 @@ def test_vllms_frames_tell_where_no_scope_does() -> None:
         "sample": "frames",
         "copy_back": "frames",
     }
+
+
+ANY_NAME = ("prepare", "forward", "sample", "copy back", "wait", "step[DECODE bs=1]", "scheduler.run_batch", "prefill")
+ANY_KERNEL = ("gemm", ARGMAX, "elementwise", "multinomial")
+
+
+def anything(random: Random) -> TraceBuilder:
+    """Ranges, operators, waits, copies, replays and launches on two threads, as they come."""
+    builder = trace()
+    for _ in range(random.randint(3, 60)):
+        at, thread = random.randint(0, 400), random.choice((1, 1, 1, 2))
+        what = random.choice(("range", "operator", "wait", "replay", "copy", "stray", "launch", "launch", "launch"))
+        if what == "range":
+            builder.annotation(random.choice(ANY_NAME), at, random.randint(0, 80), thread=thread)
+        elif what == "operator":
+            builder.op(
+                random.choice(("aten::mm", "aten::copy_", "aten::argmax")), at, random.randint(0, 60), thread=thread
+            )
+        elif what == "wait":
+            builder.sync(at, random.randint(0, 50), thread=thread)
+        elif what == "replay":
+            builder.graph_launch(at, random.randint(0, 20), thread=thread)
+            for _ in range(random.randint(1, 4)):
+                builder.kernel(at + random.randint(0, 60), random.randint(0, 20), name=random.choice(ANY_KERNEL))
+        elif what == "copy":
+            builder.launch(at, random.randint(0, 9), "cudaMemcpyAsync", thread=thread)
+            name = random.choice(("Memcpy HtoD (Pinned -> Device)", TO_HOST))
+            builder.memcpy(at + random.randint(0, 30), random.randint(0, 9), name=name, stream=random.choice((7, 8)))
+        elif what == "stray":
+            builder.kernel(at, random.randint(0, 9), name=random.choice(ANY_KERNEL), launch=False)
+        else:
+            builder.launch(at, random.randint(0, 9), thread=thread)
+            builder.kernel(at + random.randint(-3, 60), random.randint(0, 20), name=random.choice(ANY_KERNEL))
+    return builder
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_accounts_close_on_anything(random: Random, with_steps: bool) -> None:
+    """The analysis asserts it of every step; here it must tell of some, and never fail."""
+    builder = anything(random)
+    for step in range(4 if with_steps else 0):
+        builder.step(step, 100 * step, random.randint(50, 100))
+    document = found(builder)
+    if document is not None:
+        closes(document)
 
 
 def test_the_order_of_phases_is_that_of_a_step() -> None:
