@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from .analyses import TraceAnalysis, analyze_trace
 from .document import UnreadDoc
 from .errors import UnreadableInput, one_line
+from .fusion_advice import with_fusion
 from .trace import Trace, utf8_text
 from .trace_files import TraceFile
 
@@ -38,7 +39,7 @@ def analyze_files(
                 raise
             reasons[file] = utf8_text(str(error)).removeprefix(f"{utf8_text(one_line(file.source))}: ")
         else:
-            analyses[file] = analyze_trace(trace, name=file.name, step_regex=step_regex)
+            analyses[file] = with_fusion(analyze_trace(trace, name=file.name, step_regex=step_regex))
     if files and not analyses:
         first, reason = next(iter(reasons.items()))
         raise UnreadableInput(f"none of {len(files):,} files can be read; the first: {first.source}: {reason}")

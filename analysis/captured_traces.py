@@ -14,6 +14,7 @@ from .capture import AS_WRITTEN, Capture, ProcessRecord
 from .document import ModeDoc, ProfileDoc, WarningDoc
 from .errors import UnreadableInput
 from .excerpt import excerpt
+from .fusion_advice import with_captured_fusion
 from .inferred import with_inferred_operators
 from .measured_mode import submit_ns
 from .profile import profile_document
@@ -39,8 +40,9 @@ def analyze_capture(
                 raise
             for session in of_one_file:
                 unreadable.setdefault(session.mode, []).append(utf8_text(str(error)))
-    analyses = with_inferred_operators(analyses)
-    return analyses, _with_warnings(profile_document(capture.manifest, analyses), unreadable)
+    analyses, fused_run = with_captured_fusion(with_inferred_operators(analyses), capture.manifest.calibration)
+    profile = msgspec.structs.replace(profile_document(capture.manifest, analyses), fused_run=fused_run)
+    return analyses, _with_warnings(profile, unreadable)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -97,3 +97,13 @@ def stack_around(trace: Trace, process: int, thread: int, at_ns: int) -> Stack:
     is_around = (host.start_ns <= at_ns) & (host.end_ns > at_ns) & (host.process == process) & (host.thread == thread)
     frames = np.flatnonzero(is_frame & is_around)
     return tuple(host.name[frames[outermost_first(host.start_ns[frames], host.end_ns[frames])]].tolist())
+
+
+def stacks_at(trace: Trace, start_ns: Ints, process: Ints, thread: Ints) -> list[Stack]:
+    """The stacks of host calls of one step, by the rules of ``CallStacks``."""
+    if not len(start_ns):
+        return []
+    host = trace.host_ops
+    near = (host.start_ns <= start_ns.max()) & (host.end_ns >= start_ns.min())
+    number, stacks = _enclosing(replace(trace, host_ops=host.take(near)), start_ns, process, thread)
+    return [stacks[each] for each in number.tolist()]

@@ -12,6 +12,7 @@ from ..graph_document import GraphDoctorDoc
 from ..units import MISSING, duration, duration_pm, number, plural, share
 from . import parts
 from .blocks import Block, Fact, Heading, Headline, Listing
+from .fusion_story import fusion_of, fusion_story
 from .graph_story import graph_story
 from .mode_table import mode_table, shown_name
 from .serving_story import serving_story
@@ -45,6 +46,7 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
         story += serving_story(trace)
         story += parts.short_kernels(trace)
         story += _longest_kernels(document.traces, base, verbose)
+    story += fusion_story(fusion_of(document.traces), profile.fused_run, verbose=verbose)
     story += _trace_warnings(document.traces, verbose=verbose)
     if verbose:
         story += _details(profile)

@@ -11,6 +11,7 @@ from ..health import TraceHealthDoc
 from ..units import MISSING, duration, number, plural, ratio, share
 from . import launch_tables, parts
 from .blocks import Block, Fact, Heading, Listing
+from .fusion_story import fusion_story
 from .graph_story import graph_story
 from .serving_story import serving_story, withheld_elsewhere
 from .tables import Column, Row, Table
@@ -38,6 +39,7 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
         *_devices(trace),
         *_steps(trace),
         *parts.kernels(trace.kernels, "longest kernels", limit=None if verbose else KERNELS),
+        *fusion_story(trace.fusion, verbose=verbose),
         *launch_tables.launches(trace, verbose=verbose),
         *launch_tables.blocking_calls(trace, verbose=verbose),
         *launch_tables.replays(trace, verbose=verbose),

@@ -1,0 +1,112 @@
+"""What the fusion advisor found in a trace, and what came of it in a fused run, as the JSON report holds it.
+
+docs/fusion.md says how each kind is recognised. Everything here is predicted but the figures named ``came``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class WorthDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """What fewer launches and bytes are worth, per step. Null where the data doesn't tell: ``withheld`` says why."""
+
+    launches_saved: int
+    bytes_saved: int | None  # intermediates written and read again; at most so many, as caches hold the small ones
+    eager_saves_ns: float | None  # launches × τ
+    eager_low_ns: float | None  # launches × the cheapest launch
+    eager_high_ns: float | None  # that, or the host's time before these launches where it is more
+    graph_saves_ns: float | None  # bytes ÷ bandwidth + launches × ν + the time that each kernel takes beside its bytes
+    graph_low_ns: float | None  # bytes ÷ bandwidth + launches × ν
+    graph_high_ns: float | None  # the kernel that stays takes no more beside its bytes than the quickest of them
+    gpu_work_ns: float | None  # of graph_saves_ns: what W falls by
+
+
+class CandidateDoc(WorthDoc, frozen=True, kw_only=True):
+    """Operators that fewer kernels could do the work of, in all places where they are."""
+
+    kind: str  # qkv, gate_up, silu_mul, residual_norm, rope_kv, attention, …: docs/fusion.md
+    title: str
+    places: int  # of the step
+    layers: list[int] | None  # from 0, by repetition; null where the step doesn't repeat, or none of them is in a layer
+    kernels_per_step: int  # GPU ops now
+    launches_per_step: int
+    launches_after: int
+    kernels_ns: float  # what they take now, per step
+    operators: list[str]  # of the first place, in launch order
+    where: list[str]  # lines of the model's code, most kernels first; empty without Python stacks
+    relied_on: str
+    how: str
+
+
+class AlreadyFusedDoc(msgspec.Struct, frozen=True, kw_only=True):
+    kind: str
+    what: str
+    places: int
+
+
+class AbstainedDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """What looks like a pattern, but for something that the file doesn't tell."""
+
+    kind: str
+    reason: str
+    places: int
+    operators: list[str]  # of the first place
+
+
+class FusionDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one step: the first kept one that is as long as most."""
+
+    layers: int | None
+    launches: int
+    kernels: int  # GPU ops with a launch
+    tau_ns: float | None
+    tau_source: str | None  # 'tau_step' or 'median launch overhead'
+    tau_floor_ns: float | None
+    bandwidth_bytes_per_s: float | None
+    node_gap_ns: float | None
+    times_from: str | None  # the recording that the kernels' times are of
+    candidates: list[CandidateDoc]  # by what they save in eager mode, most first
+    total: WorthDoc  # of all candidates; each kernel belongs to one at most
+    already: list[AlreadyFusedDoc]
+    abstained: list[AbstainedDoc]
+    withheld: dict[str, str]
+
+
+class FusedPartDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """Kernels of the eager step that others of the fused step stand in place of, in all places alike."""
+
+    kinds: list[str]  # candidates that the eager kernels belong to; empty for none
+    before: list[str]  # names of one place's kernels, in launch order
+    after: list[str]
+    operators: list[str]  # that the fused kernels' own names list
+    places: int
+    kernels_before: int  # per step
+    kernels_after: int
+    before_ns: float  # per step
+    after_ns: float
+
+
+class PromiseDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind: what was promised and how much of it the fused run did."""
+
+    kind: str
+    launches_promised: int
+    launches_came: int  # its kernels that are gone, less those that stand in their place
+    gpu_work_promised_ns: float | None
+    gpu_work_came_ns: float
+
+
+class FusedRunDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """The eager step against the fused one of the same capture; matched by names and order, so inferred."""
+
+    eager_trace: str
+    fused_trace: str
+    launches_before: int
+    launches_after: int
+    gpu_work_before_ns: float
+    gpu_work_after_ns: float
+    promises: list[PromiseDoc]
+    launches_promised: int
+    gpu_work_promised_ns: float | None
+    parts: list[FusedPartDoc]  # most kernels before first
