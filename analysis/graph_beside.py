@@ -37,11 +37,10 @@ def launched_outside(e: Examined) -> list[OutsideDoc]:
     launches, ops = e.trace.launches, e.trace.gpu_ops
     alone = e.linked & ~e.in_graph & e.beside_replays(e.steps.op_step)
     kernels = np.bincount(ops.launch_row[alone], minlength=len(launches)).astype(np.float64)
-    kernel_ns = np.bincount(ops.launch_row[alone], weights=ops.dur_ns[alone], minlength=len(launches))
+    kernel_ns = np.bincount(ops.launch_row[alone], ops.dur_ns[alone].astype(np.float64), len(launches))
     rows = np.flatnonzero(kernels)
-    found = _by_place(
-        e, launches.api[rows], launches.operator_row[rows], e.stacks.of_launch[rows], (kernels[rows], kernel_ns[rows])
-    )
+    values: tuple[Reals, ...] = (kernels[rows], kernel_ns[rows].astype(np.float64))
+    found = _by_place(e, launches.api[rows], launches.operator_row[rows], e.stacks.of_launch[rows], values)
     return [
         OutsideDoc(
             api=api,
@@ -124,7 +123,8 @@ def _chosen(e: Examined, step_of_rows: Ints, start_ns: Ints) -> Bools:
     if e.has_steps:
         return e.beside_replays(step_of_rows)
     starts = e.trace.launches.start_ns[e.graph_launches]
-    return np.logical_and(start_ns > starts.min(), start_ns < starts.max())
+    inside: Bools = np.logical_and(start_ns > starts.min(), start_ns < starts.max())
+    return inside
 
 
 def _idle_around(e: Examined) -> Reals:

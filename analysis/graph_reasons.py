@@ -204,13 +204,13 @@ def _compiler(record: CompileRecord, mode: str) -> Iterator[FindingDoc]:
             how=_without_break(each.line, each.hint),
             mode=mode,
         )
-    for each in record.recompiles:
+    for again in record.recompiles:
         gave_up = ", and gave it up at its limit: it runs as written" if record.limit_reached else ""
         yield FindingDoc(
             code="recompiles",
-            what=f"torch.compile compiled {each.function} anew {number(each.count)}×{gave_up}",
-            evidence=[f"failed guard: {one_line(each.guard)}"],
-            line=each.line,
+            what=f"torch.compile compiled {again.function} anew {number(again.count)}×{gave_up}",
+            evidence=[f"failed guard: {one_line(again.guard)}"],
+            line=again.line,
             how="make what the guard names constant from step to step, or a tensor",
             mode=mode,
         )

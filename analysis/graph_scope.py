@@ -58,7 +58,8 @@ class Examined:
     def linked(self) -> Bools:
         """Kernels in scope whose launch is in the file."""
         ops = self.trace.gpu_ops
-        return np.logical_and(ops.is_kernel & (ops.launch_row != NONE), self.in_scope(self.steps.op_step))
+        linked: Bools = ops.is_kernel & (ops.launch_row != NONE) & self.in_scope(self.steps.op_step)
+        return linked
 
     @cached_property
     def in_graph(self) -> Bools:

@@ -51,10 +51,15 @@ def watching_captures(folder: Path | None) -> Iterator[CapturesSeen]:
                 seen.captured = before  # ended, but its step did not
                 seen.failed.append(failure(error, "capture", folder))
 
-    torch.cuda.CUDAGraph.capture_end = capture_end  # type: ignore[method-assign]
-    torch.cuda.graph.__exit__ = leave  # type: ignore[method-assign]
-    try:
+    with _instead(torch.cuda.CUDAGraph, "capture_end", capture_end), _instead(torch.cuda.graph, "__exit__", leave):
         yield seen
+
+
+@contextmanager
+def _instead(owner: type, method: str, function: Callable[..., Any]) -> Iterator[None]:
+    original = getattr(owner, method)
+    setattr(owner, method, function)
+    try:
+        yield
     finally:
-        torch.cuda.CUDAGraph.capture_end = ended  # type: ignore[method-assign]
-        torch.cuda.graph.__exit__ = left  # type: ignore[method-assign]
+        setattr(owner, method, original)

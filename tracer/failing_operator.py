@@ -11,11 +11,11 @@ from .device import Device, Step
 from .reasons import failure
 
 
-class _Last(TorchDispatchMode):
+class _Last(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Remembers the operator that was dispatched last."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.name: str | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
