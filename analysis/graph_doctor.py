@@ -5,15 +5,14 @@ Over the kept steps where there are any, else over the whole file. docs/metrics.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
 from .graph_beside import between_replays, launched_outside
-from .graph_document import FallbackDoc, GraphDoctorDoc, GraphStepDoc
+from .graph_document import GraphDoctorDoc, GraphStepDoc
+from .graph_fallback import fallback
 from .graph_launch_cost import graph_launch
 from .graph_scope import Examined
-from .trace import NONE, Bools, Ints
+from .trace import NONE
 
 
 def graph_doctor(examined: Examined) -> GraphDoctorDoc:
@@ -34,7 +33,7 @@ def graph_doctor(examined: Examined) -> GraphDoctorDoc:
         kernels_per_replay=_kernels_per_replay(e),
         under_recorded=int(e.replays.under_recorded.sum()),
         graph_launch=graph_launch(e),
-        fallback=_fallback(e),
+        fallback=fallback(e),
         outside=launched_outside(e) if in_graphs else [],
         between=between_replays(e) if len(replays) > 1 else [],
         steps=_steps(e) if e.replaying.any() else [],
@@ -46,41 +45,6 @@ def _kernels_per_replay(e: Examined) -> list[int]:
     ops = e.trace.gpu_ops
     counts = np.bincount(ops.launch_row[e.in_graph], minlength=len(e.trace.launches))[e.graph_launches]
     return [int(counts.min()), int(np.median(counts)), int(counts.max())] if len(counts) else []
-
-
-def _fallback(e: Examined) -> FallbackDoc | None:
-    fell = e.steps.kept & ~e.replaying & (e.counted(e.steps.op_step[e.linked]) > 0)
-    if not e.replaying.any() or not fell.any():
-        return None
-    periods = e.periods_ns
-    kernels = e.counted(e.steps.op_step[e.linked])
-    rows = np.flatnonzero(fell)
-    return FallbackDoc(
-        steps=[e.steps.names[row] for row in rows.tolist()],
-        of=int(e.steps.kept.sum()),
-        kernels=float(np.median(kernels[fell])),
-        period_ns=_median(periods[fell]),
-        replayed_kernels=float(np.median(kernels[e.replaying])),
-        replayed_period_ns=_median(periods[e.replaying]),
-        shared_kernels=_shared(e, _typical(kernels, fell), _typical(kernels, e.replaying)),
-    )
-
-
-def _median(periods: Ints) -> float | None:
-    known = periods[periods != NONE]
-    return float(np.median(known)) if len(known) else None
-
-
-def _typical(kernels: Ints, steps: Bools) -> int:
-    """The step whose number of kernels is the middle one."""
-    rows = np.flatnonzero(steps)
-    return int(rows[np.argsort(kernels[rows], kind="stable")[len(rows) // 2]])
-
-
-def _shared(e: Examined, one: int, other: int) -> float:
-    names = e.trace.gpu_ops.name
-    counts = [Counter(names[e.linked & (e.steps.op_step == step)].tolist()) for step in (one, other)]
-    return (counts[0] & counts[1]).total() / max(counts[0].total(), counts[1].total())
 
 
 def _steps(e: Examined) -> list[GraphStepDoc]:

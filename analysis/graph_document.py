@@ -65,6 +65,7 @@ class FallbackDoc(msgspec.Struct, frozen=True, kw_only=True):
     replayed_kernels: float  # median of a step that replays
     replayed_period_ns: float | None
     shared_kernels: float  # share of kernels, by name, that both kinds run; 1.0: the same work
+    other_shapes: list[str] = []  # operators that both kinds call, with other shapes; empty where none were recorded
 
 
 class GraphStepDoc(msgspec.Struct, frozen=True, kw_only=True):

@@ -121,28 +121,31 @@ def _fell_back(fallback: FallbackDoc | None) -> Iterator[FindingDoc]:
         f"{number(fallback.replayed_kernels)}; {share(fallback.shared_kernels)} of them are the same by name"
     ]
     if fallback.period_ns is not None and fallback.replayed_period_ns is not None:
-        evidence.append(f"such a step takes {duration(fallback.period_ns)}, the others {_time(fallback)}")
+        usual = duration(fallback.replayed_period_ns)
+        evidence.append(f"such a step takes {duration(fallback.period_ns)}, the others {usual}")
         if same:
             cost = max(fallback.period_ns - fallback.replayed_period_ns, 0.0) * len(fallback.steps) / fallback.of
+    evidence += [f"other shapes: {brief(text)}" for text in fallback.other_shapes]
     evidence.append(f"steps {', '.join(brief(name) for name in fallback.steps[:PLACES])}{_more(fallback.steps)}")
-    how = (
-        "the same work launched one by one: find what skips the replay in these steps (a batch size without a graph, a "
-        "flag of the engine), and pad to a size that is captured"
-        if same
-        else "nothing to do if these are prefill steps; else capture their size, or pad to one that is captured"
-    )
     yield FindingDoc(
         code="fell_back",
         what=f"{part(len(fallback.steps), fallback.of)} steps launch kernel by kernel while the others replay",
         evidence=evidence,
-        how=how,
+        how=_without_fallback(same=same, shapes=bool(fallback.other_shapes)),
         basis="measured" if same else "inferred",
         cost_ns=cost,
     )
 
 
-def _time(fallback: FallbackDoc) -> str:
-    return duration(fallback.replayed_period_ns)
+def _without_fallback(*, same: bool, shapes: bool) -> str:
+    if shapes:
+        return "capture a graph for these shapes, or pad to those that are captured; prefill steps may stay as they are"
+    if same:
+        return (
+            "the same work launched one by one: find what skips the replay in these steps (a batch size without a "
+            "graph, a flag of the engine), and pad to a size that is captured"
+        )
+    return "nothing to do if these are prefill steps; else capture their size, or pad to one that is captured"
 
 
 def _more(names: Sequence[str]) -> str:

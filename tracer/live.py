@@ -24,6 +24,7 @@ from .device import WITHOUT_A_GPU, Device, Step
 from .options import ProfileOptions, Progress
 from .reasons import failure, nothing_measured, reason
 from .target import Setting, as_target
+from .variables import Buffers
 
 TRACE: Final = "traces/all-0-cuda.json.gz"
 ONE_PROCESS: Final = "one process: no spread"
@@ -79,10 +80,12 @@ class _Live:
     def time(self, resolved: Any, modes: Sequence[str]) -> None:
         """Every mode's timing, before anything profiles."""
         target = resolved.target
+        buffers = Buffers.of(target.step, target.inputs, others=False)
         warmup, self.as_written = protocol.first_steps(target, self.device, self.progress)
+        replaced = buffers.replaced(target.step)
         for mode in (capture.AS_WRITTEN,) if self.as_written else modes:
             started = datetime.now(UTC).isoformat(timespec="seconds")
-            record = capture.ProcessRecord(repeat=0, started=started, warmup_ns=tuple(warmup))
+            record = capture.ProcessRecord(repeat=0, started=started, warmup_ns=tuple(warmup), replaced=replaced)
             try:
                 as_mode = "eager" if self.as_written else mode
                 prepared, output = protocol.into_mode(as_mode, target, self.device, self.progress, check=True)

@@ -62,8 +62,9 @@ def _compile(step: Step, device: Device) -> tuple[Step, float, tuple[str, ...]]:
     from torch._dynamo import utils
     from torch._dynamo.utils import counters
 
-    for records in (counters, utils.graph_break_reasons, utils.guard_failures):  # of what was compiled before
-        records.clear()
+    counters.clear()
+    for name in ("graph_break_reasons", "guard_failures"):  # of what was compiled before
+        getattr(utils, name, {}).clear()
     compiled: Any = torch.compile(step, dynamic=False)
     begin = time.perf_counter_ns()
     compiled()

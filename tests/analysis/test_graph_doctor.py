@@ -188,6 +188,28 @@ def test_a_step_of_other_work_may_be_prefill() -> None:
     assert "prefill" in told.how
 
 
+def test_shapes_tell_a_step_that_fell_back_from_those_that_replay() -> None:
+    """Both copy their tokens in; thirteen rows have no graph. What only one kind calls says nothing."""
+    builder, at = trace(), 0
+    for step in range(4):
+        fell, rows = step == 2, 13 if step == 2 else 8
+        builder.step(step, at, 95)
+        builder.op("aten::copy_", at + 1, 2, shapes=[[rows, 1], [rows, 1]])
+        builder.op("aten::ones", at + 4, 1, shapes=[[1]])
+        for index in range(10):
+            if fell or not index:
+                builder.launch(at + 10 + index, 1, "cudaLaunchKernel" if fell else "cudaGraphLaunch")
+                builder.op("aten::mm" if fell else "graph", at + 10 + index, 1, shapes=[[rows, 64], [64, 64]])
+            builder.kernel(at + 20 + 5 * index, 5, name=f"{'big' if fell else 'k'}{index}")
+        at += 100
+    told = doctor(builder).fallback
+    assert told is not None
+    assert told.other_shapes == ["aten::copy_ of [[13,1],[13,1]], in a step that replays of [[8,1],[8,1]]"]
+    found = finding(doctor(builder), "fell_back")
+    assert found.how.startswith("capture a graph for these shapes, or pad")
+    assert "other shapes: aten::copy_ of" in " ".join(found.evidence)
+
+
 def waiting(builder: TraceBuilder, at: int) -> None:
     """A copy of 2 µs back behind the replay, and a wait for it that ends at 80."""
     builder.op("aten::copy_", at + 14, 4).launch(at + 15, 1, "cudaMemcpyAsync").memcpy(at + 70, 2)
