@@ -1,16 +1,17 @@
-"""A sweep over batch sizes: one capture each, and what the step turns into as the batch grows."""
+"""A sweep over batch sizes and prompt lengths: one capture each, and what the step turns into as they grow."""
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from .. import __version__
+from .bound import NS_PER_S
 from .document import ModeDoc, ReportDocument, StepTimeDoc, TargetDoc
 from .errors import LaunchscopeError
 from .ladder import LadderDoc, better_ladder, curve, judge_ladder
@@ -19,20 +20,22 @@ from .report import load
 
 @dataclass(frozen=True)
 class Measured:
-    """One batch size; ``capture`` is null where nothing could be measured, and ``error`` says why."""
+    """One batch size, or prompt length; ``capture`` is null where nothing could be measured: ``error`` says why."""
 
-    batch_size: int
+    size: int
     capture: Path | None
     error: str | None = None
+    is_prompt: bool = False
 
 
 class SweepRowDoc(msgspec.Struct, frozen=True, kw_only=True):
-    """One mode at one batch size. Times in ns per step."""
+    """One mode at one batch size of a decode step, or at one prompt length of a prefill. Times in ns per step."""
 
     batch_size: int
+    prompt_length: int | None = None  # null: a decode step, one token per sequence
     mode: str
     step_ns: StepTimeDoc | None
-    tokens_per_s: float | None  # batch size ÷ T
+    tokens_per_s: float | None  # batch size × tokens of a prompt ÷ T
     gpu_work_ns: float | None
     host_submit_ns: float | None  # N·τ
     launches: float | None
@@ -42,8 +45,22 @@ class SweepRowDoc(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
 
 
+class EagerDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """What running without graphs would give back and cost (`enforce_eager` of serving engines)."""
+
+    graph_memory_bytes: (
+        int  # of the graphs of all captured sizes, each measured alone: those that share a pool take less
+    )
+    slower_low: float  # share of tokens per second lost, over the batch sizes that both modes were timed at
+    slower_high: float
+    slower: float | None = None  # over the steps of the histogram; null without one
+
+
 class SweepDoc(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole sweep. ``knees``: by mode the smallest batch from which on W ≥ N·τ; null where no batch is."""
+    """The whole sweep. ``knees``: by mode the smallest batch from which on W ≥ N·τ; null where no batch is.
+
+    ``prompt_knees`` are the same of prompt lengths: from there on the launch tax of a prefill is hidden.
+    """
 
     schema: str = "launchscope.sweep/1"
     launchscope: str
@@ -51,7 +68,10 @@ class SweepDoc(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str | int | float | bool | None] | None
     rows: list[SweepRowDoc]
     knees: dict[str, int | None]
+    prompt_knees: dict[str, int | None] = {}
     unmeasured: dict[int, str] = {}  # batch sizes of which nothing could be measured, and why
+    unmeasured_prompts: dict[int, str] = {}
+    enforce_eager: EagerDoc | None = None  # null where no batch size has a graph and an eager step
     ladder: LadderDoc | None = None
     better_ladder: LadderDoc | None = None
 
@@ -65,40 +85,80 @@ def sweep_document(
 
     LaunchscopeError where nothing was measured, and where the ladder lies outside of what was.
     """
-    reports = {each.batch_size: load(each.capture).document for each in measured if each.capture is not None}
-    if not reports:
+    found = sorted((each for each in measured if each.capture is not None), key=lambda each: each.size)
+    if not found:
         raise LaunchscopeError(f"nothing was measured: {'; '.join(each.error or '' for each in measured)}")
-    rows = [row for size, document in sorted(reports.items()) for row in _rows(size, document)]
-    first = reports[min(reports)]
+    documents = [load(each.capture).document for each in found if each.capture is not None]
+    told = list(zip(found, documents, strict=True))
+    rows = [row for each, document in told if not each.is_prompt for row in _rows(each.size, None, document)]
+    prompts = [
+        row
+        for each, document in told
+        if each.is_prompt
+        for row in _rows((document.target and document.target.batch_size) or 1, each.size, document)
+    ]
     ladder = better = None
+    times = {
+        mode: {row.batch_size: row.step_ns.median for row in rows if row.mode == mode and row.step_ns}
+        for mode in ("eager", "graph")
+    }
     if histogram:
-        eager, graph = (
-            curve({row.batch_size: row.step_ns.median for row in rows if row.mode == mode and row.step_ns})
-            for mode in ("eager", "graph")
-        )
-        sizes = list(capture_sizes) or sorted(row.batch_size for row in rows if row.mode == "graph" and row.step_ns)
+        eager, graph = curve(times["eager"]), curve(times["graph"])
+        sizes = list(capture_sizes) or sorted(times["graph"])
         ladder = judge_ladder(sizes, histogram, graph, eager)
         better = judge_ladder(better_ladder(len(sizes), histogram, graph), histogram, graph, eager)
     return SweepDoc(
         launchscope=__version__,
-        target=first.target,
-        environment=first.environment,
-        rows=rows,
-        knees={mode: _knee([row for row in rows if row.mode == mode]) for mode in dict.fromkeys(r.mode for r in rows)},
-        unmeasured={each.batch_size: each.error or "" for each in measured if each.capture is None},
+        target=documents[0].target,
+        environment=documents[0].environment,
+        rows=[*rows, *prompts],
+        knees=_knees(rows, lambda row: row.batch_size),
+        prompt_knees=_knees(prompts, lambda row: row.prompt_length or 0),
+        unmeasured={each.size: each.error or "" for each in measured if each.capture is None and not each.is_prompt},
+        unmeasured_prompts={
+            each.size: each.error or "" for each in measured if each.capture is None and each.is_prompt
+        },
+        enforce_eager=_without_graphs(rows, times, ladder, histogram),
         ladder=ladder,
         better_ladder=better,
     )
 
 
-def _rows(batch_size: int, document: ReportDocument) -> list[SweepRowDoc]:
+def _without_graphs(
+    rows: Sequence[SweepRowDoc],
+    times: Mapping[str, Mapping[int, float]],
+    ladder: LadderDoc | None,
+    histogram: Mapping[int, float] | None,
+) -> EagerDoc | None:
+    """Memory of the graphs of the ladder, of all sizes without one, and the tokens per second that go with them."""
+    both = sorted(set(times["eager"]) & set(times["graph"]))
+    if not both:
+        return None
+    held = [row for row in rows if row.mode == "graph" and (ladder is None or row.batch_size in ladder.capture_sizes)]
+    slower = [1 - times["graph"][size] / times["eager"][size] for size in both]
+    over_all = None
+    if histogram and ladder is not None:
+        eager = curve(times["eager"])
+        steps = sum(histogram.values())
+        over_all = 1 - ladder.mean_step_ns / (sum(count * eager(size) for size, count in histogram.items()) / steps)
+    return EagerDoc(
+        graph_memory_bytes=sum(row.graph_memory_bytes or 0 for row in held),
+        slower_low=min(slower),
+        slower_high=max(slower),
+        slower=over_all,
+    )
+
+
+def _rows(batch_size: int, prompt_length: int | None, document: ReportDocument) -> list[SweepRowDoc]:
     modes: Mapping[str, ModeDoc] = {} if document.profile is None else document.profile.modes
+    tokens = batch_size * (prompt_length or 1)
     return [
         SweepRowDoc(
             batch_size=batch_size,
+            prompt_length=prompt_length,
             mode=name,
             step_ns=mode.step_ns,
-            tokens_per_s=None if mode.step_ns is None else batch_size / mode.step_ns.median * 1e9,
+            tokens_per_s=None if mode.step_ns is None else tokens / mode.step_ns.median * NS_PER_S,
             gpu_work_ns=mode.gpu_work_ns,
             host_submit_ns=mode.host_submit_ns,
             launches=mode.launches,
@@ -111,16 +171,17 @@ def _rows(batch_size: int, document: ReportDocument) -> list[SweepRowDoc]:
     ]
 
 
-def _knee(rows: Sequence[SweepRowDoc]) -> int | None:
-    """The smallest batch from which on the GPU has more to do than the host."""
-    knee = None
-    for row in sorted(rows, key=lambda each: -each.batch_size):
-        if row.gpu_work_ns is None or row.host_submit_ns is None:  # not measured, so no evidence either way
-            continue
-        if row.gpu_work_ns < row.host_submit_ns:
-            break
-        knee = row.batch_size
-    return knee
+def _knees(rows: Sequence[SweepRowDoc], size_of: Callable[[SweepRowDoc], int]) -> dict[str, int | None]:
+    """By mode the smallest size from which on the GPU has more to do than the host."""
+    knees: dict[str, int | None] = dict.fromkeys(row.mode for row in rows)
+    for mode in knees:
+        for row in sorted((row for row in rows if row.mode == mode), key=size_of, reverse=True):
+            if row.gpu_work_ns is None or row.host_submit_ns is None:  # not measured, so no evidence either way
+                continue
+            if row.gpu_work_ns < row.host_submit_ns:
+                break
+            knees[mode] = size_of(row)
+    return knees
 
 
 def read_histogram(path: Path) -> dict[int, float]:

@@ -1,4 +1,4 @@
-"""``launchscope sweep``: a profile per batch size, where the step turns from launch-bound to GPU-bound."""
+"""``launchscope sweep``: a profile per batch size and prompt length, and where the GPU becomes the limit."""
 
 from __future__ import annotations
 
@@ -15,21 +15,32 @@ from .writing import say
 
 
 class _Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer ones alone
-    """Batch sizes, with commas between."""
+    """Batch sizes, or lengths, with commas between."""
 
     name = "N,N,…"
+
+    def __init__(self, what: str) -> None:
+        self.what = what
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         words = [word.strip() for word in value.split(",") if word.strip()]
         if not words or not all(word.isdigit() and 0 < int(word) < 10**9 for word in words):
-            self.fail(f"'{value}' is no list of batch sizes; write 1,2,4,8", param, ctx)
+            self.fail(f"'{value}' is no list of {self.what}; write 1,2,4,8", param, ctx)
         return tuple(sorted({int(word) for word in words}))
 
 
-@click.command("sweep", short_help="Measure a range of batch sizes, and find where the GPU becomes the limit.")
+_DEFAULT = "1,2,4,8,16,32"
+
+
+@click.command("sweep", short_help="Measure batch sizes and prompt lengths, and find where the GPU becomes the limit.")
 @click.argument("target")
-@click.option("--batch-sizes", type=_Sizes(), default="1,2,4,8,16,32", show_default=True, help="What to measure.")
-@click.option("--capture-sizes", type=_Sizes(), help="The ladder of batch sizes that have a graph.")
+@click.option(
+    "--batch-sizes",
+    type=_Sizes("batch sizes"),
+    help=f"Decode steps of so many sequences.  [default: {_DEFAULT}; with --prompt-lengths none]",
+)
+@click.option("--prompt-lengths", type=_Sizes("prompt lengths"), help="Prefills of prompts of so many tokens.")
+@click.option("--capture-sizes", type=_Sizes("batch sizes"), help="The ladder of batch sizes that have a graph.")
 @click.option("--batch-histogram", metavar="FILE", type=choices.PATH, help="CSV of batch size, number of steps.")
 @click.option("--modes", metavar="MODES", default="eager,graph", show_default=True, help="Modes, with commas between.")
 @click.option("--repeats", type=int, metavar="N", default=1, show_default=True, help="Fresh processes per mode.")
@@ -42,7 +53,8 @@ class _Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
 @choices.output_file
 def command(
     target: str,
-    batch_sizes: tuple[int, ...],
+    batch_sizes: tuple[int, ...] | None,
+    prompt_lengths: tuple[int, ...] | None,
     capture_sizes: tuple[int, ...] | None,
     batch_histogram: Path | None,
     modes: str,
@@ -55,13 +67,14 @@ def command(
     output: str | None,
     file: Path | None,
 ) -> None:
-    """Profile TARGET at each batch size, and tell step time, graph memory and capture time of each, and the batch from
-    which on the GPU is the limit. A sweep that was stopped goes on where it was: captures that are there are kept.
+    """Profile TARGET at each batch size and prompt length, and tell step time, graph memory and capture time of each,
+    and from which on the GPU is the limit. A sweep that was stopped goes on where it was: captures that are there are
+    kept.
     """
     check_output(file, () if batch_histogram is None else (batch_histogram,))
     from ..analysis.sweep import Measured, read_histogram, sweep_document
     from ..tracer.describe import parts_of_target
-    from ..tracer.sweep import run_sweep
+    from ..tracer.sweep import Point, run_sweep
 
     histogram = None if batch_histogram is None else read_histogram(batch_histogram)
     if capture_sizes and histogram is None:
@@ -76,8 +89,13 @@ def command(
         settings=parse_settings(pairs),
     )
     folder = captures or Path("launchscope-out", f"{Path(parts_of_target(target)[0]).stem}-sweep")
+    if batch_sizes is None and prompt_lengths is None:
+        batch_sizes = tuple(map(int, _DEFAULT.split(",")))
+    points = [Point(size) for size in batch_sizes or ()]
+    points += [Point(size, is_prompt=True) for size in prompt_lengths or ()]
     with ProgressLine() as progress:
-        measured = [Measured(*each) for each in run_sweep(options, batch_sizes, folder, progress)]
+        found = run_sweep(options, points, folder, progress)
+        measured = [Measured(point.size, path, error, point.is_prompt) for point, path, error in found]
     say(f"captures are kept in {folder}")
     document = sweep_document(measured, capture_sizes or (), histogram)
     name = output or (file and by_suffix(file, SWEEP)) or "terminal"

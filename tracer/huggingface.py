@@ -1,4 +1,4 @@
-"""A decode step for a bare Hugging Face model: one token per sequence over a static KV cache."""
+"""Steps for a bare Hugging Face model: one token per sequence over a static KV cache, or the prefill of a prompt."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 _SPARE_SLOTS = 8  # cache slots behind the measured position
 
 
-def decode_target(model: Any, setting: Setting) -> tuple[Target, Setting]:
+def model_target(model: Any, setting: Setting, prompt_length: int | None = None) -> tuple[Target, Setting]:
     """The model's decode step at position ``context_length - 1``, and the setting it runs with.
+
+    With a ``prompt_length`` the step is the prefill of so many tokens, from the first position on, and gives the
+    logits of the last.
 
     The cache is a ``StaticCache``, filled by random tokens up to that position. Its own length counter, which grows
     by one each step, is set back at the start of each step by one multi-tensor copy (one launch, stated as a label by
@@ -32,21 +35,25 @@ def decode_target(model: Any, setting: Setting) -> tuple[Target, Setting]:
     if dtype != model.dtype:  # only then: it casts buffers too, RoPE's fp32 frequencies among them
         model = model.to(dtype=dtype)
     batch_size = setting.batch_size or DEFAULT_BATCH_SIZE
-    context_length = setting.context_length or DEFAULT_CONTEXT_LENGTH
+    context_length = prompt_length or setting.context_length or DEFAULT_CONTEXT_LENGTH
     longest = getattr(model.config, "max_position_embeddings", None)
     if longest is not None and context_length + _SPARE_SLOTS > longest:
-        raise BadTarget(f"--context-length {context_length}: the model's positions end at {longest}")
+        word = "--context-length" if prompt_length is None else "a prompt of"
+        raise BadTarget(f"{word} {context_length}: the model's positions end at {longest}")
     cache = {_cache_argument(model): _static_cache(model, context_length + _SPARE_SLOTS)}
     tokens = torch.randint(
         0, model.config.get_text_config().vocab_size, (batch_size, context_length), device=setting.device
     )
     with torch.no_grad():
         model(input_ids=tokens[:, : max(context_length - 1, 1)], use_cache=True, **cache)  # no model takes 0 tokens
+    used = Setting(batch_size, short_dtype(dtype), context_length, setting.device)
+    if prompt_length is not None:
+        prompt, position = tokens.clone(), torch.arange(context_length, device=setting.device)
+        return Target(_step(model, cache, prompt, position), {"token": prompt}, _state(*cache.values()), model), used
     token = tokens[:, -1:].clone()
     position = torch.tensor([context_length - 1], device=setting.device)
     step = _step(model, cache, token, position)
-    target = Target(step, {"token": token, "position": position}, _state(*cache.values()), model)
-    return target, Setting(batch_size, short_dtype(dtype), context_length, setting.device)
+    return Target(step, {"token": token, "position": position}, _state(*cache.values()), model), used
 
 
 def _static_cache(model: Any, length: int) -> Any:
@@ -69,9 +76,12 @@ def _cache_argument(model: Any) -> str:
 def _step(model: Any, cache: dict[str, Any], token: torch.Tensor, position: torch.Tensor) -> Callable[[], torch.Tensor]:
     counters = _counters(*cache.values())
     starts = [position[0]] * len(counters)
-    extra: dict[str, Any] = {"position_ids": position.expand(token.shape[0], 1), **cache}
-    if "cache_position" in inspect.signature(model.forward).parameters:
+    extra: dict[str, Any] = {"position_ids": position.expand(token.shape), **cache}
+    parameters = inspect.signature(model.forward).parameters
+    if "cache_position" in parameters:
         extra["cache_position"] = position
+    if token.shape[1] > 1 and "logits_to_keep" in parameters:
+        extra["logits_to_keep"] = 1
 
     def step() -> torch.Tensor:
         if counters:

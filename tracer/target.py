@@ -41,6 +41,9 @@ OUR_STEP: Final = (
     "the decode step is launchscope's own: one token per sequence over a StaticCache, whose length is set back "
     "by one launch per step"
 )
+OUR_PREFILL: Final = (
+    "the step is launchscope's own: one prompt per sequence into an empty StaticCache, logits of its last token"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,10 +179,12 @@ def as_target(
             return _resolved(_module_target(found, inputs, setting.device), setting, labels, settings)
         if not _is_pretrained(found):
             raise BadTarget("an nn.Module needs example_inputs beside it: a tensor, or a tuple or dict of tensors")
-        from .huggingface import decode_target
+        from .huggingface import model_target
 
-        target, used = decode_target(found, setting)
-        resolved = _resolved(target, _unsaid(setting), (*labels, OUR_STEP), settings)
+        prompt_length = _whole_number("prompt_length", settings.pop("prompt_length", None))
+        target, used = model_target(found, setting, prompt_length)
+        own = OUR_STEP if prompt_length is None else OUR_PREFILL
+        resolved = _resolved(target, _unsaid(setting), (*labels, own), settings)
         return Resolved(resolved.target, used, resolved.labels)
     if isinstance(found, Target):
         return _resolved(found, setting, labels, settings)
@@ -290,6 +295,15 @@ def _convert(key: str, text: str, parameter: inspect.Parameter | None) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+
+
+def _whole_number(key: str, text: str | None) -> int | None:
+    """A --set value that counts something; BadTarget for one that doesn't."""
+    if text is None:
+        return None
+    if not text.isdigit() or not int(text):
+        raise BadTarget(f"--set {key}={text}: must be a whole number above 0")
+    return int(text)
 
 
 def _module_target(model: torch.nn.Module, example_inputs: Any, device: str) -> Target:

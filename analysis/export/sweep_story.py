@@ -1,11 +1,11 @@
-"""A sweep over batch sizes told: a row per batch and mode, where the GPU becomes the limit, and the ladder."""
+"""A sweep told: a row per batch or prompt and mode, where the GPU becomes the limit, and the ladder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ..ladder import LadderDoc
-from ..sweep import SweepDoc, SweepRowDoc
+from ..sweep import EagerDoc, SweepDoc, SweepRowDoc
 from ..units import MISSING, byte_size, duration, duration_interval, number, share
 from .blocks import Bar, Bars, Block, Fact, Heading, Headline, Listing
 from .story_outputs import story_outputs
@@ -13,6 +13,7 @@ from .tables import Column, Row, Table
 
 _COLUMNS = (
     Column("batch"),
+    Column("prompt"),
     Column("mode", right=False),
     Column("step T"),
     Column("tokens/s"),
@@ -27,35 +28,58 @@ _COLUMNS = (
 
 _ONE_PROCESS = (
     "every time is of one process, so without an interval; on a shared host eager times of two processes differ by up "
-    "to a factor of two, and the batch where launching stops to be the limit with them: --repeats 3 tells intervals"
+    "to a factor of two, and the size where launching stops to be the limit with them: --repeats 3 tells intervals"
 )
 
 
 def _tell(doc: SweepDoc) -> Iterator[Block]:
-    sizes = sorted({row.batch_size for row in doc.rows})
+    sizes = sorted({row.batch_size for row in doc.rows if row.prompt_length is None})
+    prompts = sorted({row.prompt_length for row in doc.rows if row.prompt_length is not None})
     gpu = None if doc.environment is None else doc.environment.get("gpu")
     name = "sweep" if doc.target is None else doc.target.name
-    yield Heading(name, " · ".join(filter(None, [f"batch {sizes[0]} to {sizes[-1]}", str(gpu) if gpu else None])))
-    yield Headline("; ".join(_knee(mode, knee, sizes) for mode, knee in doc.knees.items()))
+    ranges = [f"{word} {each[0]} to {each[-1]}" for word, each in (("batch", sizes), ("prompt", prompts)) if each]
+    yield Heading(name, " · ".join([*ranges, str(gpu)] if gpu else ranges))
+    knees = [_knee(mode, knee, sizes, "batch") for mode, knee in doc.knees.items()]
+    knees += [_knee(f"{mode} prefill", knee, prompts, "prompt") for mode, knee in doc.prompt_knees.items()]
+    yield Headline("; ".join(knees))
     yield Listing(Table(_COLUMNS, [_row(row) for row in doc.rows]).without_empty_columns(MISSING))
     yield from _plot(doc)
     timed = [row.step_ns for row in doc.rows if row.step_ns is not None]
     if timed and all(time.ci_low is None for time in timed):
         yield Fact("spread", [_ONE_PROCESS], concern=True)
-    failed = [f"batch {row.batch_size}, {row.mode}: {row.error}" for row in doc.rows if row.error is not None]
+    failed = [f"{_point(row)}, {row.mode}: {row.error}" for row in doc.rows if row.error is not None]
     failed += [f"batch {size}: {why}" for size, why in doc.unmeasured.items()]
+    failed += [f"prompt {size}: {why}" for size, why in doc.unmeasured_prompts.items()]
     if failed:
         yield Fact("not measured", failed, concern=True)
+    if doc.enforce_eager is not None:
+        yield Fact("eager only", [_eager(doc.enforce_eager)])
     if doc.ladder is not None and doc.better_ladder is not None:
         yield Fact("ladder", [_ladder(doc.ladder), f"better: {_ladder(doc.better_ladder)}"])
 
 
-def _knee(mode: str, knee: int | None, sizes: list[int]) -> str:
+def _knee(mode: str, knee: int | None, sizes: list[int], word: str) -> str:
     if knee is None:
-        return f"{mode}: launching is the limit at every batch up to {sizes[-1]}"
+        return f"{mode}: launching is the limit at every {word} up to {sizes[-1]}"
     if knee == sizes[0]:
-        return f"{mode}: the GPU is the limit from batch {knee} on"
-    return f"{mode}: launching is the limit below batch {knee}, the GPU from there on"
+        return f"{mode}: the GPU is the limit from {word} {knee} on"
+    return f"{mode}: launching is the limit below {word} {knee}, the GPU from there on"
+
+
+def _point(row: SweepRowDoc) -> str:
+    return f"batch {row.batch_size}" if row.prompt_length is None else f"prompt {row.prompt_length}"
+
+
+def _eager(doc: EagerDoc) -> str:
+    """What `enforce_eager` would do."""
+    most = share(max(doc.slower_high, 0.0))
+    lost = f"{share(max(doc.slower_low, 0.0))} to {most} of the tokens per second at these batches"
+    if doc.slower is not None:
+        lost = f"{share(max(doc.slower, 0.0))} of the tokens per second of the histogram"
+    return (
+        f"running without graphs gives back {byte_size(doc.graph_memory_bytes)} at the most (each graph was measured "
+        f"alone) and costs {lost}"
+    )
 
 
 def _row(row: SweepRowDoc) -> Row:
@@ -63,6 +87,7 @@ def _row(row: SweepRowDoc) -> Row:
     return Row(
         [
             number(row.batch_size),
+            number(row.prompt_length),
             row.mode,
             MISSING if time is None else duration_interval(time.median, time.ci_low, time.ci_high),
             number(row.tokens_per_s and round(row.tokens_per_s)),
@@ -78,14 +103,14 @@ def _row(row: SweepRowDoc) -> Row:
 
 def _plot(doc: SweepDoc) -> Iterator[Block]:
     longest = max((row.step_ns.median for row in doc.rows if row.step_ns is not None), default=0.0)
-    for size in sorted({row.batch_size for row in doc.rows}):
+    for point in dict.fromkeys(map(_point, doc.rows)):
         bars = [
             Bar(row.mode, row.step_ns.median / longest, duration(row.step_ns.median))
             for row in doc.rows
-            if row.batch_size == size and row.step_ns is not None
+            if _point(row) == point and row.step_ns is not None
         ]
         if bars:
-            yield Bars(f"batch {size}", bars)
+            yield Bars(point, bars)
 
 
 def _ladder(ladder: LadderDoc) -> str:

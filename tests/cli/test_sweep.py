@@ -16,6 +16,7 @@ CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures" / "sweep"
     [
         (["--batch-sizes", "1,two"], "'1,two' is no list of batch sizes; write 1,2,4,8"),
         (["--batch-sizes", "0"], "'0' is no list of batch sizes"),
+        (["--prompt-lengths", "-1"], "'-1' is no list of prompt lengths"),
         (["--capture-sizes", "1,2"], "--capture-sizes takes --batch-histogram"),
         (["--batch-histogram", "none.csv"], "none.csv: can't be read as a CSV of batch sizes"),
         (["--modes", "egaer"], "--modes: no mode 'egaer' (did you mean 'eager'?)"),
@@ -31,8 +32,8 @@ def test_the_table_the_plot_and_the_ladder(
 ) -> None:
     """What an H200 recorded stands for what would be measured."""
 
-    def recorded(_options: object, sizes: tuple[int, ...], *_: object) -> list[tuple[int, Path, None]]:
-        return [(size, CAPTURES / f"batch-{size}.zip", None) for size in sizes]
+    def recorded(_: object, points: list[sweep.Point], *__: object) -> list[tuple[sweep.Point, Path, None]]:
+        return [(point, CAPTURES / point.file, None) for point in points]
 
     monkeypatch.setattr(sweep, "run_sweep", recorded)
     monkeypatch.setenv("COLUMNS", "100")
@@ -47,4 +48,5 @@ def test_the_table_the_plot_and_the_ladder(
     assert "every time is of one process, so without an interval" in out
     assert "ladder 1, 256, 2048:" in out
     assert "better: 1, 200:" in out
+    assert "without graphs gives back 868 MiB at the most" in out
     assert "captures are kept in launchscope-out/llama_1b-sweep" in err

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from launchscope.analysis.capture import open_capture
-from launchscope.analysis.errors import LaunchscopeError
+from launchscope.analysis.errors import BadTarget, LaunchscopeError
 from launchscope.tracer import api
 from launchscope.tracer.options import ProfileOptions
-from launchscope.tracer.sweep import run_sweep
+from launchscope.tracer.sweep import Point, run_sweep
 
 from .conftest import LAYER, Profiler, Shared
 
@@ -27,14 +27,17 @@ MODEL = """
 
 
 def sweep(
-    profile: Profiler, target: Path | str, *sizes: int, **options: object
+    profile: Profiler, target: Path | str, *sizes: int | Point, **options: object
 ) -> list[tuple[int, Path | None, str | None]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(profile.folder / "cache"))
         patch.setattr(api, "ForkServer", lambda _: Shared(profile.server))
+        folder = profile.folder / str(options.pop("folder", "sweep"))
         chosen = {"modes": ("eager",), "repeats": 1, "steps": 4} | options
         asked = ProfileOptions(target=str(target), **chosen)  # type: ignore[arg-type]
-        return list(run_sweep(asked, sizes, profile.folder / "sweep", profile.said.append, LAYER))
+        points = [size if isinstance(size, Point) else Point(size) for size in sizes]
+        found = run_sweep(asked, points, folder, profile.said.append, LAYER)
+        return [(point.size, path, error) for point, path, error in found]
 
 
 @pytest.fixture
@@ -56,6 +59,19 @@ def test_each_batch_size_is_a_capture_and_what_is_there_is_kept(sweeper: Profile
     assert [path.stat().st_mtime_ns for _, path, _ in again if path] == before
     assert again[2][:2] == (8, None)
     assert "out of memory" in (again[2][2] or "")
+
+
+def test_a_prompt_length_is_a_parameter_of_the_target_s_build(sweeper: Profiler) -> None:
+    prompts = Point(3, is_prompt=True), Point(5, is_prompt=True)
+    model = sweeper.script(MODEL.replace("batch_size=1", "batch_size=1, prompt_length=1"), "prefill.py")
+    measured = sweep(sweeper, model, 2, *prompts)
+    assert [path.name for _, path, _ in measured if path] == ["batch-2.zip", "prompt-3.zip", "prompt-5.zip"]
+    path = measured[1][1]
+    assert path is not None
+    assert open_capture(path).manifest.target.settings == {"prompt_length": "3"}
+    assert sweep(sweeper, model, 2, *prompts) == measured
+    with pytest.raises(BadTarget, match=r"--set prompt_length: build\(\) has no such parameter"):
+        sweep(sweeper, sweeper.script(MODEL, "decode.py"), *prompts[1:], folder="other")
 
 
 def test_a_named_target_goes_on_and_more_repeats_are_measured_anew(sweeper: Profiler) -> None:

@@ -259,6 +259,21 @@ def test_a_bare_hugging_face_model(found: Resolve) -> None:
     assert torch.equal(first, second)  # the cache doesn't grow
 
 
+def test_a_prompt_of_a_bare_model_is_its_forward(found: Resolve) -> None:
+    pytest.importorskip("transformers")
+    resolved = found(HF, batch_size=2, settings={"prompt_length": "5"})
+    prompt, model = resolved.target.inputs["token"], resolved.target.model
+    assert prompt.shape == (2, 5)
+    assert model is not None
+    first, second = resolved.target.step(), resolved.target.step()
+    assert torch.equal(first, second)
+    torch.testing.assert_close(first, model(input_ids=prompt).logits[:, -1:], rtol=0.02, atol=0.02)
+    assert any("prompt per sequence" in label for label in resolved.labels)
+    assert refusal(lambda: found(HF, settings={"prompt_length": "0"})) == (
+        "--set prompt_length=0: must be a whole number above 0"
+    )
+
+
 @pytest.mark.parametrize("context_length", [1, 2])
 def test_a_short_context(found: Resolve, context_length: int) -> None:
     pytest.importorskip("transformers")
