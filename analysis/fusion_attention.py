@@ -37,8 +37,8 @@ def in_parts(scan: Scan) -> Iterator[Finding]:
         keys = op.tensors[-1]
         repeats = _repeats(scan, op.position, keys.numel)
         whole = [*repeats, *ops]
-        softmax = next(other for other in ops if other.name in _SOFTMAX)
-        rows, positions = softmax.tensors[0].dims[-2:]
+        softmax = next(other for other in ops if other.name in _SOFTMAX and other.tensors)
+        positions = softmax.tensors[0].width
         relied = (
             f"a softmax over {positions:,} between two batched products: the first one's output is what it reads, its "
             "own what the second one does, by shape"
@@ -49,7 +49,7 @@ def in_parts(scan: Scan) -> Iterator[Finding]:
             tuple(whole),
             1,
             intermediate_bytes(whole),
-            relied if rows else f"{relied}; of no rows",
+            relied,
             _HOW,
         )
 

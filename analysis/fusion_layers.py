@@ -46,7 +46,12 @@ def _written_out(scan: Scan, root: StepOp) -> Iterator[Finding]:
     wide = _squared(square)
     if wide is None or mean.name != "mean" or not (plus.name or "").startswith("add"):
         return
-    if mean.tensors[0].dims != wide.dims or plus.output != root.output or not _is_per_row(plus.output, wide):
+    if (
+        not mean.tensors
+        or mean.tensors[0].dims != wide.dims
+        or plus.output != root.output
+        or not _is_per_row(plus.output, wide)
+    ):
         return
     scale = scan.at(root.position + 1)
     if scale is None or scale.name != ("mul" if root.name == "rsqrt" else "div") or scale.output is None:
@@ -71,12 +76,12 @@ def _squared(op: StepOp) -> Tensor | None:
 
 def _is_per_row(value: Tensor | None, wide: Tensor) -> bool:
     """One value for each row of a wide tensor."""
-    return value is not None and bool(wide.dims) and value.numel * wide.dims[-1] == wide.numel
+    return value is not None and bool(wide.dims) and value.numel * wide.width == wide.numel
 
 
 def _weighted(scan: Scan, scale: StepOp, wide: Tensor) -> list[StepOp]:
     """What follows the scaling: casts of the rows, preparation of the weight and the multiplication with it."""
-    weight = wide.dims[-1]
+    weight = wide.width
     found: list[StepOp] = []
     last = 0
     for op in scan.run(scale.position + 1, 5):
@@ -168,7 +173,7 @@ def _turned(scan: Scan, position: int) -> list[StepOp]:
     half, joined = by_name["neg"].output, by_name["cat"].output
     if whole is None or half is None or joined is None or not whole.dims or not half.dims:
         return []
-    fits = 2 * half.dims[-1] == whole.dims[-1] and joined.dims == whole.dims
+    fits = 2 * half.width == whole.width and joined.dims == whole.dims
     return ops if fits and all(op.output == whole for op in ops if op.name == "mul") else []
 
 

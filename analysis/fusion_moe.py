@@ -30,14 +30,14 @@ def mixtures(scan: Scan) -> Iterator[Finding]:
         if "fused_moe" in (op.name or "") or op.name in ("_grouped_mm", "topk_softmax"):
             yield Already(MOE_EXPERTS, op.name or "", (op,))
             continue
-        if op.name != "topk" or not op.tensors or not 2 <= op.tensors[0].dims[-1] <= _MOST_EXPERTS:
+        if op.name != "topk" or not op.tensors or not 2 <= op.tensors[0].width <= _MOST_EXPERTS:
             continue
         routing = _routing(scan, op)
         experts = _experts(scan, routing[-1])
         if not any(other.name in PRODUCTS for other in experts):
             yield Abstention(MOE_ROUTING, "a topk over few values, but no products of experts behind it", (op,))
             continue
-        count = op.tensors[0].dims[-1]
+        count = op.tensors[0].width
         if len(routing) > 1:
             yield _routed(routing, count)
         yield from _computed(experts, count)

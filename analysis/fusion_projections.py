@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from .fusion_ops import ACTIVATIONS, PRODUCTS, Abstention, Already, Finding, Occurrence, Scan, activation, is_attention
+from .fusion_ops import (
+    ACTIVATIONS,
+    PRODUCTS,
+    Abstention,
+    Already,
+    Finding,
+    Occurrence,
+    Scan,
+    activation,
+    has_numel,
+    is_attention,
+)
 from .fusion_step import StepOp
 
 QKV: Final = "qkv"
@@ -32,9 +43,9 @@ def gate_up(scan: Scan) -> Iterator[Finding]:
         behind = scan.run(op.position + 1, _BEHIND_GATE)
         size = op.output.numel
         up = next((other for other in behind if other.name == op.name and other.tensors == op.tensors), None)
-        if up is None or not _is_gated([o for o in behind if o is not up], size, op.output.dims[-1]):
+        if up is None or not _is_gated([o for o in behind if o is not up], size, op.output.width):
             continue
-        if op.output.dims[-1] == rows.dims[-1]:
+        if op.output.width == rows.width:
             reason = "the first product's output has the shape of its input, so the second may read either"
             yield Abstention(GATE_UP, reason, (op, up))
             continue
@@ -56,7 +67,7 @@ def _is_gated(behind: Sequence[StepOp], size: int, width: int) -> bool:
     names = [op.name for op in behind if op.tensors and op.tensors[0].numel == size]
     last = next((op for op in behind if op.name in PRODUCTS), None)
     down = None if last is None else activation(last)
-    return bool(ACTIVATIONS & set(names)) and "mul" in names and down is not None and down.dims[-1] == width
+    return bool(ACTIVATIONS & set(names)) and "mul" in names and down is not None and down.width == width
 
 
 def activation_mul(scan: Scan) -> Iterator[Finding]:
@@ -102,11 +113,11 @@ def qkv(scan: Scan) -> Iterator[Finding]:
             continue
         rows = activation(op)
         assert rows is not None
-        widths = [other.output.dims[-1] for other in group if other.output is not None]
+        widths = [other.output.width for other in group if other.output is not None]
         heads = _head_widths(scan, group[-1])
         if len(group) == 3 and heads is not None and widths[0] == heads[0] and widths[1] == widths[2] == heads[1]:
             yield _merge(group, QKV, "QKV projection", _relied_on_heads(heads), _HOW_QKV)
-        elif rows.dims[-1] not in widths[:-1] and op.name in ("mm", "addmm"):
+        elif rows.width not in widths[:-1] and op.name in ("mm", "addmm"):
             relied = "products in a row whose input is alike, and of which none has an output of that shape"
             yield _merge(group, "projections", "projections of one input", relied, _HOW_QKV.partition(";")[0])
         elif len(group) > 2 or heads is not None:
@@ -150,13 +161,13 @@ def _head_widths(scan: Scan, projection: StepOp) -> tuple[int, int] | None:
     rows = activation(projection)
     position = projection.position + 1
     for other in scan.ops[position : position + _UP_TO_ATTENTION]:
-        if written is None and (other.name or "").startswith("index") and (other.name or "").endswith("_"):
+        if written is None and other.writes_into and other.name != "copy_" and other.tensors:
             written = _width(other.tensors[-1].dims)
         if is_attention(other) and len(other.tensors) > 2 and len(other.tensors[0].dims) == 4:
             key = _width(other.tensors[1].dims)
             return _width(other.tensors[0].dims), key if written is None else written
         if other.name in ("bmm", "baddbmm") and (left := activation(other)) is not None and rows is not None:
-            width = left.numel // max(rows.numel // rows.dims[-1], 1)
+            width = left.numel // max(rows.numel // max(rows.width, 1), 1)
             return width, width if written is None else written
     return None
 
@@ -171,8 +182,8 @@ def _merged_qkv(scan: Scan, op: StepOp) -> Iterator[Already]:
     if op.output is None or op.name not in ("mm", "addmm"):
         return
     heads = _head_widths(scan, op)
-    if heads is not None and op.output.dims[-1] == heads[0] + 2 * heads[1]:
-        yield Already(QKV, f"one projection of {op.output.dims[-1]:,}", (op,))
+    if heads is not None and op.output.width == heads[0] + 2 * heads[1]:
+        yield Already(QKV, f"one projection of {op.output.width:,}", (op,))
 
 
 def merged_gate_up(scan: Scan) -> Iterator[Finding]:
@@ -181,5 +192,5 @@ def merged_gate_up(scan: Scan) -> Iterator[Finding]:
         if op.name not in ("mm", "addmm") or op.output is None:
             continue
         behind = scan.ops[op.position + 1 : op.position + 2]
-        if behind and behind[0].name in ACTIVATIONS and 2 * behind[0].tensors[0].numel == op.output.numel:
-            yield Already(GATE_UP, f"one projection of {op.output.dims[-1]:,}", (op,))
+        if behind and behind[0].name in ACTIVATIONS and has_numel(behind[0], op.output.numel // 2):
+            yield Already(GATE_UP, f"one projection of {op.output.width:,}", (op,))

@@ -80,7 +80,7 @@ def _scales(op: StepOp, product: StepOp) -> bool:
     if op.name not in ("mul", "mul_") or made is None or op.output is None or len(op.tensors) != 2:
         return False
     sizes = sorted(tensor.numel for tensor in op.tensors)
-    return op.output.numel == made.numel and sizes in ([made.dims[-1], made.numel], [made.numel, made.dims[-1]])
+    return op.output.numel == made.numel and sizes in ([made.width, made.numel], [made.numel, made.width])
 
 
 def rows(scan: Scan) -> Iterator[Finding]:
@@ -91,7 +91,7 @@ def rows(scan: Scan) -> Iterator[Finding]:
         size = op.tensors[0].numel
         before = _quantised(scan, op, size)
         behind: list[StepOp] = []
-        columns = op.tensors[1].dims[-1] if op.tensors[1].dims else 0
+        columns = op.tensors[1].width
         written = op.tensors[0].dims[0] * columns if op.tensors[0].dims else 0
         for other in scan.run(op.position + 1, _BEHIND):
             if not is_elementwise(other) or other.output is None or other.output.numel != written or _is_sum(other):

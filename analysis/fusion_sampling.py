@@ -29,7 +29,7 @@ def sampling(scan: Scan) -> Iterator[Finding]:
     names = {op.name for op in behind}
     if not names & _CHOOSES:
         return
-    width = logits.output.dims[-1]
+    width = logits.output.width
     if sum(op.launches for op in behind) == 1:
         yield Already(SAMPLING, behind[0].name or "", tuple(behind))
         return
@@ -48,8 +48,8 @@ def sampling(scan: Scan) -> Iterator[Finding]:
 def _logits(scan: Scan) -> StepOp | None:
     """The last product, if it is the widest and its columns are as many as a vocabulary has; None otherwise."""
     products = [op for op in scan.ops if op.name in ("mm", "addmm") and op.output is not None]
-    widest = max((op.output.dims[-1] for op in products if op.output is not None), default=0)
+    widest = max((op.output.width for op in products if op.output is not None), default=0)
     last = products[-1] if products else None
     if last is None or last.output is None or widest < _LEAST_VOCABULARY:
         return None
-    return last if last.output.dims[-1] == widest else None
+    return last if last.output.width == widest else None

@@ -52,6 +52,7 @@ ELEMENTWISE: Final = frozenset({
 _FLOATS: Final = ("c10::Half", "c10::BFloat16", "float", "double")
 _WHOLE: Final = ("bool", "unsigned char", "signed char", "short", "int", "long int")
 _LIST: Final = "TensorList"
+_MOST_ELEMENTS: Final = 2**48
 _COMPARISONS: Final = {"lt", "le", "gt", "ge", "eq", "ne", "logical_and", "logical_or", "logical_not", "isnan", "isin"}
 _LAST_DIMENSION: Final = {"mean", "sum", "amax", "amin", "prod", "norm", "linalg_vector_norm", "var", "std"}
 _KEEPS: Final = {"_softmax", "softmax", "cumsum", "_log_softmax", "sort", "native_layer_norm", "_fused_rms_norm"}
@@ -66,6 +67,11 @@ class Tensor(NamedTuple):
     @property
     def numel(self) -> int:
         return math.prod(self.dims)
+
+    @property
+    def width(self) -> int:
+        """Its last dimension; 1 for a scalar."""
+        return self.dims[-1] if self.dims else 1
 
     @property
     def bytes(self) -> int | None:
@@ -98,7 +104,9 @@ def _input(dims: Any, kind: Any) -> Input:
 
 
 def _is_dims(dims: Any) -> bool:
-    return isinstance(dims, list) and all(type(size) is int and 0 <= size < 2**48 for size in dims)
+    """Sizes, of no more elements than a GPU's memory could hold."""
+    is_list = isinstance(dims, list) and all(type(size) is int and 0 <= size <= _MOST_ELEMENTS for size in dims)
+    return is_list and math.prod(dims) <= _MOST_ELEMENTS
 
 
 def broadcast(shapes: Sequence[Dims]) -> Dims | None:
