@@ -19,11 +19,12 @@ from launchscope.fixtures.builder import trace
 from . import test_fusion_patterns as patterns
 from .fusion_steps import Op, step_of, trace_of
 
-NAMES = st.sampled_from(
-    "mm addmm bmm baddbmm add add_ mul div neg cat copy_ pow mean rsqrt sqrt silu sigmoid gelu index index_copy_ "
-    "index_add_ topk _softmax sum argmax sort multinomial where fill_ _int_mm _scaled_mm _weight_int4pack_mm abs amax "
-    "_flash_attention_forward _fused_rms_norm native_layer_norm rotary_embedding triton_red_fused_add_3 embedding".split()
-)
+WORDS = """
+    mm addmm bmm baddbmm add add_ mul div neg cat copy_ pow mean rsqrt sqrt silu sigmoid gelu index index_copy_
+    index_add_ topk _softmax sum argmax sort multinomial where fill_ _int_mm _scaled_mm _weight_int4pack_mm abs amax
+    _flash_attention_forward _fused_rms_norm native_layer_norm rotary_embedding triton_red_fused_add_3 embedding
+"""
+NAMES = st.sampled_from(WORDS.split())
 SIZES = st.sampled_from([0, 1, 2, 4, 8, 16])
 DIMS = st.lists(SIZES, max_size=5).map(tuple)
 TYPES = st.sampled_from(["c10::BFloat16", "float", "signed char", "long int", "bool", "double", None])
@@ -134,8 +135,7 @@ def test_shapes_of_any_text_are_tensors_or_nothing(dims: Any, types: Any) -> Non
     args = {"Input Dims": dims, "Input type": types}
     event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 9, "args": args}
     for text in trace().raw(event).build().shapes:
-        for given in inputs_of(text):
-            assert given is None or isinstance(given, tuple)
+        assert all(found is None or isinstance(found, tuple) for found in inputs_of(text))
 
 
 def test_worth_of_nothing() -> None:
