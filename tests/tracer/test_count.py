@@ -170,6 +170,21 @@ def test_what_is_asked_of_cuda_is_got_on_meta() -> None:
     assert not torch.cuda.is_available()
 
 
+def test_parameters_are_on_meta_wherever_a_module_is_made() -> None:
+    """One that is shared stays shared; checkpoints are read into nothing, and nobody is warned."""
+    with without_gpu():
+        first, second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        second.weight = first.weight
+        shared = torch.nn.Parameter(torch.ones(3))
+        first.extra, second.extra = shared, shared
+        first.weight.data = torch.ones(4, 4)
+        second.load_state_dict({"weight": torch.ones(4, 4), "bias": torch.ones(4), "extra": torch.ones(3)})
+    assert {str(parameter.device) for parameter in (*first.parameters(), *second.parameters())} == {"meta"}
+    assert first.weight is second.weight
+    assert first.extra is second.extra
+    assert torch.nn.Linear(2, 2).weight.device.type == "cpu", "afterwards all is as before"
+
+
 def counted(name: str, **options: Any) -> CountedStep:
     return count_here(ProfileOptions(target=str(MODELS / name), **options), lambda _: None)
 
