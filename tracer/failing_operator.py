@@ -11,28 +11,31 @@ from .device import Device, Step
 from .reasons import failure
 
 
-class _Last(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Remembers the operator that was dispatched last."""
+class _Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Remembers the operator that raised an error: a wait by itself, outside of any, is none."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.name: str | None = None
+        self.failed: str | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.name = str(func._schema.name)
-        return func(*args, **(kwargs or {}))
+        try:
+            return func(*args, **(kwargs or {}))
+        except Exception:
+            self.failed = self.failed or str(func._schema.name)
+            raise
 
 
 def failing_operator(step: Step, device: Device, line: str | None, folder: Path | None) -> str | None:
-    """'aten::_local_scalar_dense'; null where the second attempt succeeds, or fails at another line."""
-    last = _Last()
+    """'aten::_local_scalar_dense'; null where none raised it, or the second attempt fails at another line."""
+    watched = _Watched()
 
     def observed() -> Any:
-        with last:
+        with watched:
             return step()
 
     try:
         device.capture(observed)
     except Exception as error:
-        return last.name if failure(error, "capture", folder).line == line else None
+        return watched.failed if failure(error, "capture", folder).line == line else None
     return None

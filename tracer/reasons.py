@@ -104,7 +104,12 @@ def innermost_name(function: str) -> str:
 def _is_theirs(filename: str) -> bool:
     path = os.path.realpath(filename)
     own = str(Path(__file__).resolve().parent)
-    return not (filename.startswith("<") or path.startswith(own) or any(part in path for part in _INSTALLED))
+    return not (filename.startswith("<") or path.startswith(own) or is_installed(path))
+
+
+def is_installed(path: str) -> bool:
+    """A file of Python's or of a package's."""
+    return any(part in path for part in _INSTALLED)
 
 
 def _is_in(filename: str, folder: Path | None) -> bool:

@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import textwrap
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,9 +16,13 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from ..analysis.capture import ReplacedBuffer
+from .reasons import is_installed
 
 DEPTH: Final = 5  # of attributes and items
 MOST: Final = 20_000  # variables looked at: a model has a few thousand
+
+_DICTS: Final = (dict, OrderedDict, defaultdict)
+"""Not what is derived from them: such a dict may do anything when it is looked at."""
 
 _PLAIN: Final = (str, bytes, int, float, complex, bool, type(None), ModuleType, type)
 
@@ -70,14 +74,16 @@ def _of_callable(function: Any) -> Iterator[Variable]:
         return
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield Variable(name, cell, 0)
+    if is_installed(function.__code__.co_filename):
+        return  # a library's globals are none of the user's, and may import more when they are looked at
     for name in function.__code__.co_names:
         if name in function.__globals__:
             yield Variable(name, function.__globals__, name)
 
 
 def _inside(name: str, value: Any) -> Iterator[Variable]:
-    if isinstance(value, dict):
-        yield from (Variable(f"{name}[{key!r}]", value, key) for key in list(value))
+    if type(value) in _DICTS:
+        yield from (Variable(f"{name}[{_key(key)}]", value, key) for key in list(value))
     elif isinstance(value, (list, tuple)):
         yield from (Variable(f"{name}[{index}]", value, index) for index in range(len(value)))
     elif _is_of_torch(value):
@@ -92,6 +98,11 @@ def _inside(name: str, value: Any) -> Iterator[Variable]:
                     yield from (Variable(f"{name}.{inner}", attributes[key], inner) for inner in attributes[key])
                 else:
                     yield Variable(f"{name}.{key}", attributes, key)
+
+
+def _key(key: Any) -> str:
+    """As the code may write it; of other keys the type alone, whose text may cost much."""
+    return repr(key) if isinstance(key, (str, int)) else f"<{type(key).__name__}>"
 
 
 def _is_of_torch(value: Any) -> bool:
@@ -163,7 +174,7 @@ def ladder(step: Callable[[], Any]) -> tuple[str | None, tuple[int, ...]]:
     """
     for variable in variables(step):
         table = variable.value
-        if not isinstance(table, dict) or not table or not all(type(key) is int for key in table):
+        if type(table) not in _DICTS or not table or not all(type(key) is int for key in table):
             continue
         if all(_reaches_graph(value) for value in table.values()):
             return variable.name, tuple(sorted(table))

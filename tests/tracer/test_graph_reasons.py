@@ -382,6 +382,27 @@ def test_a_capture_that_fails_is_told_with_operator_line_and_what_to_do(profile:
     assert told.how.startswith("keep the value on the GPU")
 
 
+def test_a_wait_outside_of_any_operator_names_none(profile: Profiler, script: Write) -> None:
+    path = script("""
+        import fake_device
+        import torch
+
+        x = torch.ones(1)
+
+        def step():
+            fake_device.launch("gemm")
+            y = x + 1
+            fake_device.wait()  # torch.cuda.synchronize()
+            return y
+    """)
+    capture = profile(path, modes=("eager", "graph"))
+    failure = first_process(capture, "graph").failure
+    assert failure is not None
+    assert (failure.operator, failure.line) == (
+        (None, "model.py:10 in step: fake_device.wait()  # torch.cuda.synchronize()")
+    )
+
+
 def test_an_input_that_is_replaced_is_told_with_the_line(profile: Profiler, script: Write) -> None:
     path = script("""
         import fake_device
