@@ -173,14 +173,13 @@ def _by_structure(
         prepared = int(own.start_ns[first])
     else:
         prepared = int(own.end_ns[copies_in[-1]])
-    computed = int(own.end_ns[last])
     sampled = _samples(own, last, reasons)
     chosen = int(np.flatnonzero(own.draws)[-1]) if sampled else last
     leaves = _leaves(launches, own, chosen, end)
     ended = leaves[1] if leaves else int(own.end_ns[-1])
     if leaves is None:
         reasons[COPY_BACK] = NO_COPY_OUT
-    forward_end = computed if sampled else (leaves[0] if leaves else ended)
+    forward_end = int(own.start_ns[last + 1]) if sampled else (leaves[0] if leaves else ended)
     ends = [(prepared, PREPARE), (forward_end, FORWARD)]
     if sampled:
         ends.append((leaves[0] if leaves else ended, SAMPLE))

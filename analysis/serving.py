@@ -82,9 +82,9 @@ def serving(
     if not is_named and not _is_serving(phases, ranges.used):
         return None
     figures = _Figures.of(trace, launches, phases, ranges, device, sampling, whole if steady is None else steady)
-    kinds = step_kinds(
-        trace, ranges.start_ns, ranges.end_ns, ranges.used, figures.busy_ns.sum(axis=1).astype(float), figures.replays
-    )
+    sampling_ns = figures.busy_ns[:, SAMPLE]
+    work_ns = figures.busy_ns.sum(axis=1) - sampling_ns
+    kinds = step_kinds(trace, ranges.start_ns, ranges.end_ns, ranges.used, work_ns, sampling_ns, figures.replays)
     return ServingDoc(
         engine=engine,
         steps=len(ranges.used),

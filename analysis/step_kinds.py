@@ -34,10 +34,14 @@ _ATTENTION: Final = "aten::scaled_dot_product_attention"
 LEAST_PROMPT: Final = 16
 """Query positions of a prefill, at least: a few more than one are those of speculative decoding, too."""
 
-LEAST_RATIO: Final = 1.5
-"""GPU work of the lightest step called prefill ÷ that of the heaviest called decode, at least."""
+LEAST_RATIO: Final = 1.2
+"""GPU work outside of sampling of the lightest step called prefill ÷ that of the heaviest called decode, at least."""
 DECODE_SPREAD: Final = 1.25
-"""GPU work of the heaviest step called decode ÷ that of the lightest, at most: their kernels are the same."""
+"""GPU work outside of sampling of the heaviest step called decode ÷ that of the lightest, at most: their kernels are
+the same."""
+MOST_SAMPLING: Final = 1.25
+"""GPU work of sampling of a step called prefill ÷ the decodes' median, at most: a prefill computes more tokens and
+samples no more. A decode of a larger batch does."""
 
 
 EVIDENCE: Final = ("annotation", "shapes", "structure")
@@ -71,11 +75,11 @@ def kind_of(name: str) -> str | None:
 
 
 def step_kinds(
-    trace: Trace, start_ns: Ints, end_ns: Ints, used: Ints, busy_ns: NDArray[np.float64], replays: Ints
+    trace: Trace, start_ns: Ints, end_ns: Ints, used: Ints, work_ns: Ints, sampling_ns: Ints, replays: Ints
 ) -> StepKinds:
     """Kinds of the steps with these host ranges; ``used`` are the rows of those that count.
 
-    ``busy_ns`` and ``replays`` are GPU work and graph launches of all.
+    ``work_ns`` is the GPU work of each step but for sampling, ``sampling_ns`` that, ``replays`` its graph launches.
     """
     named = _by_annotation(trace, start_ns, end_ns)
     if (named[used] != NONE).any():
@@ -87,7 +91,8 @@ def step_kinds(
     untold_rows = used[kind[used] == NONE]
     if not len(untold_rows):
         return StepKinds(kind, evidence, None)
-    decodes, reason = _decodes(trace, start_ns, end_ns, used, busy_ns, replays)
+    names = [] if _replays_differ(replays[used]) else [_kernels(trace, start_ns[row], end_ns[row]) for row in used]
+    decodes, reason = _decodes(work_ns[used], sampling_ns[used], replays[used] > 0, names)
     if decodes is not None:
         guess = np.full(len(kind), NONE, np.int64)
         guess[used] = np.where(decodes, KINDS.index(DECODE), KINDS.index(PREFILL))
@@ -142,31 +147,30 @@ def _positions(shapes: str) -> int:
     return query[-2] if len(query) == 4 else 0
 
 
-def _decodes(
-    trace: Trace, start_ns: Ints, end_ns: Ints, used: Ints, busy_ns: NDArray[np.float64], replays: Ints
-) -> tuple[NDArray[np.bool_] | None, str | None]:
-    """Which of the used steps are decodes, or why that can't be told.
+def _replays_differ(replays: Ints) -> bool:
+    return bool((replays > 0).any() and not (replays > 0).all())
 
-    Decodes are alike and lighter than any prefill, and either they alone replay graphs or prefills run other kernels.
+
+def _decodes(
+    work: Ints, sampling: Ints, with_replay: NDArray[np.bool_], names: Sequence[frozenset[int]]
+) -> tuple[NDArray[np.bool_] | None, str | None]:
+    """Which steps are decodes, or why that can't be told; ``names`` are their kernels', none where replays tell.
+
+    Decodes alone replay graphs, or run the kernels of the lightest step; they are alike and lighter than any prefill,
+    which samples no more than they do.
     """
-    work, with_replay = busy_ns[used], replays[used] > 0
-    if with_replay.any() and not with_replay.all():
-        light = with_replay
-        told = "graphs are replayed in some steps only, but these don't do less GPU work"
-    else:
-        order = np.sort(work)
-        ratio = order[1:] / np.maximum(order[:-1], 1.0)
-        if not len(ratio) or ratio.max() < LEAST_RATIO:
-            return None, "all steps do about the same GPU work, so nothing tells prefill from decode"
-        light = work <= order[int(np.argmax(ratio))]
-        told = "steps differ in GPU work, but not in their kernels"
-        names = [_kernels(trace, start_ns[row], end_ns[row]) for row in used]
-        if any(
-            other == names[int(np.argmax(light))] for other, is_light in zip(names, light, strict=True) if not is_light
-        ):
-            return None, told
+    light = with_replay
+    if names:
+        lightest = names[int(np.argmin(work))]
+        light = np.array([own == lightest for own in names], np.bool_)
+        if light.all():
+            return None, "all steps run the same kernels, so nothing tells prefill from decode"
     if work[~light].min() < LEAST_RATIO * work[light].max() or work[light].max() > DECODE_SPREAD * work[light].min():
-        return None, told
+        what = "kernels" if names else "replays"
+        return None, f"steps differ in their {what}, but too little in GPU work to tell prefill from decode"
+    usual = float(np.median(sampling[light]))
+    if not usual or sampling[~light].max() > MOST_SAMPLING * usual:
+        return None, "steps that do more GPU work sample more, too: their batch may be larger, so no kind is told"
     return light, None
 
 
