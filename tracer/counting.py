@@ -174,7 +174,7 @@ def counted(
     func: Any, args: Any, kwargs: Any, given: list[torch.Tensor], returned: list[torch.Tensor], result: Any
 ) -> CountedOp:
     """One operator that launches something."""
-    kind = _kind(func, given, returned)
+    kind = _kind(func, kwargs, given, returned)
     flops = 0
     if func in _WITHOUT_META:
         flops = 2 * result.numel() * int(given[0].shape[1])
@@ -192,14 +192,13 @@ def counted(
     )
 
 
-def _kind(func: Any, given: list[torch.Tensor], returned: list[torch.Tensor]) -> str:
+def _kind(func: Any, kwargs: Any, given: list[torch.Tensor], returned: list[torch.Tensor]) -> str:
     name = _name(func)
     if func.namespace != "aten" or name in _CALLED_AS_THEY_ARE:
         return OTHER
-    if any(tensor.device != META and tensor.dim() for tensor in (*given, *returned)) or (
-        name in ("copy_", "_to_copy") and any(tensor.device != META for tensor in given)
-    ):
-        return COPY
+    if name in ("copy_", "_to_copy"):
+        devices = {tensor.device for tensor in (*given, *returned)} | {kwargs.get("device") or META}
+        return ELEMENTWISE if devices == {META} else COPY
     if name in _MATRIX:
         return MATRIX
     if name.startswith(_ATTENTION):
