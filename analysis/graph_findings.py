@@ -33,7 +33,8 @@ _REMEDIES: Final = (
     ),
     (
         r"_to_copy|aten::to\b|copy_|\.cpu\(|\.numpy\(|\.to\(|Memcpy",
-        "copy without waiting (non_blocking=True, pinned host memory), before the first or after the last replay",
+        "copy without waiting (non_blocking=True, pinned host memory), before the first or after the last replay; draw "
+        "tokens on the GPU",
     ),
     (
         r"multinomial",

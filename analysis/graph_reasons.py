@@ -228,7 +228,9 @@ def _without_break(line: str | None, hint: str | None) -> str:
     known = remedy(line)
     if known != remedy(None):
         return known
-    return one_line(hint) if hint else "move it out of the step, or write it in operators that torch.compile knows"
+    if hint and "file an issue" not in hint:
+        return one_line(hint)
+    return "move it out of the step, or write it in operators that torch.compile knows"
 
 
 def _of_traces(mode: MeasuredMode, *, waits: bool) -> list[FindingDoc]:
