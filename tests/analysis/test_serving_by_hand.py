@@ -112,3 +112,24 @@ def test_prefill_and_decode_are_told_apart(form: str) -> None:
     told = {kind.kind: kind.count for kind in serving(form).kinds}
     assert told == Counter(step["kind"] for step in by_hand(form))
     assert {kind.evidence for kind in serving(form).kinds} == {"structure"}
+
+
+def _row(form: str, kind: ServingKindDoc, steps: list[dict[str, Any]]) -> str:
+    """A line of the table in docs/validation.md: found and by hand, µs."""
+    cells = []
+    for name in ("prepare", "forward", "sample", "copy_back", "between_steps"):
+        (phase,) = (phase for phase in kind.phases if phase.phase == name)
+        by_clock = sum(step["ns"][name] for step in steps) / len(steps) / 1000
+        if phase.host_ns is None:
+            cells.append("in the replay")
+        else:
+            cells.append(f"{phase.host_ns.total / phase.host_ns.count / 1000:,.0f} / {by_clock:,.0f}")
+    label = form if kind.kind is None else f"{form}, {kind.kind}"
+    return f"| {label} | {len(steps)} | {' | '.join(cells)} |"
+
+
+def test_the_table_of_the_validation_page_is_what_comes_out() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "validation.md").read_text("utf-8")
+    for form in MARKED + UNMARKED:
+        for kind, steps in by_kind(form):
+            assert _row(form, kind, steps) in page
