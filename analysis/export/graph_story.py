@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ..graph_document import FindingDoc, GraphDoctorDoc
-from ..units import duration, number, part, plural, share
+from ..graph_document import BetweenDoc, FindingDoc, GraphDoctorDoc, GraphStepDoc, OutsideDoc
+from ..units import MISSING, duration, number, part, plural, ratio, share
 from .blocks import Fact, Listing
 from .tables import Column, Row, Table
 
@@ -26,6 +26,8 @@ def graph_story(
         lines = ["no kernel runs in a graph replay"]
     if lines:
         yield Fact(LABEL, lines)
+    for mode, doctor in engaged.items() if verbose else ():
+        yield from _tables(mode, doctor)
     told = findings if verbose else findings[:TOLD]
     rows = [
         Row([str(order), _what(finding), _how(finding, verbose=verbose)]) for order, finding in enumerate(told, start=1)
@@ -92,6 +94,32 @@ def _faults(doctor: GraphDoctorDoc) -> Iterator[str]:
     if doctor.under_recorded:
         verb = "lacks" if doctor.under_recorded == 1 else "lack"
         yield f"{plural(doctor.under_recorded, 'replay')} {verb} records: a fault of the trace, no fallback"
+
+
+def _tables(mode: str, doctor: GraphDoctorDoc) -> Iterator[Listing]:
+    """All that is beside the replays, and the steps that differ in it."""
+    title = f"beside the replays{f' of {mode}' if mode else ''}"
+    rows = [_beside_row(row.api, row, row.launches_per_step or row.launches, row.kernel_ns) for row in doctor.outside]
+    rows += [_beside_row(row.name, row, row.count_per_step or row.count, row.ns) for row in doctor.between]
+    if rows:
+        columns = [Column(title, right=False, least=20, foreign=True), Column("operator", right=False, foreign=True)]
+        columns += [Column("line", right=False, rank=1, least=16, foreign=True)]
+        columns += [Column("per step" if doctor.steps else "in all"), Column("time in all")]
+        yield Listing(Table(columns, rows).without_empty_columns(MISSING))
+    kinds = {(step.replays, step.kernels, step.kernels_in_graphs) for step in doctor.steps}
+    if len(kinds) > 1:
+        columns = [Column(f"step{f' of {mode}' if mode else ''}", right=False, least=16, foreign=True)]
+        columns += [Column("replays"), Column("kernels"), Column("in graphs"), Column("by time")]
+        yield Listing(Table(columns, [_step_row(step) for step in doctor.steps]))
+
+
+def _beside_row(name: str, row: OutsideDoc | BetweenDoc, count: float, ns: int) -> Row:
+    return Row([name, row.operator or MISSING, row.line or MISSING, number(round(count, 3)), duration(ns)])
+
+
+def _step_row(step: GraphStepDoc) -> Row:
+    shares = (ratio(step.kernels_in_graphs, step.kernels), ratio(step.kernel_ns_in_graphs, step.kernel_ns))
+    return Row([step.step, number(step.replays), number(step.kernels), *shares])
 
 
 def _what(finding: FindingDoc) -> str:

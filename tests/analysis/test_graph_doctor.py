@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from launchscope.analysis.analyses import analyze_trace
 from launchscope.analysis.capture import Calibration
 from launchscope.analysis.graph_document import (
@@ -21,6 +23,8 @@ from launchscope.analysis.graph_document import (
 from launchscope.analysis.report import analyze
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
+
+from .test_accounting import builders
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures"
 
@@ -273,18 +277,41 @@ def test_an_eager_step_that_waits_could_not_be_captured() -> None:
     assert told.line == "model.py(3): check"
 
 
-@pytest.mark.parametrize("name", NAMED_CASES)
-def test_counts_close_on_every_case(name: str) -> None:
-    found = analyze_trace(NAMED_CASES[name]().build(), name=name).document.graph_doctor
-    if found is None:
-        assert name in ("empty",)
-        return
+def check_counts(found: GraphDoctorDoc) -> None:
+    """Everything that adds up."""
     assert 0 <= found.kernels_in_graphs <= found.kernels
     assert found.kernel_ns_in_graphs <= found.kernel_ns
+    outside = sum(row.kernels for row in found.outside)
     if found.steps:
         assert sum(step.kernels for step in found.steps) == found.kernels
         assert sum(step.kernels_in_graphs for step in found.steps) == found.kernels_in_graphs
+        assert sum(step.replays for step in found.steps) == found.replays
         assert sum(step.launches_outside for step in found.steps) == found.launches_outside
+        fell = sum(step.kernels for step in found.steps if not step.replays)
+        assert outside == (found.kernels - found.kernels_in_graphs - fell if found.kernels_in_graphs else 0)
+    elif found.kernels_in_graphs:
+        assert outside == found.kernels - found.kernels_in_graphs
+    assert (found.fallback is not None) == any(step.kernels and not step.replays for step in found.steps)
+    assert (found.graph_launch is not None) == (found.replays > 0)
+    if found.graph_launch is not None and found.graph_launch.exposed_ns is not None:
+        assert found.graph_launch.exposed_ns >= 0
+
+
+@pytest.mark.parametrize("name", NAMED_CASES)
+def test_counts_close_on_every_case(name: str) -> None:
+    found = analyze_trace(NAMED_CASES[name]().build(), name=name).document.graph_doctor
+    assert (found is None) == (name == "empty")
+    if found is not None:
+        check_counts(found)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(builders(), st.sampled_from([None, "cuda"]))
+def test_counts_close_on_any_trace(builder: TraceBuilder, trace_pass: str | None) -> None:
+    machine = Calibration(graph_launch_ns=1_000, graph_launch_per_node_ns=50)
+    document = analyze_trace(builder.build(), name="any", trace_pass=trace_pass, calibration=machine).document
+    if document.graph_doctor is not None:
+        check_counts(document.graph_doctor)
 
 
 @cache

@@ -8,7 +8,14 @@ import msgspec
 import pytest
 from launchscope.analysis.document import ReportDocument
 from launchscope.analysis.export import markdown, terminal
-from launchscope.analysis.graph_document import BetweenDoc, FindingDoc, GraphDoctorDoc, GraphLaunchDoc
+from launchscope.analysis.graph_document import (
+    BetweenDoc,
+    FindingDoc,
+    GraphDoctorDoc,
+    GraphLaunchDoc,
+    GraphStepDoc,
+    OutsideDoc,
+)
 from rich.cells import cell_len
 
 from . import documents
@@ -106,6 +113,36 @@ def test_parts_waits_and_lost_records_are_counted() -> None:
     )
     assert "6.10 µs exposed · beside it 1 wait, 3 copies per step, the GPU idle for 51.7 µs around waits" in told
     assert "1 replay lacks records: a fault of the trace, no fallback" in told
+
+
+def test_with_verbose_all_that_is_beside_and_steps_that_differ() -> None:
+    step = GraphStepDoc(
+        step="step 1",
+        replays=1,
+        kernels=10,
+        kernels_in_graphs=8,
+        kernel_ns=20_000,
+        kernel_ns_in_graphs=18_000,
+        launches_outside=2,
+    )
+    fell = msgspec.structs.replace(step, step="step 2", replays=0, kernels_in_graphs=0, kernel_ns_in_graphs=0)
+    outside = OutsideDoc(
+        api="cudaLaunchKernel",
+        operator="aten::argmax",
+        line=HOSTILE,
+        launches=16,
+        kernels=16,
+        kernel_ns=80_000,
+        launches_per_step=2.0,
+    )
+    changed = msgspec.structs.replace(ENGAGED, engaged="part", outside=[outside], steps=[step, fell])
+    told = text(traces(changed), 160, verbose=True)
+    assert re.search(r"cudaLaunchKernel aten::argmax \S.* 2 80\.0 µs", told)
+    assert "step 1 1 10 80 % 90 % step 2 0 10 0 % 0 %" in told
+    assert "aten::argmax" not in text(traces(changed), 160)
+    for width in (60, 80, 100):
+        told = terminal.render(report(traces(changed)), width=width, color=False, verbose=True)
+        assert max(cell_len(line) for line in told.splitlines()) <= width
 
 
 def test_a_finding_has_mode_line_code_and_what_to_do() -> None:
