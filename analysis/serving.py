@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 
 from .document import PHASES, ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary
 from .gaps import Gaps
-from .gpu_phases import busy_ns, gpu_phases, idle_ns
 from .graphs import GraphReplays
 from .host_phases import (
     BETWEEN,
@@ -24,40 +22,18 @@ from .host_phases import (
     HostPhases,
     host_phases,
 )
-from .intervals import Intervals
 from .phase_names import engine_of, phase_of
+from .serving_figures import ServingFigures, ServingRanges
 from .serving_launches import ServingLaunches, may_sample, sampling_in_replays
 from .statistics import summarize
 from .step_kinds import KINDS, StepKinds, step_kinds
-from .steps import Steps, first_op_ns, has_period
+from .steps import Steps
 from .trace import NONE, Bools, HostKind, Ints, Trace
 
 LEAST_SERVING: Final = 0.9
 """Share of the steps that must sample and copy back for a loop without annotations to be a serving loop."""
 
 NO_NEXT: Final = "no step follows, so where the step ends is not known"
-
-
-@dataclass(frozen=True, eq=False)
-class _Steps:
-    """Host ranges of all steps, each up to the next one, and the rows of those that count."""
-
-    start_ns: Ints
-    end_ns: Ints
-    used: Ints
-    first_op_ns: Ints
-    has_period: Bools
-
-    @classmethod
-    def of(cls, trace: Trace, steps: Steps, device: int) -> _Steps | None:
-        """None where no step counts."""
-        first = first_op_ns(trace, steps, device)
-        periods = has_period(first, steps)
-        used = np.flatnonzero(periods) if periods.any() else steps.kept_rows
-        if not len(used):
-            return None
-        last = int(steps.end_ns[-1])
-        return cls(steps.start_ns, np.append(steps.start_ns[1:], last), used, first, periods)
 
 
 def serving(
@@ -67,8 +43,8 @@ def serving(
     host = trace.host_ops
     annotations = [trace.name(int(n)) for n in np.unique(host.name[host.kind == HostKind.ANNOTATION])]
     engine = engine_of(annotations)
-    is_named = engine is not None or len({phase_of(name) for name in annotations} - {None}) > 1
-    ranges = _Steps.of(trace, steps, device) if is_named or may_sample(trace) else None
+    is_named = engine is not None or {phase_of(name) for name in annotations} >= {"forward", "sample"}
+    ranges = ServingRanges.of(trace, steps, device) if is_named or may_sample(trace) else None
     if ranges is None:
         return None
     sampling = sampling_in_replays(trace, replays)
@@ -81,7 +57,7 @@ def serving(
     phases = host_phases(trace, launches, ranges.start_ns, ranges.end_ns, has_next)
     if not is_named and not _is_serving(phases, ranges.used):
         return None
-    figures = _Figures.of(trace, launches, phases, ranges, device, sampling, whole if steady is None else steady)
+    figures = ServingFigures.of(trace, launches, phases, ranges, device, sampling, whole if steady is None else steady)
     sampling_ns = figures.busy_ns[:, SAMPLE]
     work_ns = figures.busy_ns.sum(axis=1) - sampling_ns
     kinds = step_kinds(trace, ranges.start_ns, ranges.end_ns, ranges.used, work_ns, sampling_ns, figures.replays)
@@ -94,7 +70,9 @@ def serving(
     )
 
 
-def _launching_thread(trace: Trace, replays: GraphReplays, sampling: Bools, ranges: _Steps) -> ServingLaunches | None:
+def _launching_thread(
+    trace: Trace, replays: GraphReplays, sampling: Bools, ranges: ServingRanges
+) -> ServingLaunches | None:
     """The launches of the thread that launches most inside the steps that count; None where none does."""
     launches = trace.launches
     step = np.searchsorted(ranges.start_ns, launches.start_ns, side="right") - 1
@@ -108,14 +86,14 @@ def _launching_thread(trace: Trace, replays: GraphReplays, sampling: Bools, rang
     return ServingLaunches.of(trace, replays, sampling, process, thread)
 
 
-def _from_operators(ranges: _Steps, launches: ServingLaunches) -> _Steps:
+def _from_operators(ranges: ServingRanges, launches: ServingLaunches) -> ServingRanges:
     """Steps by repetition begin with their first launch: its operator began before."""
     row = np.searchsorted(launches.at_ns, ranges.start_ns)
     found = row < len(launches.at_ns)
     start_ns = ranges.start_ns.copy()
     start_ns[found] = np.minimum(start_ns[found], launches.start_ns[row[found]])
     start_ns = np.maximum.accumulate(start_ns)
-    return _Steps(
+    return ServingRanges(
         start_ns, np.append(start_ns[1:], ranges.end_ns[-1]), ranges.used, ranges.first_op_ns, ranges.has_period
     )
 
@@ -135,72 +113,8 @@ def _by_kind(kinds: StepKinds, used: Ints) -> list[tuple[int, Ints]]:
     return [(kind, rows) for kind, rows in groups if len(rows)]
 
 
-@dataclass(frozen=True, eq=False)
-class _Figures:
-    """[step, phase] of all steps."""
-
-    host_ns: Ints
-    blocked_ns: Ints
-    busy_ns: Ints
-    idle_ns: Ints
-    launches: Ints
-    replay_busy_ns: Ints
-    replay_host_ns: Ints  # [step] inside graph launches of the forward
-    replays: Ints  # [step] graph launches
-    kernels: Ints
-    replay_kernels: Ints
-
-    @classmethod
-    def of(
-        cls,
-        trace: Trace,
-        launches: ServingLaunches,
-        phases: HostPhases,
-        ranges: _Steps,
-        device: int,
-        sampling: Bools,
-        gaps: Gaps,
-    ) -> _Figures:
-        steps = len(ranges.start_ns)
-        gpu = gpu_phases(trace, launches, phases, ranges.start_ns, ranges.end_ns, sampling)
-        work, replayed = busy_ns(trace, gpu, device, steps)
-        waits = Intervals(launches.waits_ns[:, 0], launches.waits_ns[:, 1])
-        calls = trace.launches
-        call_step = np.searchsorted(ranges.start_ns, calls.start_ns, side="right") - 1
-        call_inside = (call_step >= 0) & (calls.start_ns < ranges.end_ns[call_step])
-        call_phase = phases.phases_at(calls.start_ns)
-        is_forward = (
-            call_inside & calls.is_graph & (call_phase == FORWARD) & np.isin(np.arange(len(calls)), launches.row)
-        )
-        kernels = trace.gpu_ops.is_kernel & (gpu.op_step != NONE) & (trace.gpu_ops.device == device)
-        host = np.zeros((steps, len(PHASES)), np.int64)
-        blocked = np.zeros_like(host)
-        np.add.at(host, (phases.step, phases.phase), phases.end_ns - phases.start_ns)
-        np.add.at(blocked, (phases.step, phases.phase), waits.covered_ns(phases.start_ns, phases.end_ns))
-        assert np.array_equal(host.sum(axis=1), ranges.end_ns - ranges.start_ns), "phases add up to the step"
-        return cls(
-            host_ns=host,
-            blocked_ns=blocked,
-            busy_ns=work,
-            idle_ns=idle_ns(trace, launches, phases, gpu, gaps, ranges.first_op_ns),
-            launches=_counts(call_step, call_phase, call_inside, steps),
-            replay_busy_ns=replayed,
-            replay_host_ns=np.bincount(call_step[is_forward], calls.dur_ns[is_forward], steps).astype(np.int64),
-            replays=np.bincount(call_step[call_inside & calls.is_graph], minlength=steps),
-            kernels=_counts(gpu.op_step, gpu.op_phase, kernels, steps),
-            replay_kernels=_counts(gpu.op_step, gpu.op_phase, kernels & gpu.in_replay, steps),
-        )
-
-
-def _counts(step: Ints, phase: Ints, chosen: Bools, steps: int) -> Ints:
-    """[step, phase] how many of the chosen rows."""
-    found = np.zeros((steps, len(PHASES)), np.int64)
-    np.add.at(found, (step[chosen], phase[chosen]), 1)
-    return found
-
-
 def _kind(
-    kind: int, rows: Ints, kinds: StepKinds, figures: _Figures, phases: HostPhases, ranges: _Steps
+    kind: int, rows: Ints, kinds: StepKinds, figures: ServingFigures, phases: HostPhases, ranges: ServingRanges
 ) -> ServingKindDoc:
     timed = rows[ranges.has_period[rows]]
     periods = ranges.first_op_ns[timed + 1] - ranges.first_op_ns[timed] if len(timed) else timed
@@ -217,7 +131,9 @@ def _kind(
     )
 
 
-def _phase(phase: int, rows: Ints, figures: _Figures, phases: HostPhases, has_next: bool) -> ServingPhaseDoc | None:
+def _phase(
+    phase: int, rows: Ints, figures: ServingFigures, phases: HostPhases, has_next: bool
+) -> ServingPhaseDoc | None:
     """The phase in these steps; None where it has no time and no reason is known."""
     own = np.isin(phases.step, rows) & (phases.phase == phase)
     reasons = [phases.reasons[step][phase] for step in rows.tolist() if phase in phases.reasons[step]]
@@ -230,7 +146,7 @@ def _phase(phase: int, rows: Ints, figures: _Figures, phases: HostPhases, has_ne
     if not has_host and not has_gpu and (reason is None or phase == OTHER):
         return None
     evidence = np.unique(phases.evidence[own])
-    is_forward = phase == FORWARD and bool(figures.replays[rows].any())
+    is_forward = phase == FORWARD and bool(figures.forward_replays[rows].any())
     return ServingPhaseDoc(
         phase=PHASES[phase],
         evidence=", ".join(EVIDENCE[e] for e in evidence.tolist()) or None,
@@ -245,14 +161,14 @@ def _phase(phase: int, rows: Ints, figures: _Figures, phases: HostPhases, has_ne
     )
 
 
-def _part(rows: Ints, figures: _Figures, *, inside: bool) -> ServingPartDoc:
+def _part(rows: Ints, figures: ServingFigures, *, inside: bool) -> ServingPartDoc:
     """What the forward's graph launches did, or the rest of it."""
     parts: list[NDArray[np.int64]] = []
     for whole, replayed in (
         (figures.host_ns[rows, FORWARD], figures.replay_host_ns[rows]),
         (figures.busy_ns[rows, FORWARD], figures.replay_busy_ns[rows, FORWARD]),
         (figures.kernels[rows, FORWARD], figures.replay_kernels[rows, FORWARD]),
-        (figures.launches[rows, FORWARD], figures.replays[rows]),
+        (figures.launches[rows, FORWARD], figures.forward_replays[rows]),
     ):
         parts.append(replayed if inside else whole - replayed)
     host, busy, kernels, launches = (_summary(part) for part in parts)

@@ -91,7 +91,7 @@ def step_kinds(
     untold_rows = used[kind[used] == NONE]
     if not len(untold_rows):
         return StepKinds(kind, evidence, None)
-    names = [] if _replays_differ(replays[used]) else [_kernels(trace, start_ns[row], end_ns[row]) for row in used]
+    names = [] if _replays_differ(replays[used]) else _kernels(trace, start_ns[used], end_ns[used])
     decodes, reason = _decodes(work_ns[used], sampling_ns[used], replays[used] > 0, names)
     if decodes is not None:
         guess = np.full(len(kind), NONE, np.int64)
@@ -174,9 +174,14 @@ def _decodes(
     return light, None
 
 
-def _kernels(trace: Trace, start_ns: int, end_ns: int) -> frozenset[int]:
-    """Names of the kernels that were launched in a range."""
+def _kernels(trace: Trace, start_ns: Ints, end_ns: Ints) -> list[frozenset[int]]:
+    """Names of the kernels that were launched in each range."""
     ops = trace.gpu_ops
-    first, last = np.searchsorted(trace.launches.start_ns, (start_ns, end_ns))
-    inside = ops.is_kernel & (ops.launch_row >= first) & (ops.launch_row < last)
-    return frozenset(np.unique(ops.name[inside]).tolist())
+    rows = np.flatnonzero(ops.is_kernel & (ops.launch_row != NONE))
+    rows = rows[np.argsort(ops.launch_row[rows], kind="stable")]
+    names = ops.name[rows]
+    firsts, lasts = (
+        np.searchsorted(ops.launch_row[rows], np.searchsorted(trace.launches.start_ns, times)).tolist()
+        for times in (start_ns, end_ns)
+    )
+    return [frozenset(np.unique(names[first:last]).tolist()) for first, last in zip(firsts, lasts, strict=True)]

@@ -175,6 +175,14 @@ def test_training_that_looks_at_its_accuracy_is_none_either() -> None:
     assert found(loop(sampling=backward)) is None
 
 
+def test_training_with_named_phases_is_none() -> None:
+    builder = loop(sampling=no_sampling)
+    for step in range(4):
+        builder.annotation("prepare", PERIOD * step, 16).annotation("forward", PERIOD * step + 17, 20)
+        builder.annotation("wait", PERIOD * step + 41, 29)
+    assert found(builder) is None
+
+
 def test_phases_that_are_annotated_are_taken_as_they_are() -> None:
     """The innermost where two hold; what no annotation holds is told by structure, and behind the last is between."""
     builder = trace()
