@@ -16,6 +16,7 @@ from .document import ModeDoc, ReportDocument, StepTimeDoc, TargetDoc
 from .errors import LaunchscopeError
 from .ladder import LadderDoc, better_ladder, curve, judge_ladder
 from .report import load
+from .verdict import GPU_BOUND_FRACTION
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class EagerDoc(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweepDoc(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole sweep. ``knees``: by mode the smallest batch from which on W ≥ N·τ; null where no batch is.
+    """The whole sweep. ``knees``: by mode the smallest batch from which on W ≥ 0.85 T; null where no batch is.
 
     ``prompt_knees`` are the same of prompt lengths: from there on the launch tax of a prefill is hidden.
     """
@@ -172,13 +173,13 @@ def _rows(batch_size: int, prompt_length: int | None, document: ReportDocument) 
 
 
 def _knees(rows: Sequence[SweepRowDoc], size_of: Callable[[SweepRowDoc], int]) -> dict[str, int | None]:
-    """By mode the smallest size from which on the GPU has more to do than the host."""
+    """By mode the smallest size from which on the step is GPU-bound, as its verdict would say."""
     knees: dict[str, int | None] = dict.fromkeys(row.mode for row in rows)
     for mode in knees:
         for row in sorted((row for row in rows if row.mode == mode), key=size_of, reverse=True):
-            if row.gpu_work_ns is None or row.host_submit_ns is None:  # not measured, so no evidence either way
+            if row.gpu_work_ns is None or row.step_ns is None:  # not measured, so no evidence either way
                 continue
-            if row.gpu_work_ns < row.host_submit_ns:
+            if row.gpu_work_ns < GPU_BOUND_FRACTION * row.step_ns.median:
                 break
             knees[mode] = size_of(row)
     return knees

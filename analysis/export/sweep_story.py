@@ -28,7 +28,7 @@ _COLUMNS = (
 
 _ONE_PROCESS = (
     "every time is of one process, so without an interval; on a shared host eager times of two processes differ by up "
-    "to a factor of two, and the size where launching stops to be the limit with them: --repeats 3 tells intervals"
+    "to a factor of two, and the size where the GPU becomes the limit with them: --repeats 3 tells intervals"
 )
 
 
@@ -60,10 +60,10 @@ def _tell(doc: SweepDoc) -> Iterator[Block]:
 
 def _knee(mode: str, knee: int | None, sizes: list[int], word: str) -> str:
     if knee is None:
-        return f"{mode}: launching is the limit at every {word} up to {sizes[-1]}"
+        return f"{mode}: the GPU waits at every {word} up to {sizes[-1]}"
     if knee == sizes[0]:
-        return f"{mode}: the GPU is the limit from {word} {knee} on"
-    return f"{mode}: launching is the limit below {word} {knee}, the GPU from there on"
+        return f"{mode}: GPU-bound from {word} {knee} on"
+    return f"{mode}: the GPU waits below {word} {knee}, GPU-bound from there on"
 
 
 def _point(row: SweepRowDoc) -> str:

@@ -26,7 +26,7 @@ def test_a_row_per_batch_and_mode() -> None:
     assert graph.graph_memory_bytes == 36 * 2**20
     assert document.knees == {"eager": None, "graph": 1, "fused": None, "fused_graph": 1}
     text = sweep_story.render_terminal(document, width=80, color=False, verbose=False)
-    assert "eager: launching is the limit at every batch up to 1" in text
+    assert "eager: the GPU waits at every batch up to 1" in text
     assert "batch 64: out of memory" in text
     assert "of one process" not in text  # of three
     assert max(map(len, text.splitlines())) <= 80

@@ -43,8 +43,8 @@ def test_the_table_the_plot_and_the_ladder(
     out, err = capfd.readouterr()
     assert "batch 256      eager  █" in out
     out = " ".join(out.split())
-    assert "eager: launching is the limit below batch 2048, the GPU from there on" in out
-    assert "graph: the GPU is the limit from batch 1 on" in out
+    assert "eager: the GPU waits below batch 2048, GPU-bound from there on" in out
+    assert "graph: GPU-bound from batch 1 on" in out
     assert "every time is of one process, so without an interval" in out
     assert "ladder 1, 256, 2048:" in out
     assert "better: 1, 200:" in out
