@@ -20,6 +20,8 @@ from .measured_mode import MeasuredMode
 from .units import number, one_line, plural, share
 
 _NO_CAPTURE: Final = "can't be captured"
+_PLACE: Final = re.compile(r"\S+:\d+ in ")
+_PHASE: Final = re.compile(r"\(([a-z ]+)\)")
 _BREAKS: Final = re.compile(r"broke the step into pieces at (\d+) places")
 _OVERWRITE: Final = "overwrite the buffer that was captured, instead of making a new one: buffer.copy_(new)"
 _RICHEST: Final = ("stacks", "cpu_cuda", "cuda")
@@ -54,17 +56,26 @@ def _failed(mode: MeasuredMode) -> Iterator[FindingDoc]:
     if mode.error is None or mode.name in ("eager", AS_WRITTEN):
         return
     failure = next((p.failure for p in mode.record.processes if p.failure is not None), None)
-    reason = mode.error if failure is None else failure.reason
-    if reason.startswith(_NO_CAPTURE):
-        yield _not_captured(failure or Failure(phase="capture", reason=reason), "the step can't be captured", mode.name)
-    elif failure is not None:
+    if failure is None:
+        failure = _from_words(mode.error)
+    if failure.reason.startswith(_NO_CAPTURE):
+        yield _not_captured(failure, "the step can't be captured", mode.name)
+    else:
         yield FindingDoc(
             code="mode_failed",
-            what=f"the mode failed: {one_line(reason)}",
+            what=f"the mode failed: {one_line(failure.reason)}",
             line=failure.line,
             how=_after_failure(failure),
             mode=mode.name,
         )
+
+
+def _from_words(error: str) -> Failure:
+    """Of a capture that is older than the record of failures, or a process that died: its words have the line."""
+    reason, at, line = error.rpartition(", at ")
+    known = at and _PLACE.match(line)
+    phase = _PHASE.search(error)
+    return Failure(phase=phase[1] if phase else "", reason=reason if known else error, line=line if known else None)
 
 
 def _not_captured(failure: Failure, what: str, mode: str | None) -> FindingDoc:
@@ -74,7 +85,7 @@ def _not_captured(failure: Failure, what: str, mode: str | None) -> FindingDoc:
         what=what + at,
         evidence=[one_line(failure.reason)],
         line=failure.line,
-        how=remedy(failure.operator, failure.line, failure.reason),
+        how=remedy(failure.operator, failure.line),
         mode=mode,
     )
 
@@ -82,7 +93,7 @@ def _not_captured(failure: Failure, what: str, mode: str | None) -> FindingDoc:
 def _after_failure(failure: Failure) -> str:
     if failure.reason.startswith("out of GPU memory"):
         return "free memory, or take a smaller batch, context or model: the mode needs more than eager does"
-    if failure.phase == "compile":
+    if failure.phase == "compile" or failure.reason.startswith("torch.compile failed"):
         return "run the step under torch.compile by itself: its own message says more (TORCH_LOGS=+dynamo)"
     return "mend what the message says; eager runs without it"
 

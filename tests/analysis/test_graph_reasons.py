@@ -91,10 +91,18 @@ def test_what_to_do_goes_by_the_operator_then_by_the_line(operator: str | None, 
     assert only(findings(eager=timed(), graph=not_captured(operator, line))).how.startswith(how)
 
 
-def test_a_capture_that_is_older_than_the_record_has_its_reason_at_least() -> None:
-    told = only(findings(eager=timed(), graph=process(error="can't be captured: … CUDA error, at model.py:4 in step")))
-    assert (told.code, told.line) == ("capture_failed", None)
-    assert told.evidence == ["can't be captured: … CUDA error, at model.py:4 in step"]
+def test_a_capture_that_is_older_than_the_record_has_its_line_in_words() -> None:
+    words = "can't be captured: … (.item(), .cpu(), nonzero, a synchronise) — CUDA error"
+    line = "serve_loop.py:105 in step: torch.cuda.current_stream().synchronize()"
+    told = only(findings(eager=timed(), graph=process(error=f"{words}, at {line}")))
+    assert (told.code, told.line, told.evidence) == ("capture_failed", line, [words])
+    assert told.how.startswith("take the wait out of the step")
+
+
+def test_a_process_that_died_has_its_words() -> None:
+    told = only(findings(eager=timed(), graph=process(error="the process died of signal 9 (SIGKILL) (capture)")))
+    assert (told.code, told.line) == ("mode_failed", None)
+    assert told.what == "the mode failed: the process died of signal 9 (SIGKILL) (capture)"
 
 
 def test_a_mode_that_fails_otherwise_names_the_line_and_what_to_do() -> None:
