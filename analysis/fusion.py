@@ -47,7 +47,7 @@ def findings(step: FusionStep) -> list[Finding]:
     for pattern in PATTERNS:
         for finding in pattern(scan):
             found.append(finding)
-            if not isinstance(finding, Abstention):
+            if isinstance(finding, Occurrence) or (isinstance(finding, Already) and finding.takes):
                 scan.take(finding.ops)
     return found
 

@@ -164,6 +164,22 @@ def rope_and_cache(scan: Scan) -> Iterator[Finding]:
 
 
 def _turned(scan: Scan, position: int) -> list[StepOp]:
+    """RoPE of one tensor, with the casts before and behind it; empty where something else stands there."""
+    first = scan.at(position)
+    if first is not None and first.name == "copy_":
+        ops = _five(scan, position + 1)
+        return [first, *_cast(scan, ops)] if ops and ops[-1].output == first.output else []
+    return _cast(scan, _five(scan, position))
+
+
+def _cast(scan: Scan, ops: list[StepOp]) -> list[StepOp]:
+    """With the cast of the last one's output, where there is one."""
+    behind = scan.at(ops[-1].position + 1) if ops else None
+    is_cast = behind is not None and behind.name == "copy_" and ops[-1].output in behind.reads
+    return [*ops, behind] if behind is not None and is_cast else ops
+
+
+def _five(scan: Scan, position: int) -> list[StepOp]:
     """x · cos + rotate_half(x) · sin in five operators, the add last; empty where something else stands there."""
     ops = scan.run(position, 5)
     if sorted(op.name or "" for op in ops) != ["add", "cat", "mul", "mul", "neg"] or ops[-1].name != "add":

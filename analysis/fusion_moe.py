@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from .fusion_ops import PRODUCTS, Abstention, Already, Finding, Occurrence, Scan, intermediate_bytes, is_elementwise
+from .fusion_ops import (
+    PRODUCTS,
+    Abstention,
+    Already,
+    Finding,
+    Occurrence,
+    Scan,
+    intermediate_bytes,
+    is_attention,
+    is_elementwise,
+)
 from .fusion_step import StepOp
 
 MOE_ROUTING: Final = "moe_routing"
@@ -68,15 +78,18 @@ def _experts(scan: Scan, last: StepOp) -> list[StepOp]:
     """What the layer does behind its router, up to what belongs to somebody: the residual add with the next norm."""
     found: list[StepOp] = []
     for op in scan.run(last.position + 1, _LONGEST):
-        if op.name == "topk" or (found and op.name == "add" and _ends(scan, op)):
+        if op.name == "topk" or is_attention(op) or (found and _ends(scan, op)):
             break
         found.append(op)
     return found
 
 
 def _ends(scan: Scan, op: StepOp) -> bool:
-    """The operator behind belongs to somebody, so this add is the layer's own."""
-    return scan.at(op.position + 1) is None
+    """An add of two tensors alike before somebody's operator, or before what a norm begins with: the residual stream's."""
+    if op.name not in ("add", "add_") or len(op.tensors) < 2 or op.tensors[0] != op.tensors[1]:
+        return False
+    behind = scan.at(op.position + 1)
+    return behind is None or behind.name in ("pow", "square", "native_layer_norm") or op.output in behind.reads[:1]
 
 
 def _routed(ops: Sequence[StepOp], experts: int) -> Occurrence:
@@ -100,7 +113,7 @@ def _computed(ops: Sequence[StepOp], experts: int) -> Iterator[Finding]:
     flows, gathered = intermediate_bytes(ops), _gathered_bytes(ops)
     yield Occurrence(
         MOE_EXPERTS,
-        "experts one by one",
+        "experts in many launches",
         tuple(ops),
         _FUSED_EXPERTS,
         None if flows is None or gathered is None else flows + gathered,

@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .fusion_step import FusionStep, StepOp
-from .tensor_shapes import ELEMENTWISE, Tensor
+from .tensor_shapes import ELEMENTWISE, PACKED_PRODUCTS, Tensor
 
-PRODUCTS: Final = frozenset({"mm", "addmm", "bmm", "baddbmm"})
+PRODUCTS: Final = frozenset({"mm", "addmm", "bmm", "baddbmm", *PACKED_PRODUCTS})
+PROJECTIONS: Final = PRODUCTS - {"bmm", "baddbmm"}
+"""Products of rows with one weight."""
+
 ACTIVATIONS: Final = frozenset({"silu", "silu_", "gelu", "gelu_", "relu", "relu_", "sigmoid", "tanh"})
 
 
@@ -51,6 +54,7 @@ class Already:
     kind: str
     what: str  # the operator, or how it is known
     ops: tuple[StepOp, ...]
+    takes: bool = True  # False: they may belong to another finding, too
 
 
 Finding = Occurrence | Abstention | Already

@@ -8,6 +8,7 @@ from typing import Final
 from .fusion_ops import (
     ACTIVATIONS,
     PRODUCTS,
+    PROJECTIONS,
     Abstention,
     Already,
     Finding,
@@ -117,7 +118,7 @@ def qkv(scan: Scan) -> Iterator[Finding]:
         heads = _head_widths(scan, group[-1])
         if len(group) == 3 and heads is not None and widths[0] == heads[0] and widths[1] == widths[2] == heads[1]:
             yield _merge(group, QKV, "QKV projection", _relied_on_heads(heads), _HOW_QKV)
-        elif rows.width not in widths[:-1] and op.name in ("mm", "addmm"):
+        elif rows.width not in widths[:-1] and op.name in PROJECTIONS:
             relied = "products in a row whose input is alike, and of which none has an output of that shape"
             yield _merge(group, "projections", "projections of one input", relied, _HOW_QKV.partition(";")[0])
         elif len(group) > 2 or heads is not None:
@@ -179,7 +180,7 @@ def _width(dims: tuple[int, ...]) -> int:
 
 def _merged_qkv(scan: Scan, op: StepOp) -> Iterator[Already]:
     """A product as wide as query, key and value together, alone before its attention."""
-    if op.output is None or op.name not in ("mm", "addmm"):
+    if op.output is None or op.name not in PROJECTIONS:
         return
     heads = _head_widths(scan, op)
     if heads is not None and op.output.width == heads[0] + 2 * heads[1]:
@@ -189,7 +190,7 @@ def _merged_qkv(scan: Scan, op: StepOp) -> Iterator[Already]:
 def merged_gate_up(scan: Scan) -> Iterator[Finding]:
     """A product twice as wide as the activation behind it."""
     for op in scan.free():
-        if op.name not in ("mm", "addmm") or op.output is None:
+        if op.name not in PROJECTIONS or op.output is None:
             continue
         behind = scan.ops[op.position + 1 : op.position + 2]
         if behind and behind[0].name in ACTIVATIONS and has_numel(behind[0], op.output.numel // 2):

@@ -7,12 +7,11 @@ from typing import Final
 
 from .fusion_ops import Abstention, Already, Finding, Occurrence, Scan, is_elementwise
 from .fusion_step import StepOp
-from .tensor_shapes import BYTES_OF, Tensor
+from .tensor_shapes import BYTES_OF, PACKED_PRODUCTS, Tensor
 
 DEQUANTISE: Final = "dequantise"
 QUANTISE: Final = "quantise"
 
-_FUSED: Final = ("_weight_int4pack_mm", "_weight_int8pack_mm")
 _QUANTISED: Final = ("_scaled_mm", "_int_mm")
 _BEFORE: Final = 14
 _BEHIND: Final = 4
@@ -28,8 +27,8 @@ _HOW_ROWS: Final = "quantise in the norm's or the activation's kernel before it,
 def weights(scan: Scan) -> Iterator[Finding]:
     """Operators on as many elements as a product's weight has, right before it."""
     for op in scan.free():
-        if op.name in _FUSED:
-            yield Already(DEQUANTISE, op.name, (op,))
+        if op.name in PACKED_PRODUCTS:
+            yield Already(DEQUANTISE, op.name, (op,), takes=False)  # others may merge it with its neighbours
             continue
         if op.name not in ("mm", "addmm", "bmm") or op.output is None or len(op.tensors) < 2:
             continue
@@ -38,6 +37,8 @@ def weights(scan: Scan) -> Iterator[Finding]:
         if not before or weight.numel <= op.tensors[-2].numel:
             continue
         if not _from_fewer_bytes(before):
+            if all(other.name == "copy_" for other in before):  # another layout, or a gathered weight
+                continue
             reason = "operators of the weight's size stand before the product, but none reads a smaller type"
             yield Abstention(DEQUANTISE, reason, tuple(before))
             continue

@@ -51,6 +51,9 @@ ELEMENTWISE: Final = frozenset({
 
 _FLOATS: Final = ("c10::Half", "c10::BFloat16", "float", "double")
 _WHOLE: Final = ("bool", "unsigned char", "signed char", "short", "int", "long int")
+PACKED_PRODUCTS: Final = ("_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu", "_weight_int8pack_mm")
+"""Products of rows with weights of fewer bits, which they read as they are."""
+
 _LIST: Final = "TensorList"
 _MOST_ELEMENTS: Final = 2**48
 _COMPARISONS: Final = {"lt", "le", "gt", "ge", "eq", "ne", "logical_and", "logical_or", "logical_not", "isnan", "isin"}
@@ -144,8 +147,10 @@ def output_of(name: str, inputs: Sequence[Input]) -> Tensor | None:
         return None
     if name.endswith("_") and not name.startswith("_"):
         return tensors[0]
-    if name in ("mm", "addmm", "bmm", "baddbmm", "linear"):
+    if name in ("mm", "addmm", "bmm", "baddbmm"):
         return matrix_product(name, tensors)
+    if name in PACKED_PRODUCTS:
+        return _packed_product(tensors)
     if name in _KEEPS:
         return tensors[0]
     if name in _LAST_DIMENSION:
@@ -155,12 +160,19 @@ def output_of(name: str, inputs: Sequence[Input]) -> Tensor | None:
 
 def matrix_product(name: str, tensors: Sequence[Tensor]) -> Tensor | None:
     """What a product of matrices writes: the last two tensors, for addmm and baddbmm behind what is added."""
-    if len(tensors) < 2 or name == "linear":
+    if len(tensors) < 2:
         return None
     left, right = tensors[1:3] if name in ("addmm", "baddbmm") and len(tensors) > 2 else tensors[:2]
     if len(left.dims) < 2 or len(left.dims) != len(right.dims) or left.dims[-1] != right.dims[-2]:
         return None
     return Tensor((*left.dims[:-1], right.dims[-1]), left.type)
+
+
+def _packed_product(tensors: Sequence[Tensor]) -> Tensor | None:
+    """What a product with packed weights writes: its columns are told by their scales, [n], or [groups, n, 2]."""
+    rows, scales = tensors[0], tensors[-1]
+    columns = scales.dims[1] if len(scales.dims) == 3 else scales.width
+    return Tensor((*rows.dims[:-1], columns), rows.type) if len(tensors) > 2 else None
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor | None:

@@ -146,6 +146,17 @@ class TestRope:
     def test_without_a_cache(self) -> None:
         assert [row[:3] for row in summary([*rope(2), *rope(1), attention(2, 1)])] == [("rope_kv", 10, 1)]
 
+    def test_with_cosines_in_fp32_and_the_cast_behind(self) -> None:
+        def six(heads: int) -> list[Op]:
+            whole = [1, heads, 1, 4]
+            product, negated, joined, other, added = rope(heads)
+            wide = [product._replace(types=[BF16, F32]), other._replace(types=[BF16, F32])]
+            cast = Op("copy_", [whole, whole], [BF16, F32])
+            return [wide[0], negated, joined, wide[1], added._replace(types=[F32, F32]), cast]
+
+        ops = [*six(2), *six(1), write(1), write(1), attention(2, 1)]
+        assert [row[:3] for row in summary(ops)] == [("rope_kv", 14, 1)]
+
     def test_halves_that_do_not_fit(self) -> None:
         ops = rope(2)
         ops[1] = Op("neg", [[1, 2, 1, 4]])
