@@ -73,24 +73,44 @@ def busy_ns(trace: Trace, gpu: GpuPhases, device: int, steps: int) -> tuple[Ints
 
 
 def idle_ns(
-    trace: Trace, launches: ServingLaunches, phases: HostPhases, gpu: GpuPhases, gaps: Gaps, first_op_ns: Ints
+    trace: Trace,
+    launches: ServingLaunches,
+    phases: HostPhases,
+    gpu: GpuPhases,
+    gaps: Gaps,
+    ranges: tuple[Ints, Ints],
+    counts: Bools,
+    first_op_ns: Ints,
 ) -> Ints:
     """[step, phase] idle time of the gaps, which it adds up to, by what the host did before it asked for the next op.
 
     What is left of a gap when the op was launched (dispatch, dependencies, node to node) is of the op's own phase, as
-    is a gap before an op that another thread launched. A gap is in the step whose first op came last before it.
+    is a gap before an op that another thread launched. Each part is of the step that the host was in, or the op is
+    of; where that one does not count, of the step whose first op came last before the gap. ``ranges`` are the steps'
+    host ranges.
     """
+    starts_ns, ends_ns = ranges
+    asked = sum((gaps.parts_ns[cause].astype(np.int64) for cause in _ASKED_FOR), np.zeros(len(gaps), np.int64))
+    asked = np.where(np.isin(trace.gpu_ops.launch_row[gaps.next_op], launches.row), asked, 0)
+    until = gaps.start_ns + asked
+    before = np.searchsorted(starts_ns, gaps.start_ns, side="right") - 1
+    cut = np.clip(ends_ns[before], gaps.start_ns, until)
+    rest = np.zeros((len(gaps), len(PHASES)), np.int64)
+    rest[np.arange(len(gaps)), gpu.op_phase[gaps.next_op]] = gaps.dur_ns - asked
+    parts = (phases.within(gaps.start_ns, cut), phases.within(cut, until), rest)
+    assert np.array_equal(sum(part.sum(axis=1) for part in parts), gaps.dur_ns), "phases add up to the gap"
+    in_step = (before, np.searchsorted(starts_ns, until, side="right") - 1, gpu.op_step[gaps.next_op])
+    otherwise = _last_begun(first_op_ns, gaps.start_ns)
+    found = np.zeros((len(starts_ns), len(PHASES)), np.int64)
+    for part, step in zip(parts, in_step, strict=True):
+        own = np.where((step >= 0) & counts[step], step, otherwise)
+        np.add.at(found, own[own >= 0], part[own >= 0])
+    return found
+
+
+def _last_begun(first_op_ns: Ints, times_ns: Ints) -> Ints:
+    """The step whose first op came last before each time; NONE where none did."""
     step_of = np.flatnonzero(first_op_ns != NONE)
     order = step_of[np.argsort(first_op_ns[step_of], kind="stable")]
-    place = np.searchsorted(first_op_ns[order], gaps.start_ns, side="right") - 1
-    asked = sum((gaps.parts_ns[cause].astype(np.int64) for cause in _ASKED_FOR), np.zeros(len(gaps), np.int64))
-    row = trace.gpu_ops.launch_row[gaps.next_op]
-    own = np.isin(row, launches.row)
-    asked = np.where(own, asked, 0)
-    parts = phases.within(gaps.start_ns, gaps.start_ns + asked)
-    np.add.at(parts, (np.arange(len(gaps)), gpu.op_phase[gaps.next_op]), gaps.dur_ns - asked)
-    assert np.array_equal(parts.sum(axis=1), gaps.dur_ns), "phases add up to the gap"
-    found = np.zeros((len(first_op_ns), len(PHASES)), np.int64)
-    inside = place >= 0
-    np.add.at(found, order[place[inside]], parts[inside])
-    return found
+    place = np.searchsorted(first_op_ns[order], times_ns, side="right") - 1
+    return np.where(place >= 0, np.append(order, NONE)[place], NONE)

@@ -114,6 +114,22 @@ def test_prefill_and_decode_are_told_apart(form: str) -> None:
     assert {kind.evidence for kind in serving(form).kinds} == {"structure"}
 
 
+@pytest.mark.parametrize("form", MARKED + UNMARKED)
+def test_idle_time_of_all_kinds_is_the_steady_idle_time(form: str) -> None:
+    steady = analysis(form).document.devices[0].steady
+    assert steady is not None
+    assert sum(kind.gpu_idle_ns.total for kind in serving(form).kinds) == steady.idle_ns
+
+
+def test_the_preparation_of_a_prompt_is_waited_for_in_its_own_step() -> None:
+    """The host fills 256 to 1,024 token ids, while the GPU has nothing to do."""
+    prefill, decode = serving("requests").kinds
+    for kind in (prefill, decode):
+        prepare = kind.phases[0]
+        assert prepare.host_ns is not None
+        assert prepare.gpu_idle_ns.total == pytest.approx(prepare.host_ns.total, rel=0.06)
+
+
 def _row(form: str, kind: ServingKindDoc, steps: list[dict[str, Any]]) -> str:
     """A line of the table in docs/validation.md: found and by hand, µs."""
     cells = []
