@@ -26,7 +26,7 @@ from .kernel_times import START_NS, gpu_ops, traffic_ns, work_ns
 
 WORK_LOW: Final = 0.90
 WORK_HIGH: Final = 1.20
-"""× W: predicted W was 14.5 % too low to 0.5 % too high on an H200, over 5 samples and batches of 1 to 2,048."""
+"""× W: predicted W was 14.5 % too low to 8 % too high on an H200, over 8 samples and batches of 1 to 2,048."""
 
 
 class RangeDoc(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,6 +47,7 @@ def of_capture(path: Path) -> dict[str, object]:
     return {
         "target": document.target.name,
         "batch_size": document.target.batch_size,
+        "settings": document.target.settings,
         "context_length": document.target.context_length,
         "environment": {key: (document.environment or {}).get(key) for key in ("gpu", "driver", "cuda", "torch")},
         "launching_operators": launching_operators(with_operators[0]) if with_operators else None,

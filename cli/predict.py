@@ -29,6 +29,7 @@ class _Gpus(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
 @click.argument("target")
 @click.option("--gpu", type=_Gpus(), default="h200", show_default=True, help="What to predict for.")
 @click.option("--calibration", metavar="FILE", type=choices.PATH, help="Figures of `launchscope calibrate` on it.")
+@click.option("--tau", type=choices.TIME, help="Host time per launch, τ, on the host it is for.")
 @click.option("--batch-size", type=int, metavar="N", help="Sequences per step.  [default: the target's]")
 @click.option("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32.  [default: the target's]")
 @click.option("--context-length", type=int, metavar="TOKENS", help="Tokens in the cache.  [default: the target's]")
@@ -47,6 +48,7 @@ def command(
     target: str,
     gpu: str,
     calibration: Path | None,
+    tau: float | None,
     batch_size: int | None,
     dtype: str | None,
     context_length: int | None,
@@ -75,6 +77,6 @@ def command(
     own = None if calibration is None else gpus.read_calibration(calibration)
     with ProgressLine() as progress:
         step = count_step(options, progress)
-    document = predict_step(step, gpus.gpu(gpu, own, None if own is None else f"of {calibration}"))
+    document = predict_step(step, gpus.gpu(gpu, own, None if own is None else f"of {calibration}", tau))
     name = output or (file and by_suffix(file, PREDICT)) or "terminal"
     hand_over(document, name, file=file, inputs=inputs, verbose=False, table=PREDICT)

@@ -76,6 +76,11 @@ def test_flops_count_where_they_take_longer_than_bytes() -> None:
     assert predicted(unknown).gpu_work_ns.predicted == 3_650 + 5_000, "as bf16 where its peak is not known"
 
 
+def test_a_product_of_4_bit_weights_reaches_half_the_bandwidth() -> None:
+    packed = CountedOp(operator="aten::_weight_int4pack_mm", kind=MATRIX, bytes=10_000 * KB)
+    assert predicted(packed).gpu_work_ns.predicted == 3_650 + 2 * 10_000
+
+
 def test_what_limits_the_eager_step() -> None:
     assert predicted(op(ELEMENTWISE)).limit == "launching"
     assert predicted(op(ELEMENTWISE, 100_000)).limit == "gpu"
@@ -172,17 +177,21 @@ def pairs() -> list[tuple[PredictionDoc, dict[str, Any]]]:
     """Each sample as predicted for an H200 from its stored count, and as measured on one."""
     found = []
     for counted, measured in zip(COUNTED, MEASURED, strict=True):
-        name, batch = counted["target"], counted["batch_size"]
-        assert (name, batch) == (measured["target"], measured["batch_size"])
+        name, batch, settings = key = counted["target"], counted["batch_size"], counted["settings"]
+        assert key == (measured["target"], measured["batch_size"], measured["settings"])
         different = msgspec.convert(counted["ops"], list[CountedOp])
         ops = tuple(different[index] for index in counted["order"])
-        step = Step(target=Target(name=name, batch_size=batch), ops=ops, torch=counted["torch"])
+        target = Target(name=name, batch_size=batch, settings=settings)
+        step = Step(target=target, ops=ops, torch=counted["torch"])
         found.append((predict_step(step, gpu("h200")), measured))
     return found
 
 
 PAIRS = pairs()
-NAMED = [f"{told.target.name}, batch {told.target.batch_size}" for told, _ in PAIRS]
+NAMED = [
+    ", ".join([told.target.name, *told.target.settings.values(), f"batch {told.target.batch_size}"])
+    for told, _ in PAIRS
+]
 
 
 @pytest.mark.parametrize(("told", "measured"), PAIRS, ids=NAMED)
@@ -261,7 +270,7 @@ def fused_row(told: PredictionDoc, measured: dict[str, Any]) -> str:
     )
 
 
-@pytest.mark.parametrize(("row", "count"), [(count_row, 10), (time_row, 10), (fused_row, 5)])
+@pytest.mark.parametrize(("row", "count"), [(count_row, 13), (time_row, 13), (fused_row, 5)])
 def test_the_tables_of_the_validation_page(row: Callable[[PredictionDoc, dict[str, Any]], str], count: int) -> None:
     page = (ROOT / "docs" / "validation.md").read_text("utf-8")
     for (told, measured), name in zip(PAIRS[:count], NAMED, strict=False):

@@ -40,7 +40,7 @@ def test_a_prediction_is_called_one(capfd: pytest.CaptureFixture[str]) -> None:
     out = capfd.readouterr().out
     assert "model.py · batch 2 · bf16 · layers=1" in out
     assert "predicted for one NVIDIA H200 · torch 2.13.0" in out
-    assert "PREDICTED: launching is the limit in eager mode: 50.8 µs (40.0–104.0) a step for 17.8 µs" in out
+    assert "PREDICTED: launching is the limit in eager mode: 64.0 µs (40.0–164.0) a step for 17.8 µs" in out
     assert "4 operators that launch, 4 GPU ops · 41.0 MiB read and written" in out
     assert "no kernel ran, and no GPU was used" in out
     assert "measured on an H200" in out
@@ -84,6 +84,13 @@ def test_a_calibration_of_ones_own(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert "bandwidth 2.00 TB/s: of" in capfd.readouterr().out
     assert run(["predict", "model.py", "--calibration", str(file), "-o", str(file)]) == 2
     assert "is an input" in capfd.readouterr().err
+
+
+def test_a_tau_of_ones_own(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", "model.py", "--tau", "5us", "--format", "json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert told["eager_ns"]["predicted"] == told["eager_ns"]["low"] == 4 * 5000
+    assert (told["gpu"]["tau_ns"]["source"], told["gpu"]["tau_ns"]["measured"]) == ("as given", False)
 
 
 @pytest.mark.parametrize(
