@@ -20,6 +20,7 @@ PLAIN = "llama_1b.zip"
 MERGED = "fusion/llama_1b_fused.zip"
 TRANSFORMERS = "fusion/hf_llama.zip"
 SEVEN_B = "fusion/qwen2_5_7b.zip"
+SMALL = "fusion/qwen3_0_6b.zip"
 
 
 @cache
@@ -223,3 +224,44 @@ class TestFusedRun:
         assert (norm.kinds, norm.places, norm.kernels_before, norm.kernels_after) == (["residual_norm"], 29, 261, 29)
         assert norm.after == ["triton_red_fused__to_copy__unsafe_view_add_mean_mul_pow_rsqrt"]
         assert norm.operators == ["_to_copy__unsafe_view_add_mean_mul_pow_rsqrt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "launches", "work_us", "graph_us"),
+    [
+        (PLAIN, (500, 467), (664, 675), (852, 856)),
+        (MERGED, (500, 467), (687, 701), (875, 870)),
+        (TRANSFORMERS, (537, 461), (828, 755), (1029, 1006)),
+        (SEVEN_B, (872, 812), (1280, 1258), (1608, 1558)),
+        (SMALL, (1264, 1253), (1628, 1772), (2103, 2237)),
+    ],
+)
+def test_what_torch_compile_did_of_five_models(
+    name: str, launches: tuple[int, int], work_us: tuple[int, int], graph_us: tuple[int, int]
+) -> None:
+    """Promised and came, of the kinds that it fuses: the table in docs/validation.md."""
+    profile = report(name).profile
+    assert profile is not None
+    assert profile.fused_run is not None
+    done = [promise for promise in profile.fused_run.promises if promise.launches_came]
+    kinds = {promise.kind for promise in done}
+    assert {promise.kind for promise in profile.fused_run.promises} - kinds <= {"qkv", "gate_up"}
+    assert (sum(p.launches_promised for p in done), sum(p.launches_came for p in done)) == launches
+    promised = sum(promise.gpu_work_promised_ns or 0.0 for promise in done)
+    came = sum(promise.gpu_work_came_ns for promise in done)
+    assert (round(promised / 1e3), round(came / 1e3)) == work_us
+    assert promised == pytest.approx(came, rel=0.1)
+    candidates = of_kind(name, *kinds)
+    in_graph, low, high = (
+        sum(getattr(c, figure) or 0.0 for c in candidates)
+        for figure in ("graph_saves_ns", "graph_low_ns", "graph_high_ns")
+    )
+    before, after = mode(name, "graph").step_ns, mode(name, "fused_graph").step_ns
+    assert before is not None
+    assert after is not None
+    measured = before.median - after.median
+    assert (round(in_graph / 1e3), round(measured / 1e3)) == graph_us
+    assert low < measured < high
+    assert in_graph == pytest.approx(measured, rel=0.07)
+    row = "| {} | {:,} · {:,} | {:,} · {:,} | {:,} · {:,} |".format(Path(name).stem, *launches, *work_us, *graph_us)
+    assert row in (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
