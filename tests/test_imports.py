@@ -33,7 +33,7 @@ ROOMS = {
     "analysis.readers": {"analysis.errors", "analysis.trace", "analysis.nesting", "analysis.freed_memory",
                          "analysis.unpacked_size", "analysis.readers"},
     "analysis.counted_step": {"analysis.capture"},
-    "analysis.textbook": {"", "analysis"},
+    "analysis.textbook": {"", "analysis", "analysis.errors", "analysis.document", "analysis.report"},
     "analysis.gpus": {"analysis.errors", "analysis.capture"},
     "analysis.predict": {"", "analysis", "analysis.capture", "analysis.counted_step", "analysis.gpus"},
     "analysis.sweep": {"", "analysis", "analysis.errors", "analysis.document", "analysis.report"},

@@ -19,7 +19,7 @@ _COLUMNS = (
     Column("launching\nN·τ"),
     Column("serial\nW + N·τ"),
     Column("bound\nmax(W, N·τ)"),
-    Column("graph\nW + τ"),
+    Column("graph"),
     Column("serial ÷\ngraph"),
     Column("bound ÷\ngraph"),
     Column("launch tax\nof serial"),
@@ -36,14 +36,23 @@ def _tell(doc: ModelDoc) -> Iterator[Block]:
             Bar("bound", each.bound_ns / longest, f"{duration(each.bound_ns)}, they overlap fully"),
             Bar("graph", each.graph_ns / longest, f"{duration(each.graph_ns)}, one launch"),
         ]
-        yield Bars(byte_size(each.weight_bytes), bars)
-    yield Fact("basis", [doc.basis, f"node gap ν {duration(doc.steps[0].node_gap_ns)} · nothing here was measured"])
+        yield Bars(_name(each), bars)
+    nothing = "nothing here was measured" if doc.source is None else f"what was not given is of {doc.source}"
+    yield Fact("basis", [doc.basis, f"graph = W + τ + (N − 1)·ν, ν {duration(doc.steps[0].node_gap_ns)} · {nothing}"])
+    if doc.measured_ns:
+        times_ns = " · ".join(f"{mode} {duration(ns)}" for mode, ns in doc.measured_ns.items())
+        yield Fact("measured T", [times_ns])
+
+
+def _name(step: PredictedStepDoc) -> str:
+    """What sets a step apart: the bytes that it reads, or that its W is measured."""
+    return "measured W" if step.gpu_work_from == "measured" else byte_size(step.weight_bytes)
 
 
 def _answer(steps: list[PredictedStepDoc]) -> str:
     """The gain of a graph, and how it moves with the weights."""
     told = "; ".join(
-        f"{byte_size(each.weight_bytes)}: a graph is {times(each.speedup_bound)} to {times(each.speedup_serial)} faster"
+        f"{_name(each)}: a graph is {times(each.speedup_bound)} to {times(each.speedup_serial)} faster"
         for each in steps[:3]
     )
     return f"PREDICTED: {told}"
@@ -52,7 +61,7 @@ def _answer(steps: list[PredictedStepDoc]) -> str:
 def _row(step: PredictedStepDoc) -> Row:
     return Row(
         [
-            byte_size(step.weight_bytes),
+            _name(step),
             number(step.kernels),
             duration(step.tau_ns),
             rate(step.bandwidth_bytes_per_s, "B"),

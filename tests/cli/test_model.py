@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import launchscope
 import pytest
 from launchscope.cli import run
 
+LLAMA = Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip"
 TEXTBOOK = ["model", "--weights", "5.5GiB", "--kernels", "430", "--tau", "5us", "--bandwidth", "1TB/s"]
 
 
@@ -26,6 +29,32 @@ def test_one_document_of_figures(capfd: pytest.CaptureFixture[str]) -> None:
 def test_node_gaps_lengthen_a_graph(capfd: pytest.CaptureFixture[str]) -> None:
     assert run([*TEXTBOOK, "--node-gap", "1us", "--format", "json"]) == 0
     assert json.loads(capfd.readouterr().out)["graph_ns"] == pytest.approx(5_910_580 + 429_000)
+
+
+def test_a_capture_gives_what_no_option_does(capfd: pytest.CaptureFixture[str]) -> None:
+    """The 1B sample: 718 GPU ops, W 1.95 ms measured, 2.49 GB at 4.30 TB/s, τ 13.1 µs."""
+    assert run(["model", str(LLAMA), "--format", "json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert told["gpu_work_from"] == "measured"
+    assert told["kernels"] == 718
+    assert told["gpu_work_ns"] == pytest.approx(1.95e6, rel=0.01)
+    assert told["graph_ns"] == pytest.approx(told["gpu_work_ns"] + 717 * told["node_gap_ns"] + told["tau_ns"])
+    assert told["graph_ns"] == pytest.approx(told["measured_ns"]["graph"], rel=0.02)
+    assert [step["gpu_work_from"] for step in told["steps"]] == ["measured", "bytes"]
+    assert told["steps"][1]["gpu_work_ns"] == pytest.approx(0.579e6, rel=0.01)
+    assert run(["model", str(LLAMA), "--weights", "1GB"]) == 0
+    out = capfd.readouterr().out
+    assert "measured T" in out
+    assert "llama_1b, eager" in out
+    assert "measured W" not in out
+
+
+def test_what_a_model_takes_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["model", "--tau", "5us"]) == 2
+    assert "missing --weights, --kernels, --bandwidth: give them, or a capture" in capfd.readouterr().err
+    serve = LLAMA.with_name("serve_graph.zip")
+    assert run(["model", str(serve)]) == 2
+    assert "it replays graphs already" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
