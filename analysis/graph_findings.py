@@ -208,13 +208,18 @@ def _exposed(doctor: GraphDoctorDoc, step_ns: float | None) -> Iterator[FindingD
     launch = doctor.graph_launch
     if launch is None or launch.exposed_ns is None or step_ns is None or launch.exposed_ns < NOTEWORTHY * step_ns:
         return
+    profiled = launch.source == "as profiled"
+    evidence = [
+        f"one launch takes the host {duration(launch.host_ns)} ({launch.source}) for {number(launch.nodes)} nodes, "
+        f"{number(launch.per_step)} per step"
+    ]
+    if profiled:
+        evidence.append("a profiler makes such calls many times as long: unprofiled it is less, or nothing")
     yield FindingDoc(
         code="launch_exposed",
         what=f"the GPU is idle for {duration(launch.exposed_ns)} per step while the host launches the graph",
-        evidence=[
-            f"one launch takes the host {duration(launch.host_ns)} ({launch.source}) for {number(launch.nodes)} nodes, "
-            f"{number(launch.per_step)} per step"
-        ],
+        evidence=evidence,
         how="launch the next replay before the one before it has ended: no wait in between, or fewer, larger graphs",
+        basis="inferred" if profiled else "measured",
         cost_ns=launch.exposed_ns,
     )

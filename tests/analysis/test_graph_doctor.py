@@ -79,10 +79,17 @@ def test_a_launch_is_exposed_where_the_gpu_is_idle_during_the_call() -> None:
         count=4, per_step=1, nodes=10, host_ns=4_000, as_profiled_ns=4_000, source="as profiled", exposed_ns=4_000
     )
     exposed = finding(found, "launch_exposed")
-    assert (exposed.cost_ns, exposed.evidence) == (
-        4_000,
-        ["one launch takes the host 4.00 µs (as profiled) for 10 nodes, 1 per step"],
-    )
+    assert (exposed.cost_ns, exposed.basis) == (4_000, "inferred")
+    assert exposed.evidence == [
+        "one launch takes the host 4.00 µs (as profiled) for 10 nodes, 1 per step",
+        "a profiler makes such calls many times as long: unprofiled it is less, or nothing",
+    ]
+
+
+def test_a_calibrated_launch_that_is_exposed_is_measured() -> None:
+    machine = Calibration(graph_launch_ns=3_000, graph_launch_per_node_ns=50)
+    exposed = finding(doctor(replaying(), trace_pass="cuda", calibration=machine), "launch_exposed")
+    assert (exposed.cost_ns, exposed.basis) == (3_500, "measured")
 
 
 def test_in_our_own_captures_the_calibration_stands_in_the_place_of_the_profilers_cost() -> None:
