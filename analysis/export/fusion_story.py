@@ -73,19 +73,20 @@ def _basis(fusion: FusionDoc, *, verbose: bool) -> Iterator[str]:
     """What the savings are made of; why a column is empty."""
     total, words = fusion.total, _TAU_WORDS.get(fusion.tau_source or "", fusion.tau_source)
     each = MISSING if fusion.tau_ns is None else f"{duration(fusion.tau_ns)}, {words}"
-    yield f"in eager mode launches × τ ({each}); all: {_range(total.eager_low_ns, total.eager_high_ns)}"
+    yield f"in eager mode launches × τ ({each}){_all(total.eager_low_ns, total.eager_high_ns)}"
     if total.graph_saves_ns is None:
         yield f"in a graph unknown: {fusion.withheld.get('total.graph_saves_ns', 'not calibrated')}"
     else:
         nodes = f"{number(total.launches_saved)} node gaps of {duration(fusion.node_gap_ns)}"
         work = f"GPU work of {duration(total.gpu_work_ns)} and {nodes}"
-        yield f"in a graph {work}; all: {_range(total.graph_low_ns, total.graph_high_ns)}"
+        yield f"in a graph {work}{_all(total.graph_low_ns, total.graph_high_ns)}"
     if verbose:
         yield f"kernels' times from {fusion.times_from or 'this trace'}; bytes: intermediates written and read again"
 
 
-def _range(low: float | None, high: float | None) -> str:
-    return f"{duration(low)} to {duration(high)}"
+def _all(low: float | None, high: float | None) -> str:
+    """The range of all candidates together; nothing where it has one end."""
+    return "" if low is None or high is None else f"; all: {duration(low)} to {duration(high)}"
 
 
 def _details(candidate: CandidateDoc) -> Iterator[str]:
@@ -94,10 +95,14 @@ def _details(candidate: CandidateDoc) -> Iterator[str]:
     yield names
     if candidate.where:
         yield f"at {', '.join(candidate.where)}"
-    yield (
-        f"eager {_range(candidate.eager_low_ns, candidate.eager_high_ns)} · in a graph "
-        f"{_range(candidate.graph_low_ns, candidate.graph_high_ns)} · kernels take {duration(candidate.kernels_ns)} now"
-    )
+    ranges = {
+        "eager": (candidate.eager_low_ns, candidate.eager_high_ns),
+        "in a graph": (candidate.graph_low_ns, candidate.graph_high_ns),
+    }
+    told = [
+        f"{name} {duration(low)} to {duration(high)}" for name, (low, high) in ranges.items() if None not in (low, high)
+    ]
+    yield " · ".join([*told, f"kernels take {duration(candidate.kernels_ns)} now"])
     yield f"known by: {candidate.relied_on}"
     yield f"how: {candidate.how}"
 
