@@ -14,7 +14,6 @@ REDUCTION: Final = "reduction"
 ELEMENTWISE: Final = "elementwise"
 COPY: Final = "copy"
 OTHER: Final = "other"
-KINDS: Final = (MATRIX, ATTENTION, REDUCTION, ELEMENTWISE, COPY, OTHER)
 """``elementwise`` holds gathers, scatters and copies on the GPU, too; ``copy`` is one from or to the host; ``other``
 are operators that a compiler calls as they are: sorts, samplers, custom operators."""
 

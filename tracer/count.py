@@ -42,7 +42,7 @@ def count_step(options: ProfileOptions, progress: Progress) -> CountedStep:
         raise MissingRequirement("torch is not installed: pip install 'launchscope[torch]'")
     progress("starting")
     try:
-        with ForkServer(["torch", "launchscope.tracer.counting"], environment=ENVIRONMENT) as server:
+        with ForkServer(["torch", "launchscope.tracer.taken_whole"], environment=ENVIRONMENT) as server:
             found: Counted = server.run(
                 "launchscope.tracer.count:run", _job(options), Counted, options.timeout_s, lambda phase: progress(phase)
             )
@@ -108,13 +108,14 @@ def count_here(options: ProfileOptions, progress: Progress) -> CountedStep:
     """Count in this process. What a first step sets up is not counted."""
     import torch
 
-    from .counting import Counting, TakenWhole
+    from .counting import Counting
+    from .taken_whole import counting_whole
     from .target import resolve
     from .watch import watching
     from .without_gpu import without_gpu
 
     counting = Counting()
-    with torch.no_grad(), without_gpu(), TakenWhole(counting), counting:
+    with torch.no_grad(), without_gpu(), counting_whole(counting):
         progress("build")
         resolved = resolve(options, "meta")
         progress("first step")

@@ -1,16 +1,13 @@
 """The operators of one step on the meta device: what each would launch, read, write and compute on a GPU.
 
-A dispatch mode sees what operators come down to. Two things come down to more there than on a GPU: attention and the
-RMS norm are one kernel each on CUDA and a dozen operators elsewhere, so a function mode above it takes them whole.
+A dispatch mode sees what operators come down to; ``taken_whole`` takes what comes down to more than it does on CUDA.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
@@ -31,8 +28,9 @@ _ATTENTION: Final = ("_scaled_dot_product_", "_flash_attention_forward", "_effic
                      "_cudnn_attention_forward")  # fmt: skip
 
 _LAUNCH_NOTHING: Final = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
-                          "_unsafe_view", "_reshape_alias", "lift_fresh", "detach", "detach_", "alias", "resize_",
-                          "set_", "_efficientzerotensor", "_pin_memory", "is_pinned")  # fmt: skip
+                          "_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "_reshape_alias",
+                          "lift_fresh", "detach", "detach_", "alias", "resize_", "set_", "_efficientzerotensor",
+                          "_pin_memory", "is_pinned")  # fmt: skip
 """Beside views: they allocate, or change what a tensor says about its memory."""
 
 _CLONE_FIRST: Final = ("masked_fill", "masked_scatter", "index_copy", "index_put", "index_fill", "index_add", "scatter",
@@ -95,72 +93,6 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
             tensor = given[0]
             if tensor.device != META and tensor.untyped_storage().data_ptr() in self._unknown:
                 raise RuntimeError("a value that the GPU would have written is not known")
-
-
-class TakenWhole(TorchFunctionMode):
-    """Takes attention and the RMS norm for the one kernel that they are on CUDA; sees copies that aren't dispatched."""
-
-    def __init__(self, counting: Counting) -> None:
-        super().__init__()
-        self._counting = counting
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        whole = _WHOLE.get(func)
-        if whole is not None and _first(args, kwargs).device == META:
-            return whole(self._counting, *args, **kwargs)
-        result = func(*args, **kwargs)
-        if func in _FROM_PYTHON and result.device == META and not isinstance(_first(args, kwargs), torch.Tensor):
-            self._counting.add("copy_", COPY, [result])
-        return result
-
-
-def _attention(
-    counting: Counting,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> torch.Tensor:
-    """One call of attention. A mask of truth values is turned into one of numbers first, by three launches more."""
-    del dropout_p, is_causal, scale, enable_gqa
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        minus_infinity = torch.scalar_tensor(float("-inf"), dtype=query.dtype, device=query.device)
-        attn_mask = torch.where(attn_mask, 0.0, minus_infinity)
-    shape = (*query.shape[:-1], value.shape[-1])
-    result = torch.empty_like(query) if shape == query.shape else query.new_empty(shape)
-    flops = 2 * query.numel() * key.shape[-2] + 2 * result.numel() * key.shape[-2]
-    read = [query, key, value, *([] if attn_mask is None else [attn_mask])]
-    counting.add("scaled_dot_product_attention", ATTENTION, [*read, result], flops)
-    return result
-
-
-def _rms_norm(
-    counting: Counting,
-    input: torch.Tensor,
-    normalized_shape: Any,
-    weight: torch.Tensor | None = None,
-    eps: float | None = None,
-) -> torch.Tensor:
-    del normalized_shape, eps
-    result = torch.empty_like(input)
-    counting.add("_fused_rms_norm", REDUCTION, [input, *([] if weight is None else [weight]), result])
-    return result
-
-
-_WHOLE: Final[dict[Any, Callable[..., torch.Tensor]]] = {
-    torch.nn.functional.scaled_dot_product_attention: _attention,
-    **({torch.nn.functional.rms_norm: _rms_norm} if hasattr(torch.ops.aten, "_fused_rms_norm") else {}),
-}
-_FROM_PYTHON: Final = (torch.tensor, torch.as_tensor)
-
-
-def _first(args: Any, kwargs: Any) -> Any:
-    return args[0] if args else next(iter(kwargs.values()))
 
 
 def launches_nothing(func: Any, given: list[torch.Tensor], returned: list[torch.Tensor]) -> bool:

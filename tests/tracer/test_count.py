@@ -20,8 +20,9 @@ from launchscope.analysis.counted_step import CountedOp, CountedStep
 from launchscope.analysis.errors import BadTarget
 from launchscope.fixtures import models
 from launchscope.tracer.count import count_here, count_step, run
-from launchscope.tracer.counting import Counting, TakenWhole
+from launchscope.tracer.counting import Counting
 from launchscope.tracer.options import ProfileOptions
+from launchscope.tracer.taken_whole import counting_whole
 from launchscope.tracer.without_gpu import without_gpu
 from torch.nn import functional
 
@@ -44,7 +45,7 @@ def as_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def ops_of(step: Callable[[], Any]) -> list[CountedOp]:
     """What a step comes down to, in this process."""
     counting = Counting()
-    with torch.no_grad(), without_gpu(), TakenWhole(counting), counting:
+    with torch.no_grad(), without_gpu(), counting_whole(counting):
         step()
     return counting.ops
 
@@ -95,6 +96,15 @@ def test_views_and_allocations_launch_nothing() -> None:
 def test_attention_is_one(call: Callable[[torch.Tensor], torch.Tensor], found: list[str]) -> None:
     """A mask of truth values launches three more: as in captures of an H200."""
     assert names(lambda: call(on_gpu(1, 2, 5, 16))) == [*found, "scaled_dot_product_attention"]
+
+
+def test_attention_within_torch_s_own_modules_is_one_too() -> None:
+    """A mode is switched off within a call that it passes on."""
+    with without_gpu():
+        attention = torch.nn.MultiheadAttention(16, 2, batch_first=True).eval()
+    x = on_gpu(1, 5, 16, dtype=torch.float32)
+    assert names(lambda: attention(x, x, x, need_weights=False)).count("scaled_dot_product_attention") == 1
+    assert functional.scaled_dot_product_attention.__name__ == "scaled_dot_product_attention", "as before"
 
 
 def test_grouped_attention_reads_each_key_once() -> None:
