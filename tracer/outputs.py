@@ -134,7 +134,10 @@ def _run(
     _restore(target, inputs, state)
     torch.manual_seed(0)
     leaves: list[Any] = tree_leaves(step())
-    return tuple(leaf.detach().clone() for leaf in leaves if isinstance(leaf, torch.Tensor))
+    outputs = tuple(leaf.detach().clone() for leaf in leaves if isinstance(leaf, torch.Tensor))
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()  # a copy from a host buffer may still be to come, and the next run overwrites that
+    return outputs
 
 
 def _restore(target: Target, inputs: dict[str, torch.Tensor], state: tuple[torch.Tensor, ...]) -> None:
