@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from .advice import with_trace_advice
 from .analyses import TraceAnalysis
 from .capture import Calibration
 from .fused_run import Recorded, fused_run
@@ -23,9 +24,15 @@ _FUSED: Final = "fused"
 
 
 def with_fusion(analysis: TraceAnalysis) -> TraceAnalysis:
-    """A trace outside a capture, by its own times."""
+    """A trace outside a capture, by its own times; the advice is among its verdict's actions."""
     step = fusion_step(analysis.trace, analysis.steps)
-    return analysis if step is None else _with(analysis, step, findings(step), _rates(analysis, None), None)
+    if step is None:
+        return analysis
+    found = _with(analysis, step, findings(step), _rates(analysis, None), None)
+    document = found.document
+    step_ns = None if document.bound is None else document.bound.step_ns
+    advised = with_trace_advice(document.verdict, document.fusion, step_ns)
+    return replace(found, document=msgspec.structs.replace(document, verdict=advised))
 
 
 def with_captured_fusion(

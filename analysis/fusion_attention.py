@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -35,7 +36,7 @@ def in_parts(scan: Scan) -> Iterator[Finding]:
         if not ops:
             continue
         keys = op.tensors[-1]
-        repeats = _repeats(scan, op.position, keys.numel)
+        repeats = _repeats(scan, op.position, keys)
         whole = [*repeats, *ops]
         softmax = next(other for other in ops if other.name in _SOFTMAX and other.tensors)
         positions = softmax.tensors[0].width
@@ -73,22 +74,25 @@ def _up_to_values(scan: Scan, first: StepOp) -> list[StepOp]:
     return []
 
 
-def _repeats(scan: Scan, position: int, keys: int) -> list[StepOp]:
-    """Copies that repeat keys or values for groups of heads: as many elements as the attention then reads."""
+def _repeats(scan: Scan, position: int, keys: Tensor) -> list[StepOp]:
+    """Copies that repeat keys or values for groups of heads, in what the attention then reads."""
     found: list[StepOp] = []
     for back in range(1, _BEFORE + 1):
         op = scan.at(position - back)
         if op is None or op.name in ("mm", "addmm", "index_copy_"):
             break
-        if op.name == "copy_" and op.output is not None and op.output.numel == keys and _is_repeat(op):
+        if op.name == "copy_" and op.output is not None and _is_repeat(op.output, keys):
             found.append(op)
     return found[::-1]
 
 
-def _is_repeat(op: StepOp) -> bool:
-    """Inside of an operator that makes a tensor with a repeated dimension one in memory."""
-    names = {"reshape", "clone", "repeat_interleave", "repeat", "contiguous", "expand"}
-    return bool(names & set(op.around)) and op.output is not None and len(op.output.dims) == 5
+def _is_repeat(made: Tensor, keys: Tensor) -> bool:
+    """[batch, heads, times, positions, size] in memory of what is read as so many heads times as many."""
+    if len(made.dims) != 5 or made.dims[2] < 2 or len(keys.dims) < 3:
+        return False
+    *batch_and_heads, first, second = keys.dims
+    heads = math.prod(batch_and_heads) == math.prod(made.dims[:3])
+    return heads and sorted((first, second)) == sorted(made.dims[3:])
 
 
 def for_fused(scan: Scan) -> Iterator[Finding]:
@@ -104,7 +108,7 @@ def for_fused(scan: Scan) -> Iterator[Finding]:
         mask = [other for other in before if _SDPA in other.around and not is_attention(other)]
         if mask and _is_for_mask(mask, op.tensors):
             masks.append(mask)
-        repeats = _repeats(scan, op.position, keys.numel)
+        repeats = _repeats(scan, op.position, keys)
         if repeats:
             yield _repeated(repeats)
     yield from _masks(masks)
@@ -140,5 +144,7 @@ def _masks(masks: Sequence[Sequence[StepOp]]) -> Iterator[Finding]:
 def _repeated(ops: Sequence[StepOp]) -> Occurrence:
     sizes = [None if op.output is None else op.output.bytes for op in ops]
     total = None if None in sizes else 2 * sum(size for size in sizes if size is not None)
-    relied = "copies into five dimensions right before the attention have as many elements as the keys that it reads"
+    relied = (
+        "copies into [batch, heads, times, positions, size] right before the attention, which reads heads × times heads"
+    )
     return Occurrence(REPEAT_KV, "keys and values repeated for their heads", tuple(ops), 0, total, relied, _HOW_REPEAT)

@@ -85,7 +85,7 @@ def _experts(scan: Scan, last: StepOp) -> list[StepOp]:
 
 
 def _ends(scan: Scan, op: StepOp) -> bool:
-    """An add of two tensors alike before somebody's operator, or before what a norm begins with: the residual stream's."""
+    """An add of two tensors alike before somebody's operator, or before what a norm begins with: the residual add."""
     if op.name not in ("add", "add_") or len(op.tensors) < 2 or op.tensors[0] != op.tensors[1]:
         return False
     behind = scan.at(op.position + 1)

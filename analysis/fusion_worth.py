@@ -52,12 +52,13 @@ class Prices:
         nodes = _times(saved, self.rates.node_gap_ns)
         middle, most = (self._beside_ns(occurrences, stays) for stays in (_of_largest, _of_quickest))
         low = _plus(moved, nodes)
+        least = _times(saved, self.rates.tau_floor_ns)
         eager, host = self._eager_ns(saved, _plus(moved, middle)), self._host_ns(occurrences)
         return WorthDoc(
             launches_saved=saved,
             bytes_saved=None if None in sizes else sum(size or 0 for size in sizes),
             eager_saves_ns=eager,
-            eager_low_ns=_times(saved, self.rates.tau_floor_ns),
+            eager_low_ns=None if least is None or eager is None else min(least, eager),
             eager_high_ns=None if host is None or eager is None else max(host, eager),
             graph_saves_ns=_plus(low, middle or 0.0),
             graph_low_ns=low,

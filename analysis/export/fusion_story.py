@@ -36,6 +36,8 @@ def fusion_story(fusion: FusionDoc | None, run: FusedRunDoc | None = None, *, ve
     if fusion.candidates:
         yield _candidates(fusion, verbose=verbose)
         yield Fact("predicted", list(_basis(fusion, verbose=verbose)))
+    elif verbose:
+        yield Fact("fusion", [f"nothing to fuse found in a step of {plural(fusion.launches, 'launch', 'launches')}"])
     if verbose:
         for candidate in fusion.candidates:
             yield Fact(candidate.kind, list(_details(candidate)))

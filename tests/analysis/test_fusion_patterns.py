@@ -194,6 +194,19 @@ class TestAttention:
         copies = [Op("copy_", [repeated, repeated], inside="aten::reshape")] * 2
         assert [row[:3] for row in summary([*copies, *self.parts()])] == [("attention", 7, 1)]
 
+    @pytest.mark.parametrize(
+        ("copied", "found"),
+        [
+            ([1, 2, 4, 16, 8], ["repeat_kv"]),  # two heads, four times each
+            ([1, 8, 1, 16, 8], []),  # once
+            ([1, 16, 2, 4, 8], []),  # query, key and value put in another order
+        ],
+    )
+    def test_keys_repeated_for_a_fused_attention(self, copied: list[int], found: list[str]) -> None:
+        key = [1, 8, 16, 8]
+        ops = [Op("copy_", [copied, copied]), Op("_flash_attention_forward", [[1, 8, 1, 8], key, key])]
+        assert [kind for kind, *_ in summary(ops)] == found
+
     def test_a_mask_converted_in_every_layer(self) -> None:
         sdpa = "aten::scaled_dot_product_attention"
         key = [1, 1, 16, 4]

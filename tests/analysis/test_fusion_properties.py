@@ -121,6 +121,7 @@ def test_any_step(step: FusionStep, rates: Rates) -> None:
             assert high is None or middle <= high + 1e-6
         if each.eager_saves_ns is not None:
             assert each.eager_saves_ns >= -1e-6
+            assert each.eager_low_ns is None or each.eager_low_ns <= each.eager_saves_ns
             assert each.eager_high_ns is None or each.eager_saves_ns <= each.eager_high_ns + 1e-6
 
 
