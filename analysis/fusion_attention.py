@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from .fusion_ops import Abstention, Already, Finding, Occurrence, Scan, intermediate_bytes, is_attention, is_elementwise
+from .fusion_ops import Abstention, Already, Finding, Occurrence, Scan, intermediate_bytes, is_elementwise
 from .fusion_step import StepOp
 from .tensor_shapes import Tensor
 
@@ -99,13 +99,13 @@ def for_fused(scan: Scan) -> Iterator[Finding]:
     """What stands around an attention that is one operator."""
     masks: list[list[StepOp]] = []
     for op in scan.free():
-        if not is_attention(op) or len(op.tensors) < 3:
+        if not op.is_attention or len(op.tensors) < 3:
             continue
         name = next((n for n in op.around if n.startswith("_scaled")), op.name or "")
         yield Already(ATTENTION, name, (op,))
         keys = op.tensors[1]
         before = scan.run_back(op.position - 1, _BEFORE)
-        mask = [other for other in before if _SDPA in other.around and not is_attention(other)]
+        mask = [other for other in before if _SDPA in other.around and not other.is_attention]
         if mask and _is_for_mask(mask, op.tensors):
             masks.append(mask)
         repeats = _repeats(scan, op.position, keys)

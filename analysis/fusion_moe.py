@@ -13,7 +13,6 @@ from .fusion_ops import (
     Occurrence,
     Scan,
     intermediate_bytes,
-    is_attention,
     is_elementwise,
 )
 from .fusion_step import StepOp
@@ -78,7 +77,7 @@ def _experts(scan: Scan, last: StepOp) -> list[StepOp]:
     """What the layer does behind its router, up to what belongs to somebody: the residual add with the next norm."""
     found: list[StepOp] = []
     for op in scan.run(last.position + 1, _LONGEST):
-        if op.name == "topk" or is_attention(op) or (found and _ends(scan, op)):
+        if op.name == "topk" or op.is_attention or (found and _ends(scan, op)):
             break
         found.append(op)
     return found

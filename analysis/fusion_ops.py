@@ -108,15 +108,9 @@ def is_elementwise(op: StepOp) -> bool:
     return op.name in ELEMENTWISE and op.are_kernels
 
 
-def is_attention(op: StepOp) -> bool:
-    """Does attention as a whole: the operator itself, not what it does before."""
-    name = op.name or ""
-    return "attention" in name or "flash_attn" in name
-
-
 def is_in_attention(op: StepOp) -> bool:
     """Is an operator that does attention as a whole, or runs inside of one."""
-    return is_attention(op) or any("attention" in name for name in op.around)
+    return op.is_attention or any("attention" in name for name in op.around)
 
 
 def has_numel(op: StepOp, numel: int) -> bool:

@@ -16,7 +16,6 @@ from .fusion_ops import (
     Scan,
     activation,
     has_numel,
-    is_attention,
 )
 from .fusion_step import StepOp
 
@@ -164,7 +163,7 @@ def _head_widths(scan: Scan, projection: StepOp) -> tuple[int, int] | None:
     for other in scan.ops[position : position + _UP_TO_ATTENTION]:
         if written is None and other.writes_into and other.name != "copy_" and other.tensors:
             written = _width(other.tensors[-1].dims)
-        if is_attention(other) and len(other.tensors) > 2 and len(other.tensors[0].dims) == 4:
+        if other.is_attention and len(other.tensors) > 2 and len(other.tensors[0].dims) == 4:
             key = _width(other.tensors[1].dims)
             return _width(other.tensors[0].dims), key if written is None else written
         if other.name in ("bmm", "baddbmm") and (left := activation(other)) is not None and rows is not None:

@@ -52,6 +52,12 @@ class StepOp:
         return [tensor for part in parts for tensor in part]
 
     @property
+    def is_attention(self) -> bool:
+        """Does attention as a whole: the operator itself, not what it does before."""
+        name = self.name or ""
+        return "attention" in name or "flash_attn" in name
+
+    @property
     def writes_into(self) -> bool:
         """Its first input is what it writes, and is not read: a copy, or a write of some rows of a larger tensor."""
         name = self.name or ""
@@ -172,13 +178,23 @@ def _with_list_types(ops: Iterator[StepOp]) -> list[StepOp]:
 
 
 def _layers(ops: Sequence[StepOp]) -> tuple[list[int | None], int | None]:
-    """The layer of each operator, from the repetition of operators and inputs; null where nothing repeats."""
+    """The layer of each operator; null where nothing repeats.
+
+    Operators and inputs that repeat tell where the first layer begins. Each attention counts as a layer, where there
+    are any: a repetition may be broken in mid-step, or take several layers that are not alike.
+    """
     numbers: dict[tuple[str | None, tuple[Input, ...]], int] = {}
     tokens = np.array([numbers.setdefault((op.name, op.inputs), len(numbers)) for op in ops], np.int64)
     found = find_repetition(tokens) if len(tokens) >= LEAST_REPEATS else None
     if found is None:
         return [None] * len(ops), None
-    end = found.start + found.length
-    layers = found.length // found.period
-    layer_of = [(at - found.start) // found.period if found.start <= at < end else None for at in range(len(ops))]
-    return [layer if layer is not None and layer < layers else None for layer in layer_of], layers
+    starts = list(range(found.start, found.start + found.length - found.period + 1, found.period))
+    end = starts[-1] + found.period
+    attentions = [op.position for op in ops if op.is_attention and len(op.tensors) > 2]
+    inside = [at for at in attentions if at >= found.start]
+    if inside and inside[0] < found.start + found.period:
+        before = inside[0] - found.start  # operators of a layer up to its attention
+        last = max(starts[-1] + found.period - max((at for at in attentions if at < end), default=end), 0)
+        starts, end = [max(at - before, 0) for at in attentions], min(attentions[-1] + last, len(ops))
+    number = np.searchsorted(starts, np.arange(len(ops)), side="right") - 1
+    return [int(each) if each >= 0 and at < end else None for at, each in enumerate(number.tolist())], len(starts)

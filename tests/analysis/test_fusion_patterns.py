@@ -383,3 +383,22 @@ def test_layers_are_told_from_the_repetition() -> None:
     assert found.layer_of[0] is None
     assert found.layer_of[1 : 1 + 2 * len(layer)] == (0,) * len(layer) + (1,) * len(layer)
     assert found.layer_of[-1] is None
+
+
+def test_layers_go_on_behind_a_break() -> None:
+    """A check in the middle of the step: three layers before it, three behind, of which the last still is one."""
+    layer = [*norm(), *rope(2), *rope(1), write(1), write(1), attention(2, 1)]
+    found = step_of([*layer * 3, Op("isnan", [ROW]), *layer * 3])
+    length = len(layer)
+    assert found.layers == 6
+    assert found.layer_of[: 3 * length] == tuple(at // length for at in range(3 * length))
+    assert found.layer_of[-length:] == (5,) * length
+
+
+def test_layers_that_are_not_alike() -> None:
+    """Two kinds in turn, of which one attends to fewer keys: a repetition takes two."""
+    other = Op("_flash_attention_forward", [[1, 2, 1, 4], [1, 1, 4, 4], [1, 1, 4, 4]])
+    first, second = [*norm(), attention(2, 1)], [*norm(), other]
+    found = step_of([*first, *second] * 4)
+    assert found.layers == 8
+    assert found.layer_of == tuple(layer for layer in range(8) for _ in first)
