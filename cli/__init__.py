@@ -79,7 +79,8 @@ class _LazyGroup(click.Group):
 @click.group(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="No GPU at hand? `launchscope demo` shows a real report, `launchscope analyze` reads your traces.",
+    epilog="No GPU at hand? `launchscope demo` shows a real report, `launchscope predict` a model's step times, "
+    "`launchscope analyze` reads your traces.",
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def launchscope() -> None:

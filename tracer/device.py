@@ -22,7 +22,8 @@ CUDA: Final = "launchscope.tracer.device:CudaDevice"
 """The device layer of a real GPU, as the processes that measure are told it."""
 OLDEST_TORCH: Final = (2, 6)
 WITHOUT_A_GPU: Final = (
-    "(without a GPU: `launchscope demo` shows a report, `launchscope analyze TRACE` reads a trace recorded elsewhere)"
+    "(without a GPU: `launchscope demo` shows a report, `launchscope predict TARGET` predicts step times, "
+    "`launchscope analyze TRACE` reads a trace recorded elsewhere)"
 )
 
 
