@@ -16,6 +16,7 @@ from launchscope.analysis.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.gpus import NAMES, Figure, Gpu, gpu, read_calibration
 from launchscope.analysis.kernel_times import START_NS, gpu_ops, is_split
 from launchscope.analysis.predict import PredictionDoc, predict_step
+from launchscope.analysis.units import rate
 
 ROOT = Path(__file__).parents[2]
 PREDICTED = ROOT / "fixtures" / "captures" / "predicted"
@@ -142,6 +143,16 @@ def test_figures_say_where_they_are_from(name: str) -> None:
     assert all(each.measured is (name == "h200") for each in [*rates, one.tau_ns, one.node_gap_ns])
     assert all(each.low <= each.value <= each.high and each.source for each in [*rates, one.tau_ns, one.node_gap_ns])
     assert all(("datasheet" in each.source or "whitepaper" in each.source) is not each.measured for each in rates)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_has_the_figures_of_the_table(name: str) -> None:
+    page = (ROOT / "docs" / "predict.md").read_text("utf-8")
+    one = gpu(name)
+    rates = rate(one.bandwidth_bytes_per_s.value, "B"), rate(one.flops_per_s["bf16"].value, "FLOP")
+    assert f"| `{name}` | {rates[0]} | {rates[1]} |" in page
+    for kind in (MATRIX, ATTENTION, REDUCTION, ELEMENTWISE, COPY):
+        assert f"| {START_NS[kind] / 1e3:g} µs" in page
 
 
 def test_a_calibration_takes_the_tables_place(tmp_path: Path) -> None:
