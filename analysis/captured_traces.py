@@ -8,6 +8,7 @@ from itertools import groupby
 
 import msgspec
 
+from .advice import with_advice
 from .analyses import TraceAnalysis, analyze_trace
 from .bare_traces import require_whole
 from .capture import AS_WRITTEN, Capture, ProcessRecord
@@ -42,7 +43,8 @@ def analyze_capture(
                 unreadable.setdefault(session.mode, []).append(utf8_text(str(error)))
     analyses, fused_run = with_captured_fusion(with_inferred_operators(analyses), capture.manifest.calibration)
     profile = msgspec.structs.replace(profile_document(capture.manifest, analyses), fused_run=fused_run)
-    return analyses, _with_warnings(profile, unreadable)
+    fusion = next((each.document.fusion for each in analyses if each.document.fusion is not None), None)
+    return analyses, _with_warnings(with_advice(profile, fusion), unreadable)
 
 
 @dataclass(frozen=True)

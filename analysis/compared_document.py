@@ -38,6 +38,20 @@ class UnprofiledDoc(msgspec.Struct, frozen=True, kw_only=True):
     needed_processes: int | None  # per side, where there are too few for an interval
 
 
+class KeptPromiseDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """What the first one's advice promised by what the second one did of it, and what came. Per step."""
+
+    done: list[str]
+    promised_ns: float | None  # all of it together; null where a part of it was not predicted
+    promised_low_ns: float | None
+    promised_high_ns: float | None
+    came_ns: float  # by which T fell, without a profiler; other changes included
+    share: float | None  # came ÷ promised
+    told: bool  # false: too few processes to tell the change of T from noise
+    launches_promised: float | None  # null but where fusions were done in eager mode
+    launches_came: float | None
+
+
 class ComparedModeDoc(msgspec.Struct, frozen=True, kw_only=True):
     """One mode, or one pair of traces."""
 
@@ -45,6 +59,7 @@ class ComparedModeDoc(msgspec.Struct, frozen=True, kw_only=True):
     trace_pass: str | None = msgspec.field(name="pass")  # of the recordings that are compared
     unprofiled: UnprofiledDoc | None  # null where either side was not timed
     comparison: ComparisonDoc
+    promise: KeptPromiseDoc | None = None  # null where nothing was done that the first one proposed
 
 
 class ComparedDoc(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from .checks.snapshot import MACHINE, Timing
 from .compared_document import ComparedDoc, ComparedModeDoc, ComparedSideDoc, UnprofiledDoc
 from .document import ModeDoc
 from .errors import LaunchscopeError
+from .promises import kept_promise
 from .readers import Progress
 from .report import Report, analyze
 from .trace import utf8_text
@@ -193,11 +194,13 @@ def _compare_mode(a: _Side, b: _Side, its: str, other: str) -> ComparedModeDoc |
         return None
     before, after = _of_pass("stacks", a.recordings(its)), _of_pass("stacks", b.recordings(other))
     stacks = None if before is None or after is None else traces.compare(before, after)
+    comparison, unprofiled = traces.compare(*pair, stacks=stacks), _unprofiled(a, b, its, other)
     return ComparedModeDoc(
         name=_named(a, b, its, other),
         trace_pass=pair[0].trace_pass if pair[0].trace_pass == pair[1].trace_pass else None,
-        unprofiled=_unprofiled(a, b, its, other),
-        comparison=traces.compare(*pair, stacks=stacks),
+        unprofiled=unprofiled,
+        comparison=comparison,
+        promise=kept_promise(its, other, a.report.document, b.report.document, comparison, unprofiled),
     )
 
 

@@ -225,6 +225,9 @@ class ActionDoc(msgspec.Struct, frozen=True, kw_only=True):
     step_ns: float | None = None  # T that is left after it
     mode: str | None = None  # the mode that measured it, or null
     detail: str | None = None  # what it costs, what was predicted
+    kind: str | None = None  # what it is about, for programs: graph, fused_graph, sync, fuse:qkv, …
+    evidence: str | None = None  # what says so
+    how: str | None = None  # one line that tries it
 
 
 class VerdictDoc(msgspec.Struct, frozen=True, kw_only=True):

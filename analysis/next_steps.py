@@ -9,6 +9,7 @@ from typing import Final
 from . import units
 from .capture import GRAPH_OF
 from .document import ActionDoc, StepTimeDoc
+from .how_to import HOW
 from .verdict import WORTH_DOING
 
 MIB: Final = 2**20
@@ -85,6 +86,9 @@ def _measured(what: str, here: StepTimeDoc, there: StepTimeDoc, mode: str, detai
         step_ns=there.median,
         mode=mode,
         detail=detail,
+        kind=mode,
+        evidence="both step times are of this run",
+        how=HOW.get(mode),
     )
 
 
@@ -124,6 +128,7 @@ def _few_streams(here: StepTimeDoc, best: ModeFigures) -> ActionDoc | None:
         basis="predicted",
         step_ns=best.step_ns.median - more,
         detail=f"{less}; without a warm-up on a side stream, say (docs/metrics.md, node gap)",
+        kind="few_streams",
     )
 
 
@@ -150,4 +155,5 @@ def _what_is_left(best: ModeFigures) -> ActionDoc | None:
         high_ns=left,
         basis="measured",
         detail="; ".join(parts),
+        kind="left",
     )

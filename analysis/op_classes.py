@@ -16,7 +16,8 @@ CLASSES: Final = ("matmul", "attention", "communication", "copy", "other")
 
 _ATTENTION: Final = re.compile(r"sdpa|flash|fmha|attention|lean_reduction|mha_|_mla_|decode_attn", re.IGNORECASE)
 _MATMUL: Final = re.compile(
-    r"nvjet|gemm|gemv|cutlass|splitkreduce|cijk_|matmul|int4|int8mm|marlin|cublas|addmm|bmm|_mm_|_mm$|wgmma", re.IGNORECASE
+    r"nvjet|gemm|gemv|cutlass|splitkreduce|cijk_|matmul|int4|int8mm|marlin|cublas|addmm|bmm|_mm_|_mm$|wgmma",
+    re.IGNORECASE,
 )
 _COMMUNICATION: Final = re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
 _TEMPLATE: Final = "triton_tem_"

@@ -15,8 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from . import units
 from .document import ActionDoc, VerdictDoc
+from .how_to import HOW
 
 GPU_BOUND_FRACTION: Final = 0.85  # W ÷ T from which the GPU itself is the bottleneck
 MIN_OPS_WITHOUT_STEPS: Final = 100
@@ -202,23 +205,36 @@ def _actions(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> lis
 
 def _action_for(tax: str, ns: float, facts: StepFacts, step_ns: float, work_ns: float) -> ActionDoc | None:
     """The action against one tax, or None where none is known."""
+    action = _against(tax, ns, facts, step_ns, work_ns)
+    if action is None:
+        return None
+    evidence = f"{units.duration(ns)} of {units.duration(step_ns)} is {TAX_WORDS[tax]}"
+    return replace(action, evidence=evidence, how=HOW.get(action.kind or ""))
+
+
+def _against(tax: str, ns: float, facts: StepFacts, step_ns: float, work_ns: float) -> ActionDoc | None:
     if tax == "launch" and 0 < facts.launches <= facts.graph_launches:
         what = "launch the next replay while this one still runs"
-        return _saving(what, ns, low=_host_leaves(facts, ns, step_ns, work_ns), high=ns, step_ns=step_ns)
+        low = _host_leaves(facts, ns, step_ns, work_ns)
+        return _saving(what, ns, low=low, high=ns, step_ns=step_ns, kind="next_replay")
     if tax == "launch":
         return _replay_as_graph(ns, facts, step_ns)
     if tax == "sync":
         calls = f" ({', '.join(facts.blocking[:2])})" if facts.blocking else ""
         what = f"take the blocking calls out of the step{calls}"
-        return _saving(what, ns, low=_host_leaves(facts, ns, step_ns, work_ns), high=ns, step_ns=step_ns)
+        low = _host_leaves(facts, ns, step_ns, work_ns)
+        return _saving(what, ns, low=low, high=ns, step_ns=step_ns, kind="sync")
     if tax == "between_steps":
         what = "prepare the next step while this one runs: sample on the GPU, copy without waiting, schedule ahead"
-        return _saving(what, ns, low=_host_leaves(facts, ns, step_ns, work_ns), high=ns, step_ns=step_ns)
+        low = _host_leaves(facts, ns, step_ns, work_ns)
+        return _saving(what, ns, low=low, high=ns, step_ns=step_ns, kind="between_steps")
     if tax == "stall":
         what = "find what the host did in its stalls (data, module loading, garbage collector): no graph removes them"
-        return _saving(what, ns * (1 - STALL_LEAVES), low=ns * (1 - STALL_LEAVES), high=ns, step_ns=step_ns)
+        saves = ns * (1 - STALL_LEAVES)
+        return _saving(what, saves, low=saves, high=ns, step_ns=step_ns, kind="stall")
     if tax == "node":
-        return _saving("fuse kernels: half the nodes pay half the node tax", ns / 2, low=0.0, high=ns, step_ns=step_ns)
+        what = "fuse kernels: half the nodes pay half the node tax"
+        return _saving(what, ns / 2, low=0.0, high=ns, step_ns=step_ns, kind="node")
     return None
 
 
@@ -236,7 +252,7 @@ def _replay_as_graph(launch_tax: float, facts: StepFacts, step_ns: float) -> Act
         saves = max(step_ns - facts.predicted_graph_ns, 0.0)
         spread = facts.work_uncertainty_ns
         low, high = max(saves - spread, 0.0), saves + spread
-        return _saving(what, saves, low=low, high=high, step_ns=step_ns, detail=_before_capture(facts))
+        return _saving(what, saves, low=low, high=high, step_ns=step_ns, kind="graph", detail=_before_capture(facts))
     least, usual, most = REFERENCE_NODE_GAP_NS if facts.node_gap_ns is None else (facts.node_gap_ns,) * 3
     new_nodes = max(facts.gpu_ops - 1, 0.0)
     saved = [max(launch_tax - new_nodes * gap, 0.0) for gap in (usual, most, least)]
@@ -245,7 +261,7 @@ def _replay_as_graph(launch_tax: float, facts: StepFacts, step_ns: float) -> Act
         doubts.append("node gap as on an H200, not this machine")
     first = _before_capture(facts)
     detail = "; ".join([first, *doubts] if first else doubts) or None
-    return _saving(what, saved[0], low=saved[1], high=saved[2], step_ns=step_ns, detail=detail)
+    return _saving(what, saved[0], low=saved[1], high=saved[2], step_ns=step_ns, kind="graph", detail=detail)
 
 
 def _before_capture(facts: StepFacts) -> str | None:
@@ -261,14 +277,25 @@ def _less_work(facts: StepFacts, step_ns: float, work_ns: float) -> ActionDoc:
     """What is left when the GPU is busy: fewer bytes, better kernels, larger batches; at most down to the floor."""
     what = "give the GPU less to do: quantised weights, fused kernels; or more for the same reads: a larger batch"
     if facts.floor_ns is None:
-        return ActionDoc(what=what, saves_ns=None, share=None, low_ns=None, high_ns=None)
+        return ActionDoc(
+            what=what, saves_ns=None, share=None, low_ns=None, high_ns=None, kind="less_work", how=HOW["less_work"]
+        )
     high = max(work_ns - facts.floor_ns, 0.0)
     detail = f"{units.duration(work_ns)} of GPU work over a floor of {units.duration(facts.floor_ns)}"
-    return ActionDoc(what=what, saves_ns=None, share=None, low_ns=0.0, high_ns=min(high, step_ns), detail=detail)
+    return ActionDoc(
+        what=what,
+        saves_ns=None,
+        share=None,
+        low_ns=0.0,
+        high_ns=min(high, step_ns),
+        detail=detail,
+        kind="less_work",
+        how=HOW["less_work"],
+    )
 
 
 def _saving(
-    what: str, saves: float, *, low: float, high: float, step_ns: float, detail: str | None = None
+    what: str, saves: float, *, low: float, high: float, step_ns: float, kind: str, detail: str | None = None
 ) -> ActionDoc:
     return ActionDoc(
         what=what,
@@ -278,4 +305,5 @@ def _saving(
         high_ns=high,
         step_ns=step_ns - saves,
         detail=detail,
+        kind=kind,
     )

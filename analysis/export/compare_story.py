@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..compare_document import BlockingChangeDoc, CameDoc, ComparisonDoc, LaunchChangeDoc, OpsDoc, PairedDoc
-from ..compared_document import ComparedDoc, ComparedModeDoc, ComparedSideDoc, UnprofiledDoc
+from ..compared_document import ComparedDoc, ComparedModeDoc, ComparedSideDoc, KeptPromiseDoc, UnprofiledDoc
 from ..likely_causes import medians, short_names_of, signed_duration
-from ..units import MISSING, apart, duration, number, plural, without_commands
+from ..units import MISSING, apart, duration, duration_interval, number, plural, share, without_commands
 from . import check_words, compare_words, markdown, terminal
 from .blocks import Block, Fact, Heading, Headline, Listing
 from .check_story import about, numbered
@@ -59,6 +59,21 @@ def _about(side: ComparedSideDoc) -> str:
     return about(commit=side.commit, created=side.created, gpu=None if gpu is None else str(gpu), target=side.target)
 
 
+def promise(doc: KeptPromiseDoc) -> Iterator[str]:
+    """What was done of the advice, what it promised, and how much of that came."""
+    yield "; ".join(doc.done)
+    came = f"{duration(doc.came_ns)} of the step time {'went' if doc.came_ns >= 0 else 'came on top'}"
+    if doc.promised_ns is None:
+        yield f"what it would save was not predicted · {came}"
+        return
+    promised = duration_interval(doc.promised_ns, doc.promised_low_ns, doc.promised_high_ns)
+    kept = "" if doc.share is None else f", {share(doc.share)} of it"
+    doubt = "" if doc.told else "; too few processes to tell it from noise"
+    yield f"{promised} predicted · {came}{kept}{doubt}"
+    if doc.launches_promised is not None and doc.launches_came is not None:
+        yield f"{number(round(doc.launches_promised))} launches predicted to go · {number(doc.launches_came)} went"
+
+
 @dataclass(frozen=True)
 class _Mode:
     """One mode's part of the story."""
@@ -79,6 +94,8 @@ class _Mode:
         yield Heading(self._name(), self._recorded(), divides)
         if self.doc.unprofiled is not None:
             yield Headline(unprofiled(self.doc.unprofiled))
+        if self.doc.promise is not None:
+            yield Fact("promised", list(promise(self.doc.promise)))
         yield numbered("likely causes", self.found.likely_causes)
         if self.found.notes:
             yield Fact("notes", self.found.notes, concern=True)

@@ -53,7 +53,7 @@ def actions(
         paired = (speedups or {}).get(action.mode or "")
         gain = "" if after is None or step_ns is None or after <= 0 else units.times(paired or step_ns / after)
         saving = _saving(action)
-        told = "; ".join(text for text in (saving, action.detail) if text)
+        told = "; ".join(text for text in (saving, action.detail, *_reasons(action)) if text)
         open_ended = action.saves_ns is None and action.step_ns is None  # measured, but nobody measured the gain
         basis = "" if open_ended and (action.basis == "measured" or not saving) else action.basis
         rows.append(Row([str(order), action.what, left, gain, basis, told]))
@@ -67,6 +67,15 @@ def actions(
             Column("saves", right=False, least=20, wraps=True),
         ]
         yield Listing(Table(columns, rows, headless=True).without_empty_columns(""))
+
+
+def _reasons(action: ActionDoc) -> Iterator[str]:
+    """The evidence of what is predicted, and how to try it: measured ways have been tried."""
+    if action.basis == "predicted":
+        if action.evidence:
+            yield action.evidence
+        if action.how:
+            yield f"try {action.how}"
 
 
 def _saving(action: ActionDoc) -> str:
