@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from .capture import Calibration
-from .errors import LaunchscopeError, UnreadableInput
 
 H200_RUN: Final = "measured on an H200, 2026-11-29"
 TAU_RUNS: Final = "median of 18 eager steps on H200 hosts, 2026-11-29 and 30"
@@ -155,30 +153,7 @@ def _cost(own: Calibration, name: str, said: str, spread: float = 0.0) -> Figure
     )
 
 
-class _Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of ``launchscope calibrate``, as kept in the user's cache."""
-
-    schema: str
-    calibration: Calibration
-    machine: dict[str, str | int | float | bool | None] = {}
-
-
-def read_calibration(path: Path) -> Calibration:
-    """A file as ``launchscope calibrate`` keeps it, or as its ``--format json`` prints it. UnreadableInput."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise LaunchscopeError(f"{path}: can't be read: {error.strerror}") from error
-    try:
-        found = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-        kept = "calibration" in found
-        own = (
-            msgspec.json.decode(content, type=_Kept).calibration
-            if kept
-            else msgspec.json.decode(content, type=Calibration)
-        )
-    except msgspec.MsgspecError as error:
-        raise UnreadableInput(f"{path}: not a calibration ({error}); launchscope calibrate writes one") from error
-    if own == Calibration():
-        raise UnreadableInput(f"{path}: no figure of a calibration in it; launchscope calibrate writes one")
-    return own
+def name_of(machine: str) -> str | None:
+    """The name in the table of a GPU as its driver calls it ('NVIDIA GeForce RTX 4090'); null where it has none."""
+    plain = machine.lower().replace(" ", "")
+    return next((name for name in NAMES if name in plain), None)

@@ -71,10 +71,11 @@ def command(
     inputs = () if calibration is None else (calibration,)
     check_output(file, inputs)
     from ..analysis import gpus
+    from ..analysis.calibration_file import read_calibration
     from ..analysis.predict import predict_step
     from ..tracer.count import count_step
 
-    own = None if calibration is None else gpus.read_calibration(calibration)
+    own = None if calibration is None else read_calibration(calibration, gpu)
     with ProgressLine() as progress:
         step = count_step(options, progress)
     document = predict_step(step, gpus.gpu(gpu, own, None if own is None else f"of {calibration}", tau))

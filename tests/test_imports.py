@@ -34,7 +34,7 @@ ROOMS = {
                          "analysis.unpacked_size", "analysis.readers"},
     "analysis.counted_step": {"analysis.capture"},
     "analysis.textbook": {"", "analysis", "analysis.errors", "analysis.document", "analysis.report"},
-    "analysis.gpus": {"analysis.errors", "analysis.capture"},
+    "analysis.gpus": {"analysis.capture"},
     "analysis.predict": {"", "analysis", "analysis.capture", "analysis.counted_step", "analysis.gpus"},
     "analysis.sweep": {"", "analysis", "analysis.errors", "analysis.document", "analysis.report"},
     "analysis.recorded_start": {"analysis", "analysis.errors", "analysis.trace", "analysis.document",

@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from launchscope.analysis.calibration_file import read_calibration
 from launchscope.analysis.capture import Calibration, Target
 from launchscope.analysis.counted_step import ATTENTION, COPY, ELEMENTWISE, MATRIX, OTHER, REDUCTION, CountedOp
 from launchscope.analysis.counted_step import CountedStep as Step
 from launchscope.analysis.errors import LaunchscopeError, UnreadableInput
-from launchscope.analysis.gpus import NAMES, Figure, Gpu, gpu, read_calibration
+from launchscope.analysis.gpus import NAMES, Figure, Gpu, gpu, name_of
 from launchscope.analysis.kernel_times import START_NS, gpu_ops, is_split
 from launchscope.analysis.predict import PredictionDoc, predict_step
 from launchscope.analysis.units import rate
@@ -159,9 +160,9 @@ def test_a_calibration_takes_the_tables_place(tmp_path: Path) -> None:
     own = Calibration(tau_floor_ns=2 * 5861.0, bandwidth_bytes_per_s=3.1e12, node_gap_ns=500.0)
     file = tmp_path / "calibration.json"
     file.write_bytes(msgspec.json.encode(own))
-    assert read_calibration(file) == own
+    assert read_calibration(file, "h100") == own
     file.write_bytes(msgspec.json.encode({"schema": "launchscope.calibration/1", "calibration": own, "machine": {}}))
-    assert read_calibration(file) == own
+    assert read_calibration(file, "h100") == own
     h100 = gpu("h100", own, "of calibration.json")
     assert h100.bandwidth_bytes_per_s.value == 3.1e12
     assert h100.bandwidth_bytes_per_s.source == "of calibration.json"
@@ -170,14 +171,25 @@ def test_a_calibration_takes_the_tables_place(tmp_path: Path) -> None:
     assert not h100.flops_per_s["bf16"].measured, "what it lacks stays the table's"
 
 
+def test_a_calibration_of_another_gpu_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "calibration.json"
+    kept = {"schema": "x", "calibration": {"tau_floor_ns": 4000.0}, "machine": {"gpu": "NVIDIA A100-SXM4-80GB"}}
+    file.write_text(json.dumps(kept))
+    assert read_calibration(file, "a100").tau_floor_ns == 4000.0
+    with pytest.raises(LaunchscopeError, match="measured on an NVIDIA A100-SXM4-80GB, not on an h200: give --gpu a100"):
+        read_calibration(file, "h200")
+    assert name_of("NVIDIA GeForce RTX 4090") == "rtx4090"
+    assert name_of("NVIDIA A10G") is None, "of what is not in the table the nearest may be asked for"
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"bandwidth_bytes_per_s": "fast"}', '{"calibration": {}}'])
 def test_what_is_no_calibration(content: str, tmp_path: Path) -> None:
     file = tmp_path / "calibration.json"
     file.write_text(content)
     with pytest.raises(UnreadableInput, match="launchscope calibrate writes one"):
-        read_calibration(file)
+        read_calibration(file, "h100")
     with pytest.raises(LaunchscopeError, match="can't be read: No such file"):
-        read_calibration(tmp_path / "none.json")
+        read_calibration(tmp_path / "none.json", "h100")
 
 
 MEASURED: list[dict[str, Any]] = json.loads((PREDICTED / "measured.json").read_text())
