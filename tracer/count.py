@@ -90,6 +90,10 @@ _ONLY_A_GPU_TELLS: Final = (
         "how large a tensor gets depends on values (a mask as index, nonzero) that only a GPU can tell",
     ),
     (
+        r"a call to CUDA itself|dummy base class|requires CUDA|not compiled with CUDA|No CUDA GPUs",
+        "it calls CUDA itself (a stream, a graph, synchronise, autocast, what a device can do), and here is none",
+    ),
+    (
         r"no fake impl|Meta kernel",
         "an operator does not say which shape it returns (torch.library's register_fake lets one of your own say so)",
     ),

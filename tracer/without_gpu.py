@@ -89,4 +89,4 @@ def without_gpu() -> Iterator[None]:
 
 
 def _refuse() -> NoReturn:
-    raise RuntimeError("a call to CUDA itself: there is no GPU in a prediction")
+    raise RuntimeError("a call to CUDA itself")

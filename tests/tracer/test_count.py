@@ -254,7 +254,10 @@ def refusal(folder: Path, text: str, **options: object) -> str:
         ("return x.cpu().numpy()", "needs a value"),
         ("return x[x > 0]", "how large a tensor gets depends on values"),
         ("return torch.bincount(x.long())", "does not say which shape it returns"),
-        ("return torch.cuda.synchronize()", "a call to CUDA itself: there is no GPU in a prediction"),
+        ("return torch.cuda.synchronize()", "it calls CUDA itself (a stream, a graph,"),
+        ("return torch.cuda.Stream()", "it calls CUDA itself"),
+        ("return torch.cuda.get_device_capability()", "it calls CUDA itself"),
+        ("return torch.autocast('cuda', torch.bfloat16).__enter__()", "it calls CUDA itself"),
     ],
 )
 def test_what_can_not_be_counted_is_told_with_its_line(body: str, said: str, tmp_path: Path) -> None:
