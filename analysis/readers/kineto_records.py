@@ -327,7 +327,7 @@ def _shapes(code: NDArray[np.uint8], args: Sequence[_Args]) -> tuple[list[str], 
         dims = [other if own is _NO_TEXT else own for own, other in zip(dims, older, strict=True)]
     types = [given.types for given in of_operators]
     index = defaultdict[tuple[bytes, bytes], int](count().__next__)
-    texts = zip(map(bytes, dims), map(bytes, types), strict=True)
+    texts = zip(_texts(dims), _texts(types), strict=True)
     column = np.full(len(code), NONE, np.int32)
     column[is_operator] = np.fromiter(map(index.__getitem__, texts), np.int32, len(dims))
     kept = [text for text in index if 0 < len(text[0]) <= _LONGEST_SHAPES]
@@ -335,6 +335,12 @@ def _shapes(code: NDArray[np.uint8], args: Sequence[_Args]) -> tuple[list[str], 
         place = {text: number for number, text in enumerate(kept)}
         column = np.array([*(place.get(text, NONE) for text in index), NONE], np.int32)[column]
     return [_shapes_text(*text) for text in kept], column[code >= HOST].tobytes()
+
+
+def _texts(values: Sequence[msgspec.Raw]) -> list[bytes]:
+    """Each value's text; all at once, which takes a third of the time, as no JSON has a zero byte."""
+    found = b"\0".join(values).split(b"\0")
+    return found if len(found) == len(values) else [bytes(value) for value in values]
 
 
 def _shapes_text(dims: bytes, types: bytes) -> str:
