@@ -15,7 +15,7 @@ from launchscope.analysis.counted_step import ATTENTION, COPY, ELEMENTWISE, MATR
 from launchscope.analysis.counted_step import CountedStep as Step
 from launchscope.analysis.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.gpus import NAMES, Figure, Gpu, gpu, name_of
-from launchscope.analysis.kernel_times import START_NS, gpu_ops, is_split
+from launchscope.analysis.kernel_times import LARGE_START_NS, START_NS, gpu_ops, is_split
 from launchscope.analysis.predict import PredictionDoc, predict_step
 from launchscope.analysis.units import rate
 
@@ -57,23 +57,25 @@ def predicted(*ops: CountedOp, on: Gpu = ROUND) -> PredictionDoc:
 
 
 def test_a_linear_layer_and_relu_by_hand() -> None:
-    """3.65 µs and 10,000 kB at 1 kB/ns; 1.39 µs and 1,000 kB: W = 16.04 µs. Two launches of 10 µs are longer."""
+    """3.65 µs and 10,000 kB at 1 kB/ns; 1.83 µs and 1,000 kB: W = 16.48 µs. Two launches of 10 µs are longer."""
     told = predicted(op(MATRIX, 10_000), op(ELEMENTWISE, 1_000))
     assert (told.launching_operators, told.gpu_ops) == (2, 2)
-    assert told.gpu_work_ns.predicted == 3_650 + 10_000 + 1_390 + 1_000
-    assert told.gpu_work_ns.low == pytest.approx(0.9 * 16_040)
-    assert told.gpu_work_ns.high == pytest.approx(1.25 * 16_040)
+    assert told.gpu_work_ns.predicted == 3_650 + 10_000 + 1_830 + 1_000
+    assert told.gpu_work_ns.low == pytest.approx(0.85 * 16_480)
+    assert told.gpu_work_ns.high == pytest.approx(1.2 * 16_480)
     assert told.eager_ns.predicted == 2 * 10_000
     assert (told.eager_ns.low, told.eager_ns.high) == (2 * 8_000, 2 * 20_000)
-    assert told.serial_ns == 16_040 + 20_000
-    assert told.graph_ns.predicted == 16_040 + 400
-    assert told.graph_ns.low == pytest.approx(0.9 * 16_040), "few streams: no gap between nodes"
-    assert told.limit is None, "16 µs of launching at the least are less than 20 µs of work at the most"
+    assert told.serial_ns == 16_480 + 20_000
+    assert told.graph_ns.predicted == 16_480 + 400
+    assert told.graph_ns.low == pytest.approx(0.85 * 16_480), "few streams: no gap between nodes"
+    assert told.limit is None, "16 µs of launching at the least are less than 19.8 µs of work at the most"
 
 
 def test_flops_count_where_they_take_longer_than_bytes() -> None:
     many = op(MATRIX, 1_000, flops=5 * 10**9, dtype="bf16")  # 5 µs at 10¹⁵ a second
     assert predicted(many).gpu_work_ns.predicted == 3_650 + 5_000
+    attention = op(ATTENTION, 1_000, flops=5 * 10**9, dtype="bf16")
+    assert predicted(attention).gpu_work_ns.predicted == pytest.approx(6_900 + 15_000), "at a third of that rate"
     unknown = op(MATRIX, 1_000, flops=5 * 10**9, dtype="float8_e4m3fn")
     assert predicted(unknown).gpu_work_ns.predicted == 3_650 + 5_000, "as bf16 where its peak is not known"
 
@@ -81,6 +83,12 @@ def test_flops_count_where_they_take_longer_than_bytes() -> None:
 def test_a_product_of_4_bit_weights_reaches_half_the_bandwidth() -> None:
     packed = CountedOp(operator="aten::_weight_int4pack_mm", kind=MATRIX, bytes=10_000 * KB)
     assert predicted(packed).gpu_work_ns.predicted == 3_650 + 2 * 10_000
+
+
+def test_kernels_that_move_much_start_later() -> None:
+    """From 64 KiB on; a norm's reduction most of all."""
+    assert predicted(op(REDUCTION, 65)).gpu_work_ns.predicted == 2_080 + 65
+    assert predicted(op(REDUCTION, 66)).gpu_work_ns.predicted == 5_500 + 66
 
 
 def test_what_limits_the_eager_step() -> None:
@@ -93,7 +101,7 @@ def test_chains_become_one_kernel_at_the_best() -> None:
     chain = (op(ELEMENTWISE, 1_000), op(REDUCTION, 3_000), op(ELEMENTWISE, 1_000))
     told = predicted(*chain, op(MATRIX, 10_000), op(ELEMENTWISE), op(ELEMENTWISE)).fused
     assert (told.gpu_ops_low, told.gpu_ops_high) == (3, 6)
-    assert told.gpu_work_low_ns == pytest.approx(0.9 * (2_080 + 3_000 + 3_650 + 10_000 + 1_390))
+    assert told.gpu_work_low_ns == pytest.approx(0.85 * (2_080 + 3_000 + 3_650 + 10_000 + 1_390))
     assert told.step_low_ns == 3 * 8_000
     assert told.graph_low_ns == told.gpu_work_low_ns
 
@@ -153,7 +161,7 @@ def test_the_page_has_the_figures_of_the_table(name: str) -> None:
     rates = rate(one.bandwidth_bytes_per_s.value, "B"), rate(one.flops_per_s["bf16"].value, "FLOP")
     assert f"| `{name}` | {rates[0]} | {rates[1]} |" in page
     for kind in (MATRIX, ATTENTION, REDUCTION, ELEMENTWISE, COPY):
-        assert f"| {START_NS[kind] / 1e3:g} µs" in page
+        assert f"| {START_NS[kind] / 1e3:g} µs | {LARGE_START_NS[kind] / 1e3:g} µs |" in page
 
 
 def test_a_calibration_takes_the_tables_place(tmp_path: Path) -> None:
@@ -224,13 +232,13 @@ NAMED = [called(told.target) for told, _ in PAIRS]
 
 @pytest.mark.parametrize(("told", "measured"), PAIRS, ids=NAMED)
 def test_beside_what_an_h200_measured(told: PredictionDoc, measured: dict[str, Any]) -> None:
-    """Operators exactly, GPU ops within 8 %, W and the graph within 20 %; all times within their ranges."""
+    """Operators exactly, GPU ops within 8 %, W and the graph within 12 %; all times within their ranges."""
     eager, graph = measured["modes"]["eager"], measured["modes"]["graph"]
     if measured["launching_operators"] is not None:
         assert told.launching_operators == measured["launching_operators"]
     assert told.gpu_ops == pytest.approx(eager["launches"], rel=0.08)
-    assert told.gpu_work_ns.predicted == pytest.approx(eager["gpu_work_ns"], rel=0.20)
-    assert told.graph_ns.predicted == pytest.approx(graph["step_ns"], rel=0.20)
+    assert told.gpu_work_ns.predicted == pytest.approx(eager["gpu_work_ns"], rel=0.12)
+    assert told.graph_ns.predicted == pytest.approx(graph["step_ns"], rel=0.12)
     assert told.gpu_work_ns.low <= eager["gpu_work_ns"] <= told.gpu_work_ns.high
     assert told.graph_ns.low <= graph["step_ns"] <= told.graph_ns.high
     assert told.eager_ns.low <= eager["step_ns"] <= told.eager_ns.high
