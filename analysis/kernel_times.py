@@ -38,20 +38,21 @@ ATTENTION_SHARE: Final = 1 / 3
 """Of the matrix rate, what attention with a mask reached in prefills of 1,024 and 2,048 tokens (there, too)."""
 
 _TILE: Final = 64
+_FEW_TILES: Final = 0.45
 SHORTEST_SPLIT: Final = 3072
 
 
 def is_split(op: CountedOp, gpu: Gpu) -> bool:
     """Whether cuBLAS splits the product along its inner size and adds the parts up in a second kernel.
 
-    It did so on an H200 where 64 × 64 tiles of the result would keep less than half of the multiprocessors busy and the
-    inner size was 3,072 or more, and nowhere else: 5 products of 3 samples, batches of 1 to 2,048.
+    It did so on an H200 where the result had few tiles of 64 × 64 (56 for 132 multiprocessors, but not 64) and the inner
+    size was 3,072 or more (not 2,048): in 20 steps of samples, batches and prompts of 1 to 2,048.
     """
     if op.product is None:
         return False
     rows, columns, inner = op.product
     tiles = -(-rows // _TILE) * -(-columns // _TILE)
-    return inner >= SHORTEST_SPLIT and tiles < gpu.multiprocessors / 2
+    return inner >= SHORTEST_SPLIT and tiles <= gpu.multiprocessors * _FEW_TILES
 
 
 def gpu_ops(op: CountedOp, gpu: Gpu) -> int:

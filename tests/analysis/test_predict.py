@@ -125,6 +125,7 @@ def test_what_no_compiler_fuses_stays(kind: str) -> None:
         ((1, 18944, 3584), False),
         ((1, 1024, 3072), True),
         ((1, 1024, 2048), False),
+        ((256, 1024, 3072), False),  # 64 tiles
     ],
 )
 def test_products_that_cublas_split_on_an_h200(product: tuple[int, int, int], split: bool) -> None:
