@@ -14,7 +14,7 @@ from markupsafe import escape
 from ..analysis.errors import LaunchscopeError
 from ..analysis.export import json as json_output
 from ..analysis.export import perfetto
-from . import callbacks, layout, moves, tables
+from . import callbacks, grid_table, layout, moves, tables
 from .index_page import STILL_PX, IndexPage, in_index
 from .lanes import prepare
 from .opened import Opened
@@ -94,7 +94,7 @@ def _downloads(server: flask.Flask, opened: Opened) -> None:
                 flask.abort(HTTPStatus.CONFLICT, str(error))
         elif name.removesuffix(".csv") in tables.TABLES and name.endswith(".csv"):
             view: View = from_query(flask.request.query_string.decode("ascii", "replace"))
-            content = tables.csv(tables.table(name.removesuffix(".csv"), opened, moves.shown_bands(opened, view)))
+            content = grid_table.csv(tables.table(name.removesuffix(".csv"), opened, moves.shown_bands(opened, view)))
             kind = "text/csv"
         else:
             flask.abort(404)

@@ -23,8 +23,9 @@ from markupsafe import Markup
 from ..analysis.units import MISSING, number, plural, printable
 from . import cards
 from .charts import bound_figure, chart_rem, durations_figure, idle_figure
+from .grid_table import Row, TableData
 from .opened import Opened, open_bands
-from .tables import TABLES, Row, TableData, table
+from .tables import TABLES, table
 from .theme import DARK, LIGHT, Theme
 from .timeline import Figure, legend_items
 from .zoom_levels import Timelines, timelines

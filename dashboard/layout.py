@@ -11,10 +11,11 @@ from dash import dcc, html
 from . import cards, what_if
 from .charts import chart_rem
 from .enlarged import css_px
+from .grid_table import TableData
 from .opened import Opened
 from .panels import GRAPH_CONFIG, MODEL_REM
 from .shown import Timelines, control_values, stores, timelines
-from .tables import TABLES, TableData
+from .tables import TABLES
 from .theme import LIGHT
 from .timeline import legend_items
 from .view import View

@@ -6,10 +6,7 @@ the row in the timeline (``op`` null without one), ``id`` is ``band|op|place`` a
 
 from __future__ import annotations
 
-import csv as csv_files
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
@@ -22,6 +19,7 @@ from ..analysis.export.mode_table import WORTH_A_REASON
 from ..analysis.gaps import Gaps
 from ..analysis.trace import NONE, Ints, OpKind
 from ..analysis.units import number, one_line, printable
+from .grid_table import BAND, SEVERAL_LINES, Row, TableData, figure, in_us, said, text, with_ids
 from .opened import Band, Opened
 from .plotting import NS_PER_US
 
@@ -33,70 +31,10 @@ INFERRED: Final = " (inferred)"
 
 _LENGTH: Final[Callable[[Mapping[str, Any]], float]] = itemgetter("us")
 
-Cell = str | int | float | bool | None
-Row = dict[str, Cell]
-
-
-@dataclass(frozen=True)
-class TableData:
-    """AG grid's ``columnDefs`` and ``rowData``, and what must be known to read them."""
-
-    columns: list[dict[str, Any]]
-    rows: list[Row]
-    note: str | None = None
-
 
 def table(name: str, opened: Opened, bands: Sequence[Band]) -> TableData:
     """One of TABLES, of these bands. KeyError for another name."""
     return TABLES[name](opened, bands)
-
-
-def csv(data: TableData) -> str:
-    """The table as a .csv file. Text that a spreadsheet would run as a formula is quoted by an apostrophe."""
-    out = io.StringIO()
-    writer = csv_files.writer(out, lineterminator="\r\n")
-    fields = [column["field"] for column in data.columns]
-    writer.writerow([_as_text(column["headerName"]) for column in data.columns])
-    for row in data.rows:
-        writer.writerow([_as_text(value) if isinstance(value, str) else value for value in map(row.get, fields)])
-    return out.getvalue()
-
-
-def _as_text(text: str) -> str:
-    """OWASP's remedy against formulas in exported cells (https://owasp.org/www-community/attacks/CSV_Injection)."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-_WHOLE_TITLE: Final[Mapping[str, Any]] = {"wrapHeaderText": True, "autoHeaderHeight": True}
-
-
-def _text(field: str, title: str, **more: Any) -> dict[str, Any]:
-    return {"field": field, "headerName": title, "filter": "agTextColumnFilter", **_WHOLE_TITLE, **more}
-
-
-def _figure(field: str, title: str, decimals: int = 0, **more: Any) -> dict[str, Any]:
-    """A column of numbers; ``context.decimals`` is for those who draw it without AG grid."""
-    return {
-        "field": field,
-        "headerName": title,
-        "type": "rightAligned",
-        "filter": "agNumberColumnFilter",
-        "valueFormatter": {"function": f"params.value == null ? '–' : d3.format(',.{decimals}f')(params.value)"},
-        "context": {"decimals": decimals},
-        "minWidth": 112,
-        **_WHOLE_TITLE,
-        **more,
-    }
-
-
-_SEVERAL_LINES: Final = {"lineHeight": "1.5", "paddingTop": "8px", "paddingBottom": "8px"}
-
-_BAND: Final = _text("band", "recording", minWidth=124, maxWidth=150)
-
-
-def _us(ns: float | None) -> float | None:
-    """Nanoseconds as µs, to the nanosecond."""
-    return None if ns is None else round(ns / NS_PER_US, 3)
 
 
 def _all_us(ns: Ints) -> list[float]:
@@ -106,19 +44,6 @@ def _all_us(ns: Ints) -> list[float]:
 
 def _nullable(column: Ints) -> list[int | None]:
     return [None if value == NONE else value for value in column.tolist()]
-
-
-def _with_ids(rows: Sequence[Row]) -> list[Row]:
-    return [{**row, "id": f"{row['band']}|{'' if row['op'] is None else row['op']}|{n}"} for n, row in enumerate(rows)]
-
-
-def _notes(*general: str, of: Sequence[tuple[Band, str]] = ()) -> str | None:
-    """What is said of everything, then of bands, those of which the same is said together; null for nothing."""
-    labels: dict[str, list[str]] = {}
-    for band, what in of:
-        labels.setdefault(what, []).append(printable(band.label))
-    told = [*filter(None, general), *(f"{', '.join(names)}: {what}" for what, names in labels.items() if what)]
-    return " · ".join(told) or None
 
 
 def _step_numbers(band: Band, steps: Ints) -> list[int | None]:
@@ -146,10 +71,10 @@ def _kernels(opened: Opened, bands: Sequence[Band]) -> TableData:
                 "category": doc.category,
                 "count": doc.count,
                 "per_step": doc.count_per_step,
-                "us_per_step": _us(doc.ns_per_step),
-                "total_us": _us(doc.total_ns),
-                "median_us": _us(doc.median_ns),
-                "p90_us": _us(doc.p90_ns),
+                "us_per_step": in_us(doc.ns_per_step),
+                "total_us": in_us(doc.total_ns),
+                "median_us": in_us(doc.median_ns),
+                "p90_us": in_us(doc.p90_ns),
                 "share": round(doc.share_of_busy * 100, 3),
                 "operator": _operator(doc),
             }
@@ -158,19 +83,19 @@ def _kernels(opened: Opened, bands: Sequence[Band]) -> TableData:
         if any(doc.operator and doc.operator_inferred for doc in docs):
             inferred = "operators marked as inferred are those of the aligned recording that has them"
     columns = [
-        _BAND,
-        _text("kernel", "kernel", tooltipField="name", minWidth=360, flex=4),
-        _text("category", "kind", minWidth=104, maxWidth=120),
-        _figure("count", "count"),
-        _figure("per_step", "count per step", 1),
-        _figure("us_per_step", "µs per step", 2),
-        _figure("total_us", "total µs", 2),
-        _figure("median_us", "median µs", 2),
-        _figure("p90_us", "p90 µs", 2),
-        _figure("share", "% of busy", 2),
-        _text("operator", "operator", minWidth=140, flex=1),
+        BAND,
+        text("kernel", "kernel", tooltipField="name", minWidth=360, flex=4),
+        text("category", "kind", minWidth=104, maxWidth=120),
+        figure("count", "count"),
+        figure("per_step", "count per step", 1),
+        figure("us_per_step", "µs per step", 2),
+        figure("total_us", "total µs", 2),
+        figure("median_us", "median µs", 2),
+        figure("p90_us", "p90 µs", 2),
+        figure("share", "% of busy", 2),
+        text("operator", "operator", minWidth=140, flex=1),
     ]
-    return TableData(columns, _with_ids(rows), _notes(inferred, of=notes))
+    return TableData(columns, with_ids(rows), said(inferred, of=notes))
 
 
 def _first_ops(band: Band) -> dict[tuple[str, str], int]:
@@ -209,17 +134,17 @@ def _gaps(opened: Opened, bands: Sequence[Band]) -> TableData:
     rows.sort(key=_LENGTH, reverse=True)
     causes = [cause for cause in CAUSES if any(cause in row for row in rows)]
     columns = [
-        _BAND,
-        _figure("step", "step", maxWidth=120),
-        _figure("start_us", "start µs", 1),
-        _figure("us", "µs", 3, sort="desc"),
-        _text("cause", "largest cause", minWidth=124, maxWidth=140),
-        *[_figure(cause, f"{cause} µs", 2) for cause in causes],
-        _text("before", "op before", tooltipField="before", minWidth=160, flex=1),
-        _text("after", "op after", tooltipField="after", minWidth=160, flex=1),
-        _text("place", "where", minWidth=130),
+        BAND,
+        figure("step", "step", maxWidth=120),
+        figure("start_us", "start µs", 1),
+        figure("us", "µs", 3, sort="desc"),
+        text("cause", "largest cause", minWidth=124, maxWidth=140),
+        *[figure(cause, f"{cause} µs", 2) for cause in causes],
+        text("before", "op before", tooltipField="before", minWidth=160, flex=1),
+        text("after", "op after", tooltipField="after", minWidth=160, flex=1),
+        text("place", "where", minWidth=130),
     ]
-    return TableData(columns, rows, _notes(left_out, "start: since the recording's first GPU op", of=notes))
+    return TableData(columns, rows, said(left_out, "start: since the recording's first GPU op", of=notes))
 
 
 def _gap_rows(band: Band, gaps: Gaps, rows: Ints) -> Iterator[Row]:
@@ -284,18 +209,18 @@ def _launches(opened: Opened, bands: Sequence[Band]) -> TableData:
         elif all(doc.operator is None for doc in document.launches.by_operator):
             notes.append((band, f"no operators recorded ({_pass(band)})"))
     columns = [
-        _BAND,
-        _text("api", "launch API", minWidth=170, flex=1),
-        _text("operator", "operator", minWidth=140, flex=1),
-        _figure("launches", "launches", sort="desc"),
-        _figure("per_step", "per step", 1),
-        _figure("kernels", "kernels"),
-        _figure("overhead_us", "in the call, median µs", 2),
-        _figure("overhead_total_us", "in the call, total µs", 1),
-        _figure("latency_us", "call start → GPU, median µs", 2),
-        _figure("queue_us", "call end → GPU, median µs", 2),
+        BAND,
+        text("api", "launch API", minWidth=170, flex=1),
+        text("operator", "operator", minWidth=140, flex=1),
+        figure("launches", "launches", sort="desc"),
+        figure("per_step", "per step", 1),
+        figure("kernels", "kernels"),
+        figure("overhead_us", "in the call, median µs", 2),
+        figure("overhead_total_us", "in the call, total µs", 1),
+        figure("latency_us", "call start → GPU, median µs", 2),
+        figure("queue_us", "call end → GPU, median µs", 2),
     ]
-    return TableData(columns, _with_ids(rows), _notes(of=notes))
+    return TableData(columns, with_ids(rows), said(of=notes))
 
 
 def _pass(band: Band) -> str:
@@ -325,10 +250,10 @@ def _launch_rows(band: Band) -> Iterator[Row]:
             "launches": len(rows),
             "per_step": round(len(kept) / len(steps.kept_rows), 3) if len(steps.kept_rows) else None,
             "kernels": int(kernels[rows].sum()),
-            "overhead_us": _us(float(np.median(times.overhead_ns[rows]))),
-            "overhead_total_us": _us(float(times.overhead_ns[rows].sum(dtype=np.int64))),
-            "latency_us": _us(float(np.median(times.latency_ns[rows]))),
-            "queue_us": _us(float(np.median(times.queue_ns[rows]))),
+            "overhead_us": in_us(float(np.median(times.overhead_ns[rows]))),
+            "overhead_total_us": in_us(float(times.overhead_ns[rows].sum(dtype=np.int64))),
+            "latency_us": in_us(float(np.median(times.latency_ns[rows]))),
+            "queue_us": in_us(float(np.median(times.queue_ns[rows]))),
         }
 
 
@@ -340,16 +265,16 @@ def _replays(opened: Opened, bands: Sequence[Band]) -> TableData:
     if any(band.analysis.trace_pass is not None and len(band.analysis.graphs) for band in bands):
         observer = "the time in the launch call is mostly the profiler's own cost, which T does not hold"
     columns = [
-        _BAND,
-        _text("graph", "graph"),
-        _figure("step", "step", maxWidth=120),
-        _figure("start_us", "start µs", 1),
-        _figure("us", "µs, first to last op", 2),
-        _figure("ops", "GPU ops"),
-        _figure("overhead_us", "µs in the launch call", 2),
-        _text("recorded", "recorded"),
+        BAND,
+        text("graph", "graph"),
+        figure("step", "step", maxWidth=120),
+        figure("start_us", "start µs", 1),
+        figure("us", "µs, first to last op", 2),
+        figure("ops", "GPU ops"),
+        figure("overhead_us", "µs in the launch call", 2),
+        text("recorded", "recorded"),
     ]
-    return TableData(columns, _with_ids(rows[:MOST_ROWS]), _notes(left_out, observer, of=notes))
+    return TableData(columns, with_ids(rows[:MOST_ROWS]), said(left_out, observer, of=notes))
 
 
 def _replay_rows(band: Band) -> Iterator[Row]:
@@ -403,15 +328,13 @@ def _warnings(opened: Opened, bands: Sequence[Band]) -> TableData:
         rows.append({"band": None, "op": None, "kind": "unread", "code": printable(each.path), "count": None})
         rows[-1]["message"] = one_line(each.reason)
     columns = [
-        _BAND,
-        _text("kind", "kind", minWidth=104, maxWidth=120),
-        _text("code", "warning, or figure withheld", minWidth=190),
-        _figure("count", "count", maxWidth=120),
-        _text(
-            "message", "what it means", flex=3, minWidth=320, wrapText=True, autoHeight=True, cellStyle=_SEVERAL_LINES
-        ),
+        BAND,
+        text("kind", "kind", minWidth=104, maxWidth=120),
+        text("code", "warning, or figure withheld", minWidth=190),
+        figure("count", "count", maxWidth=120),
+        text("message", "what it means", flex=3, minWidth=320, wrapText=True, autoHeight=True, cellStyle=SEVERAL_LINES),
     ]
-    return TableData(columns, _with_ids(rows), None if rows else "no warnings")
+    return TableData(columns, with_ids(rows), None if rows else "no warnings")
 
 
 def _message(band: Band, kind: str, code: str, message: str, count: int | None) -> Row:

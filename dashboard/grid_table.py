@@ -1,0 +1,86 @@
+"""A table below the timelines, as AG grid takes it, and as a .csv file."""
+
+from __future__ import annotations
+
+import csv as csv_files
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..analysis.units import printable
+from .opened import Band
+from .plotting import NS_PER_US
+
+Cell = str | int | float | bool | None
+Row = dict[str, Cell]
+
+
+@dataclass(frozen=True)
+class TableData:
+    """AG grid's ``columnDefs`` and ``rowData``, and what must be known to read them."""
+
+    columns: list[dict[str, Any]]
+    rows: list[Row]
+    note: str | None = None
+
+
+def csv(data: TableData) -> str:
+    """The table as a .csv file. Text that a spreadsheet would run as a formula is quoted by an apostrophe."""
+    out = io.StringIO()
+    writer = csv_files.writer(out, lineterminator="\r\n")
+    fields = [column["field"] for column in data.columns]
+    writer.writerow([_as_text(column["headerName"]) for column in data.columns])
+    for row in data.rows:
+        writer.writerow([_as_text(value) if isinstance(value, str) else value for value in map(row.get, fields)])
+    return out.getvalue()
+
+
+def _as_text(text: str) -> str:
+    """OWASP's remedy against formulas in exported cells (https://owasp.org/www-community/attacks/CSV_Injection)."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+_WHOLE_TITLE: Final[Mapping[str, Any]] = {"wrapHeaderText": True, "autoHeaderHeight": True}
+
+
+def text(field: str, title: str, **more: Any) -> dict[str, Any]:
+    return {"field": field, "headerName": title, "filter": "agTextColumnFilter", **_WHOLE_TITLE, **more}
+
+
+def figure(field: str, title: str, decimals: int = 0, **more: Any) -> dict[str, Any]:
+    """A column of numbers; ``context.decimals`` is for those who draw it without AG grid."""
+    return {
+        "field": field,
+        "headerName": title,
+        "type": "rightAligned",
+        "filter": "agNumberColumnFilter",
+        "valueFormatter": {"function": f"params.value == null ? '–' : d3.format(',.{decimals}f')(params.value)"},
+        "context": {"decimals": decimals},
+        "minWidth": 112,
+        **_WHOLE_TITLE,
+        **more,
+    }
+
+
+SEVERAL_LINES: Final = {"lineHeight": "1.5", "paddingTop": "8px", "paddingBottom": "8px"}
+
+BAND: Final = text("band", "recording", minWidth=124, maxWidth=150)
+
+
+def in_us(ns: float | None) -> float | None:
+    """Nanoseconds as µs, to the nanosecond."""
+    return None if ns is None else round(ns / NS_PER_US, 3)
+
+
+def with_ids(rows: Sequence[Row]) -> list[Row]:
+    return [{**row, "id": f"{row['band']}|{'' if row['op'] is None else row['op']}|{n}"} for n, row in enumerate(rows)]
+
+
+def said(*general: str, of: Sequence[tuple[Band, str]] = ()) -> str | None:
+    """What is said of everything, then of bands, those of which the same is said together; null for nothing."""
+    labels: dict[str, list[str]] = {}
+    for band, what in of:
+        labels.setdefault(what, []).append(printable(band.label))
+    told = [*filter(None, general), *(f"{', '.join(names)}: {what}" for what, names in labels.items() if what)]
+    return " · ".join(told) or None
