@@ -14,7 +14,8 @@ from .tables import Column, Row, Table
 
 TOLD: Final = 5  # candidates without --verbose
 PARTS: Final = 8
-_PRODUCTS: Final = "torch.compile puts no products of matrices together: qkv and gate_up are for the model's author"
+MATCHED: Final = "from the eager step; as recorded, kernels matched by name and order"
+PRODUCTS: Final = "torch.compile puts no products of matrices together: qkv and gate_up are for the model's author"
 _TAU_WORDS: Final = {"tau_step": "host time per launch, unprofiled"}
 _HOW_TO_GET: Final = (
     "no shapes of operators' inputs in the file: record with record_shapes=True (and with_stack=True for lines), "
@@ -35,22 +36,31 @@ def fusion_story(fusion: FusionDoc | None, run: FusedRunDoc | None = None, *, ve
         return
     if fusion.candidates:
         yield _candidates(fusion, verbose=verbose)
-        yield Fact("predicted", list(_basis(fusion, verbose=verbose)))
+        yield Fact("predicted", list(basis(fusion, verbose=verbose)))
     elif verbose:
         yield Fact("fusion", [f"nothing to fuse found in a step of {plural(fusion.launches, 'launch', 'launches')}"])
     if verbose:
         for candidate in fusion.candidates:
             yield Fact(candidate.kind, list(_details(candidate)))
-    already = [_times(f"{entry.kind} ({entry.what})", entry.places) for entry in fusion.already]
-    if already and (verbose or not fusion.candidates):
-        yield Fact("fused already", [" · ".join(already)])
+    if fusion.already and (verbose or not fusion.candidates):
+        yield Fact("fused already", [" · ".join(already(fusion))])
     if verbose and fusion.abstained:
-        yield Fact("not sure", [f"{_times(entry.kind, entry.places)}: {entry.reason}" for entry in fusion.abstained])
+        yield Fact("not sure", not_sure(fusion))
     if run is not None:
         yield _promises(run)
-        yield Fact("promised, came", ["from the eager step; as recorded, kernels matched by name and order", _PRODUCTS])
+        yield Fact("promised, came", [MATCHED, PRODUCTS])
         if verbose:
             yield _parts(run)
+
+
+def already(fusion: FusionDoc) -> list[str]:
+    """What is one kernel now."""
+    return [_times(f"{entry.kind} ({entry.what})", entry.places) for entry in fusion.already]
+
+
+def not_sure(fusion: FusionDoc) -> list[str]:
+    """What looks like a pattern, and why it is not told as one."""
+    return [f"{_times(entry.kind, entry.places)}: {entry.reason}" for entry in fusion.abstained]
 
 
 def _candidates(fusion: FusionDoc, *, verbose: bool) -> Listing:
@@ -71,7 +81,7 @@ def _row(label: str, worth: WorthDoc, launches: int) -> Row:
     return Row([label, counts, duration(worth.eager_saves_ns), duration(worth.graph_saves_ns), size])
 
 
-def _basis(fusion: FusionDoc, *, verbose: bool) -> Iterator[str]:
+def basis(fusion: FusionDoc, *, verbose: bool) -> Iterator[str]:
     """What the savings are made of; why a column is empty."""
     total, words = fusion.total, _TAU_WORDS.get(fusion.tau_source or "", fusion.tau_source)
     each = MISSING if fusion.tau_ns is None else f"{duration(fusion.tau_ns)}, {words}"

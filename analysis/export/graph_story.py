@@ -18,19 +18,14 @@ def graph_story(
     doctors: Mapping[str, GraphDoctorDoc], findings: Sequence[FindingDoc], *, verbose: bool
 ) -> Iterator[Fact | Listing]:
     """``doctors`` by mode, or one of a trace under ''. Nothing where nothing replays and nothing is in the way."""
-    engaged = {mode: doctor for mode, doctor in doctors.items() if doctor.engaged in ("all", "part")}
-    lines = [f"{mode}: {_summary(doctor)}" if mode else _summary(doctor) for mode, doctor in engaged.items()]
-    if len(engaged) > 1 and all(map(_is_well, engaged.values())):
-        lines = [f"{' and '.join(engaged)}: every kernel runs in a graph, and every launch behind the replay before it"]
-    elif not lines and findings:
-        lines = ["no kernel runs in a graph replay"]
+    lines = engaged_lines(doctors, findings)
     if lines:
         yield Fact(LABEL, lines)
-    for mode, doctor in engaged.items() if verbose else ():
+    for mode, doctor in _engaged(doctors).items() if verbose else ():
         yield from _tables(mode, doctor)
     told = findings if verbose else findings[:TOLD]
     rows = [
-        Row([str(order), _what(finding), _how(finding, verbose=verbose)]) for order, finding in enumerate(told, start=1)
+        Row([str(order), what(finding), how(finding, verbose=verbose)]) for order, finding in enumerate(told, start=1)
     ]
     if rows:
         columns = [
@@ -39,6 +34,20 @@ def graph_story(
             Column("what to do", right=False, least=22, wraps=True),
         ]
         yield Listing(Table(columns, rows, headless=True, more=len(findings) - len(told)))
+
+
+def engaged_lines(doctors: Mapping[str, GraphDoctorDoc], findings: Sequence[FindingDoc]) -> list[str]:
+    """How far graphs engaged, a line per mode; one for all where all is well."""
+    engaged = _engaged(doctors)
+    if len(engaged) > 1 and all(map(_is_well, engaged.values())):
+        return [f"{' and '.join(engaged)}: every kernel runs in a graph, and every launch behind the replay before it"]
+    if not engaged and findings:
+        return ["no kernel runs in a graph replay"]
+    return [f"{mode}: {_summary(doctor)}" if mode else _summary(doctor) for mode, doctor in engaged.items()]
+
+
+def _engaged(doctors: Mapping[str, GraphDoctorDoc]) -> dict[str, GraphDoctorDoc]:
+    return {mode: doctor for mode, doctor in doctors.items() if doctor.engaged in ("all", "part")}
 
 
 def _is_well(doctor: GraphDoctorDoc) -> bool:
@@ -122,14 +131,16 @@ def _step_row(step: GraphStepDoc) -> Row:
     return Row([step.step, number(step.replays), number(step.kernels), *shares])
 
 
-def _what(finding: FindingDoc) -> str:
+def what(finding: FindingDoc) -> str:
+    """What is in the way, where, and its code."""
     mode = f"{finding.mode.replace('_written', ' written')}: " if finding.mode else ""
     doubt = "it seems that " if finding.basis == "inferred" else ""
     line = f", at {finding.line}" if finding.line else ""
     return f"{mode}{doubt}{finding.what}{line} [{finding.code}]"
 
 
-def _how(finding: FindingDoc, *, verbose: bool) -> str:
+def how(finding: FindingDoc, *, verbose: bool) -> str:
+    """What to do, and what it costs; ``verbose`` adds what says so."""
     cost = "" if finding.cost_ns is None else f"; costs at most {duration(finding.cost_ns)} a step"
     evidence = f" ({'; '.join(finding.evidence)})" if verbose and finding.evidence else ""
     return f"{finding.how}{cost}{evidence}"

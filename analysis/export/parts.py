@@ -52,11 +52,8 @@ def actions(
         left = "" if after is None else f"→ {duration(after)}"
         paired = (speedups or {}).get(action.mode or "")
         gain = "" if after is None or step_ns is None or after <= 0 else units.times(paired or step_ns / after)
-        saving = _saving(action)
-        told = "; ".join(text for text in (saving, action.detail, *_reasons(action)) if text)
-        open_ended = action.saves_ns is None and action.step_ns is None  # measured, but nobody measured the gain
-        basis = "" if open_ended and (action.basis == "measured" or not saving) else action.basis
-        rows.append(Row([str(order), action.what, left, gain, basis, told]))
+        told = "; ".join(text for text in (saving(action), action.detail, *reasons(action)) if text)
+        rows.append(Row([str(order), action.what, left, gain, basis(action), told]))
     if rows:
         columns = [
             Column("", right=False),
@@ -69,7 +66,13 @@ def actions(
         yield Listing(Table(columns, rows, headless=True).without_empty_columns(""))
 
 
-def _reasons(action: ActionDoc) -> Iterator[str]:
+def basis(action: ActionDoc) -> str:
+    """Measured or predicted; nothing where nobody told the gain."""
+    open_ended = action.saves_ns is None and action.step_ns is None
+    return "" if open_ended and (action.basis == "measured" or not saving(action)) else action.basis
+
+
+def reasons(action: ActionDoc) -> Iterator[str]:
     """The evidence of what is predicted, and how to try it: measured ways have been tried."""
     if action.basis == "predicted":
         if action.evidence:
@@ -78,7 +81,8 @@ def _reasons(action: ActionDoc) -> Iterator[str]:
             yield f"try {action.how}"
 
 
-def _saving(action: ActionDoc) -> str:
+def saving(action: ActionDoc) -> str:
+    """What it saves, with its range."""
     low, high = duration(action.low_ns), duration(action.high_ns)
     known_range = MISSING not in (low, high) and low != high  # equal: closer than what is told of them
     start = f"{low} to" if action.low_ns else "at most"

@@ -40,7 +40,7 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
     if base is not None:
         story += _bound(profile.modes[base], shown_name(base), profile)
     story += _predictions(profile)
-    story += graph_story(_graph_doctors(document.traces, profile), profile.graph_findings, verbose=verbose)
+    story += graph_story(graph_doctors(document.traces, profile), profile.graph_findings, verbose=verbose)
     if trace is not None and base is not None:
         story += parts.idle(trace, f"idle, {shown_name(base)}", verbose=verbose)
         story += serving_story(trace)
@@ -54,7 +54,7 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
     return story
 
 
-def _graph_doctors(traces: Sequence[TraceDoc], profile: ProfileDoc) -> dict[str, GraphDoctorDoc]:
+def graph_doctors(traces: Sequence[TraceDoc], profile: ProfileDoc) -> dict[str, GraphDoctorDoc]:
     """What the `cuda` pass of each mode tells, where a mode replays anything."""
     chosen = {name: _trace_of(traces, name, ("cuda", "cpu_cuda")) for name in profile.modes}
     return {

@@ -38,7 +38,7 @@ def serving_story(trace: TraceDoc) -> Iterator[Listing]:
         replays = any(phase.in_replays is not None for phase in kind.phases)
         notes += [OBSERVED] if replays and trace.trace_pass is not None else []
         notes += [] if place else [MEANS, *([f"* {serving.kinds_reason}"] if serving.kinds_reason else [])]
-        columns = [Column(_title(serving, kind), right=False), Column("host"), Column("of it\nwaiting")]
+        columns = [Column(title(serving, kind), right=False), Column("host"), Column("of it\nwaiting")]
         columns += [Column("GPU work"), Column("GPU idle"), Column("launches", optional=True)]
         columns.append(Column("told by", right=False, optional=True))
         yield Listing(Table(columns, rows).without_empty_columns(MISSING), notes)
@@ -49,7 +49,8 @@ def withheld_elsewhere(withheld: Mapping[str, str]) -> dict[str, str]:
     return {path: reason for path, reason in withheld.items() if not path.startswith("serving.")}
 
 
-def _title(serving: ServingDoc, kind: ServingKindDoc) -> str:
+def title(serving: ServingDoc, kind: ServingKindDoc) -> str:
+    """How many steps, of what kind and engine."""
     steps = plural(kind.count, f"{kind.kind or 'serving'} step")
     return steps if serving.engine is None else f"{serving.engine}: {steps}"
 
@@ -61,20 +62,21 @@ def _phase_rows(phase: ServingPhaseDoc, notes: list[str]) -> Iterator[Row]:
             notes.append(phase.reason)
         name = marked(name, [notes.index(phase.reason) + 1])
     times = _times(phase.host_ns, phase.blocked_ns, phase.gpu_busy_ns, phase.gpu_idle_ns)
-    yield Row([name, *times, number(_mean(phase.launches)), phase.evidence or ""])
+    yield Row([name, *times, number(mean(phase.launches)), phase.evidence or ""])
     parts: Sequence[tuple[str, ServingPartDoc | None]] = (("in replays", phase.in_replays), ("outside", phase.outside))
     for word, part in parts:
         if part is not None:
             yield Row(
-                [f"  {word}", *_times(part.host_ns, None, part.gpu_busy_ns, None), number(_mean(part.launches)), ""]
+                [f"  {word}", *_times(part.host_ns, None, part.gpu_busy_ns, None), number(mean(part.launches)), ""]
             )
 
 
 def _times(host: Summary | None, blocked: Summary | None, busy: Summary, idle: Summary | None) -> list[str]:
     """Means; waiting that is nothing is left out."""
-    waiting = MISSING if blocked is None or not blocked.total else duration(_mean(blocked))
-    return [duration(_mean(host)), waiting, duration(_mean(busy)), duration(_mean(idle))]
+    waiting = MISSING if blocked is None or not blocked.total else duration(mean(blocked))
+    return [duration(mean(host)), waiting, duration(mean(busy)), duration(mean(idle))]
 
 
-def _mean(summary: Summary | None) -> float | None:
+def mean(summary: Summary | None) -> float | None:
+    """Per step; null without steps."""
     return None if summary is None or not summary.count else summary.total / summary.count
