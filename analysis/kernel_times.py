@@ -45,8 +45,8 @@ SHORTEST_SPLIT: Final = 3072
 def is_split(op: CountedOp, gpu: Gpu) -> bool:
     """Whether cuBLAS splits the product along its inner size and adds the parts up in a second kernel.
 
-    It did so on an H200 where the result had few tiles of 64 × 64 (56 for 132 multiprocessors, not 64) and the inner size
-    was 3,072 or more (not 2,048): in 20 steps of samples, batches and prompts of 1 to 2,048.
+    It did so on an H200 where the result had few tiles of 64 × 64 (56 for 132 multiprocessors, not 64) and the inner
+    size was 3,072 or more (not 2,048): in 20 steps of samples, batches and prompts of 1 to 2,048.
     """
     if op.product is None:
         return False
