@@ -21,6 +21,7 @@ from .trace import NONE, HostKind, Ints, Trace
 from .user_lines import users_line
 
 _ATEN: Final = "aten::"
+_TO_SOFTMAX: Final = 8  # operators from QKᵀ to the softmax, and from there to ·V
 _NOT_A_MODEL: Final = re.compile(r"(^|/)torch/|(^|/)launchscope/tracer/|^<")
 _LIBRARY: Final = re.compile(r"(^|/)(transformers|site-packages|dist-packages)/")
 
@@ -177,24 +178,48 @@ def _with_list_types(ops: Iterator[StepOp]) -> list[StepOp]:
     return found
 
 
-def _layers(ops: Sequence[StepOp]) -> tuple[list[int | None], int | None]:
-    """The layer of each operator; null where nothing repeats.
+def _is_attention(ops: Sequence[StepOp], op: StepOp) -> bool:
+    """An attention of one operator, or the softmax of one in parts, between two batched products."""
+    if "softmax" not in (op.name or ""):
+        return op.is_attention and len(op.tensors) > 2
+    around = (ops[max(op.position - _TO_SOFTMAX, 0) : op.position], ops[op.position + 1 : op.position + _TO_SOFTMAX])
+    return all(any(other.name == "bmm" for other in side) for side in around)
 
-    Operators and inputs that repeat tell where the first layer begins. Each attention counts as a layer, where there
-    are any: a repetition may be broken in mid-step, or take several layers that are not alike.
-    """
+
+def _layers(ops: Sequence[StepOp]) -> tuple[list[int | None], int | None]:
+    """The layer of each operator; null where nothing repeats. Each attention is a layer; without, what repeats is."""
     numbers: dict[tuple[str | None, tuple[Input, ...]], int] = {}
     tokens = np.array([numbers.setdefault((op.name, op.inputs), len(numbers)) for op in ops], np.int64)
-    found = find_repetition(tokens) if len(tokens) >= LEAST_REPEATS else None
-    if found is None:
+    starts, end = _layers_by_attention(ops, tokens) or _layers_by_repetition(tokens)
+    if not starts:
         return [None] * len(ops), None
-    starts = list(range(found.start, found.start + found.length - found.period + 1, found.period))
-    end = starts[-1] + found.period
-    attentions = [op.position for op in ops if op.is_attention and len(op.tensors) > 2]
-    inside = [at for at in attentions if at >= found.start]
-    if inside and inside[0] < found.start + found.period:
-        before = inside[0] - found.start  # operators of a layer up to its attention
-        last = max(starts[-1] + found.period - max((at for at in attentions if at < end), default=end), 0)
-        starts, end = [max(at - before, 0) for at in attentions], min(attentions[-1] + last, len(ops))
     number = np.searchsorted(starts, np.arange(len(ops)), side="right") - 1
     return [int(each) if each >= 0 and at < end else None for at, each in enumerate(number.tolist())], len(starts)
+
+
+def _layers_by_attention(ops: Sequence[StepOp], tokens: Ints) -> tuple[list[int], int] | None:
+    """Where each layer starts, and where the last one ends; None with fewer than two attentions.
+
+    A layer begins with the first operator that stands before the second attention as before the first: behind it are
+    the first layer's own, and before it what comes before all layers.
+    """
+    attentions = [op.position for op in ops if _is_attention(ops, op)]
+    if len(attentions) < 2:
+        return None
+    first, second = attentions[:2]
+    before = 0
+    while before < min(first, second - first - 1) and tokens[first - before - 1] == tokens[second - before - 1]:
+        before += 1
+    if not before:
+        return None
+    behind = second - before - first
+    return [at - before for at in attentions], min(attentions[-1] + behind, len(ops))
+
+
+def _layers_by_repetition(tokens: Ints) -> tuple[list[int], int]:
+    found = find_repetition(tokens) if len(tokens) >= LEAST_REPEATS else None
+    if found is None:
+        return [], 0
+    layers = found.length // found.period
+    starts = [found.start + layer * found.period for layer in range(layers)]
+    return starts, starts[-1] + found.period

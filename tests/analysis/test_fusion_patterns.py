@@ -402,3 +402,14 @@ def test_layers_that_are_not_alike() -> None:
     found = step_of([*first, *second] * 4)
     assert found.layers == 8
     assert found.layer_of == tuple(layer for layer in range(8) for _ in first)
+
+
+def test_an_attention_in_parts_counts_as_a_layer() -> None:
+    layer = [*norm(), *TestAttention().parts(), Op("mm", [ROW, [8, 4]])]
+    found = step_of([Op("embedding", [[100, 8], [1]], [BF16, INT64]), *layer * 2])
+    assert found.layers == 2
+    assert found.layer_of == (None, *(at // len(layer) for at in range(2 * len(layer))))
+
+
+def test_an_attention_right_behind_another_tells_no_layers() -> None:
+    assert step_of([attention(2, 1), attention(2, 1)]).layers is None
