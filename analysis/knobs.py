@@ -31,6 +31,7 @@ class Knobs:
     batch_size: int | None = None
     tensor_parallel: int | None = None  # degree
     all_reduce_ns: float = ALL_REDUCE_NS
+    fuse: tuple[str, ...] = ()  # kinds of the fusion advisor's candidates, or 'all'
 
     def work(self, known: StepBytes | None) -> Work:
         """The knobs that change what the GPU has to do."""
@@ -71,6 +72,8 @@ class Knobs:
             yield f"batch {self.batch_size}"
         if self.tensor_parallel is not None:
             yield f"one of {self.tensor_parallel} parts, all-reduces of {duration(self.all_reduce_ns)}"
+        if self.fuse:
+            yield f"fused: {', '.join(self.fuse)}"
         if self.graph:
             yield "one CUDA graph"
 

@@ -9,7 +9,7 @@ import numpy as np
 from .document import CalibrationDoc
 from .errors import LaunchscopeError
 from .simulator import Plan, Times
-from .trace import NONE, Ints
+from .trace import NONE, Bools, Ints
 
 
 def as_graph(plan: Plan, op_step: Ints, costs: CalibrationDoc | None) -> Plan:
@@ -70,6 +70,35 @@ def with_ops_after(plan: Plan, rows: Ints, op_ns: float) -> tuple[Plan, Ints]:
 def _moved(count: int, rows: Ints) -> Ints:
     """Where each of so many rows is when another stands after each of these."""
     return np.arange(count) + np.searchsorted(rows, np.arange(count), side="left")
+
+
+def without_ops(plan: Plan, rows: Ints) -> tuple[Plan, Ints]:
+    """The plan without these ops and the calls that launched them alone, and the row that each op left came from."""
+    kept = np.ones(len(plan.op_call), np.bool_)
+    kept[rows] = False
+    launching, still = np.unique(plan.op_call), np.unique(plan.op_call[kept])
+    calls = np.ones(len(plan.thread), np.bool_)
+    calls[np.setdiff1d(launching, still)] = False
+    row_of, call_of = np.cumsum(kept) - 1, np.cumsum(calls) - 1
+    origin = np.flatnonzero(kept)
+    after = plan.after[origin]
+    is_there = (after != NONE) & kept[np.maximum(after, 0)]
+    return replace(
+        plan,
+        **{name: getattr(plan, name)[calls] for name in ("thread", "before_ns", "call_ns", "blocks")},
+        **{name: getattr(plan, name)[origin] for name in ("stream", "op_ns", "latency_ns", "gap_ns", "lag_ns")},
+        op_call=call_of[plan.op_call[origin]],
+        after=np.where(is_there, row_of[after], NONE),
+    ), origin
+
+
+def spread_evenly(op_step: Ints, may_go: Bools, count: int) -> Ints:
+    """So many rows of each step, of those that may go, at even distances; all of these where there are fewer."""
+    chosen = []
+    for step in np.unique(op_step):
+        rows = np.flatnonzero((op_step == step) & may_go)
+        chosen.append(rows[np.unique(np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(np.int64))])
+    return np.concatenate(chosen) if chosen else np.zeros(0, np.int64)
 
 
 def _nth(values: Ints) -> Ints:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from .compare_document import ComparisonDoc
+from .compare_document import ComparisonDoc, FigureDoc
 from .compared_document import KeptPromiseDoc, UnprofiledDoc
 from .document import ReportDocument
 from .fusion_document import CandidateDoc, FusionDoc
@@ -51,7 +51,8 @@ def kept_promise(
     promised = _sum(each.saves_ns for each in done)
     came = -unprofiled.change * unprofiled.before_ns
     launches = comparison.figure("launches")
-    fewer = sum(each.launches for each in done) if mode == "eager" and launches is not None else 0.0
+    went = None if launches is None else _fall(launches)
+    fewer = sum(each.launches for each in done) if mode == "eager" and went is not None else 0.0
     return KeptPromiseDoc(
         done=[each.what for each in done],
         promised_ns=promised,
@@ -61,7 +62,7 @@ def kept_promise(
         share=came / promised if promised else None,
         told=unprofiled.low is not None,
         launches_promised=fewer or None,
-        launches_came=launches.before - launches.after if fewer and launches is not None else None,
+        launches_came=went if fewer else None,
     )
 
 
@@ -106,9 +107,16 @@ def _acted(mode: str, before: ReportDocument, comparison: ComparisonDoc) -> Iter
         if action.basis != "predicted":
             continue
         graph = action.kind == "graph" and comparison.graph_coverage == "won"
-        sync = action.kind == "sync" and blocking is not None and blocking.after < _GONE * blocking.before
+        sync = action.kind == "sync" and (_fall(blocking) or 0.0) > _GONE * ((blocking and blocking.before) or 0.0)
         if graph or sync:
             yield _Done(action.what, action.saves_ns, action.low_ns, action.high_ns)
+
+
+def _fall(figure: FigureDoc | None) -> float | None:
+    """By how much a figure is smaller than before; None where either side is not known."""
+    if figure is None or figure.before is None or figure.after is None:
+        return None
+    return figure.before - figure.after
 
 
 def _sum(values: Iterator[float | None]) -> float | None:

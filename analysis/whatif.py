@@ -7,7 +7,7 @@ it is off by there is the range of every prediction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -18,6 +18,7 @@ import numpy as np
 
 from .. import __version__
 from .errors import LaunchscopeError
+from .fused_plan import fused
 from .gpu_work import StepBytes, changed_times, step_bytes
 from .knobs import ALL_REDUCE_NS, FORMATS, Knobs
 from .op_classes import CLASSES, op_classes
@@ -69,6 +70,7 @@ def whatif(
     batch: int | None = None,
     tensor_parallel: int | None = None,
     all_reduce: str | float = ALL_REDUCE_NS,
+    fuse: Sequence[str] = (),
     graph: bool = False,
     mode: str | None = None,
     step_regex: str | None = None,
@@ -90,6 +92,7 @@ def whatif(
         batch_size=batch,
         tensor_parallel=tensor_parallel,
         all_reduce_ns=_in(TIMES, all_reduce) or 0.0,
+        fuse=tuple(fuse),
     )
     return what_if(path if isinstance(path, Report) else load(path, step_regex=step_regex), knobs, mode)
 
@@ -155,27 +158,39 @@ def what_if(report: Report, knobs: Knobs, mode: str | None = None) -> WhatIfDoc:
 
 def _turned(planned: PlannedSteps, plan: Plan, knobs: Knobs, start: RecordedStart, report: Report) -> Iterator[float]:
     """The step time with the knobs turned: the usual one, and one that is sooner and one that is later."""
-    if knobs.host is not None:
-        plan = plan.with_host(knobs.host)
-    if knobs.tau_ns is not None:
-        plan = plan.with_host(knobs.tau_ns / start.tau_ns)
-    if knobs.delay_ns is not None:
-        plan = replace(plan, before_ns=plan.before_ns + np.where(plan.blocks, 0.0, knobs.delay_ns))
+    plan = _other_host(plan, knobs, start)
     profile = report.document.profile
     known = None if profile is None else step_bytes(report.document.target, profile.floor, profile.calibration)
     _require_known(knobs, known)
     classes = op_classes(start.analysis.trace.gpu_ops, start.analysis.trace.names)[planned.op_row]
     times = changed_times(plan.op_ns, classes, len(start.steps), known, knobs.work(known))
     op_step, origin = planned.op_step, np.arange(len(plan.op_ns))
-    if knobs.tensor_parallel is not None:
-        plan, origin = with_ops_after(plan, _after_attention(classes), knobs.all_reduce_ns)
+    shares = (1.0, 1.0, 1.0)
+    if knobs.fuse:
+        found = fused(plan, op_step, classes, report, knobs.fuse)
+        plan, origin, shares = found.plan, found.origin, found.shares
         op_step = op_step[origin]
+    is_new = np.zeros(len(origin), np.bool_)
+    if knobs.tensor_parallel is not None:
+        plan, inner = with_ops_after(plan, _after_attention(classes[origin]), knobs.all_reduce_ns)
+        is_new = np.diff(inner, prepend=-1) == 0
+        op_step, origin = op_step[inner], origin[inner]
     if knobs.graph:
         plan = as_graph(plan, op_step, start.costs)
-    is_new = np.diff(origin, prepend=-1) == 0
-    for op_ns in (times.usual_ns, times.low_ns, times.high_ns):
-        told = replace(plan, op_ns=np.where(is_new, knobs.all_reduce_ns, op_ns[origin]))
+    for op_ns, share in zip((times.usual_ns, times.low_ns, times.high_ns), shares, strict=True):
+        told = replace(plan, op_ns=np.where(is_new, knobs.all_reduce_ns, op_ns[origin] * share))
         yield median_step_ns(replace(planned, op_step=op_step, op_row=planned.op_row[origin]), told)
+
+
+def _other_host(plan: Plan, knobs: Knobs, start: RecordedStart) -> Plan:
+    """The plan on the host that the knobs ask for."""
+    if knobs.host is not None:
+        plan = plan.with_host(knobs.host)
+    if knobs.tau_ns is not None:
+        plan = plan.with_host(knobs.tau_ns / start.tau_ns)
+    if knobs.delay_ns is not None:
+        plan = replace(plan, before_ns=plan.before_ns + np.where(plan.blocks, 0.0, knobs.delay_ns))
+    return plan
 
 
 def _require_known(knobs: Knobs, known: StepBytes | None) -> None:

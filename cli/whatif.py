@@ -63,6 +63,7 @@ WEIGHTS = _Weights()
     show_default=True,
     help="Of a GPU's part of a layer, twice a layer, with --tensor-parallel.",
 )
+@click.option("--fuse", metavar="KIND", multiple=True, help="Do what the fusion advisor proposes; or all.")
 @click.option("--graph", is_flag=True, help="The step is launched as one CUDA graph.")
 @click.option("--mode", metavar="MODE", help="Start from this mode.  [default: eager where it was timed]")
 @choices.step_regex
@@ -80,6 +81,7 @@ def command(
     batch: int | None,
     tensor_parallel: int | None,
     all_reduce: float,
+    fuse: tuple[str, ...],
     graph: bool,
     mode: str | None,
     step_regex: str | None,
@@ -106,6 +108,7 @@ def command(
         batch=batch,
         tensor_parallel=tensor_parallel,
         all_reduce=all_reduce,
+        fuse=fuse,
         graph=graph,
         mode=mode,
         step_regex=step_regex,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import launchscope
 import pytest
 from launchscope.analysis.document import ModeDoc, ProfileDoc
+from launchscope.analysis.errors import LaunchscopeError
 from launchscope.analysis.knobs import Knobs
 from launchscope.analysis.report import load
 from launchscope.analysis.whatif import what_if
@@ -110,3 +112,18 @@ def test_what_if_beside_what_came(start: str, knobs: Knobs, real: str, off: floa
     came = step_ms(real) * 1e6
     assert told.predicted_ns / came - 1 == pytest.approx(off, abs=0.006)
     assert told.low_ns < came < told.high_ns
+
+
+def test_fusions_beside_what_hand_and_compiler_did() -> None:
+    """From the plain model's capture: merged by hand 2.00 ms as a graph; compiled 3.34 ms eager, 1.36 ms as a graph."""
+    report = load(Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip")
+    merged = what_if(report, Knobs(fuse=("qkv", "gate_up"), graph=True))
+    assert merged.predicted_ns == pytest.approx(step_ms("handfused") * 1e6, rel=0.01)
+    assert what_if(report, Knobs(fuse=("all",))).predicted_ns == pytest.approx(3.34e6, rel=0.03)
+    compiled = what_if(report, Knobs(fuse=("all",), graph=True))
+    assert compiled.predicted_ns == pytest.approx(1.36e6, rel=0.16)
+    assert compiled.low_ns < 1.36e6 < compiled.high_ns
+    with pytest.raises(LaunchscopeError, match="--fuse moe: the advisor found attention_mask, gate_up, qkv"):
+        what_if(report, Knobs(fuse=("moe",)))
+    with pytest.raises(LaunchscopeError, match="takes an eager recording with the shapes"):
+        what_if(load(SAMPLES / "int4.zip"), Knobs(fuse=("qkv",)))

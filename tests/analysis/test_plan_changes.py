@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from launchscope.analysis.document import CalibrationDoc
 from launchscope.analysis.errors import LaunchscopeError
-from launchscope.analysis.plan_changes import as_graph, with_ops_after
+from launchscope.analysis.plan_changes import as_graph, spread_evenly, with_ops_after, without_ops
 from launchscope.analysis.planned_steps import plan_steps
 from launchscope.analysis.report import load
 from launchscope.analysis.simulator import Plan, simulate
@@ -56,6 +56,31 @@ def test_further_ops_of_a_replay_are_nodes_of_it() -> None:
     assert origin.tolist() == [0, 1, 1, 1, 2, 3]
     assert len(longer.thread) == 2
     assert simulate(longer).op_start_ns.tolist() == [5, 16, 27, 33, 39, 50]
+
+
+def test_ops_that_go_take_their_calls_along() -> None:
+    """Of four the second and third: two calls of 4 ns, 2 apart; the last waited for the first and still does."""
+    plan, origin = without_ops(replace(alone(4), after=np.array([NONE, 0, 1, 0])), np.array([1, 2]))
+    assert origin.tolist() == [0, 3]
+    assert plan.op_call.tolist() == [0, 1]
+    assert plan.after.tolist() == [NONE, 0]
+    assert simulate(plan).call_start_ns.tolist() == [2, 8]
+    lost, _ = without_ops(replace(alone(4), after=np.array([NONE, NONE, NONE, 1])), np.array([1]))
+    assert lost.after.tolist() == [NONE, NONE, NONE]
+
+
+def test_nodes_that_go_leave_their_replay() -> None:
+    graph = replace(alone(4), thread=np.zeros(1, np.int64), before_ns=np.zeros(1), call_ns=np.full(1, 4.0),
+                    blocks=np.zeros(1, np.bool_), op_call=np.zeros(4, np.int64))  # fmt: skip
+    plan, origin = without_ops(graph, np.array([0, 3]))
+    assert (plan.op_call.tolist(), origin.tolist(), len(plan.thread)) == ([0, 0], [1, 2], 1)
+
+
+def test_ops_go_at_even_distances_in_every_step() -> None:
+    step = np.repeat([0, 1], 5)
+    may = np.array([True, True, False, True, True] * 2)
+    assert spread_evenly(step, may, 2).tolist() == [0, 4, 5, 9]
+    assert spread_evenly(step, may, 9).tolist() == [0, 1, 3, 4, 5, 6, 8, 9]
 
 
 def test_a_graph_is_one_launch_per_step() -> None:
