@@ -39,7 +39,7 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
         *_devices(trace),
         *_steps(trace),
         *parts.kernels(trace.kernels, "longest kernels", limit=None if verbose else KERNELS),
-        *fusion_story(trace.fusion, verbose=verbose),
+        *(fusion_story(trace.fusion, verbose=verbose) if trace.trace_pass is None else ()),  # a profile tells its own
         *launch_tables.launches(trace, verbose=verbose),
         *launch_tables.blocking_calls(trace, verbose=verbose),
         *launch_tables.replays(trace, verbose=verbose),

@@ -100,3 +100,9 @@ def test_without_shapes_only_verbose_says_how_to_get_them(tmp_path: Path) -> Non
     report = chain(tmp_path, shapes=False)
     assert not any("fusion" in line or "fused" in line for line in lines(report))
     assert any("record_shapes=True" in line for line in lines(report, verbose=True))
+
+
+def test_a_profile_tells_it_once() -> None:
+    told = lines(captured("llama_1b.zip"), verbose=True)
+    assert sum(line.startswith("could be fused") for line in told) == 2  # a table that goes on: its bytes
+    assert not any("record_shapes=True" in line for line in told)
