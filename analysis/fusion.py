@@ -72,6 +72,7 @@ def fusion_doc(step: FusionStep, found: Sequence[Finding], rates: Rates, *, time
         bandwidth_bytes_per_s=rates.bandwidth_bytes_per_s,
         node_gap_ns=rates.node_gap_ns,
         times_from=times_from,
+        host_sets_pace=prices.host_sets_pace,
         candidates=sorted(candidates, key=lambda each: (-(each.eager_saves_ns or 0.0), -each.launches_saved)),
         total=prices.worth(each for each in occurrences if (each.kind, each.title) in kept),
         already=_already([each for each in found if isinstance(each, Already)]),
@@ -137,6 +138,10 @@ def _withheld(document: FusionDoc) -> dict[str, str]:
             found[name] = "not calibrated: captures of `launchscope profile` are, other traces are not"
     if document.bandwidth_bytes_per_s is None or document.node_gap_ns is None:
         found["total.graph_saves_ns"] = "bandwidth or ν is not known"
+    if document.total.eager_saves_ns is None and document.tau_ns is not None:
+        found["total.eager_saves_ns"] = (
+            "the GPU sets the pace, and what it would save isn't known without a calibration"
+        )
     if document.total.bytes_saved is None:
         found["total.bytes_saved"] = "a tensor has a type whose size is not known"
     if document.total.eager_high_ns is None:

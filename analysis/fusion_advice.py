@@ -21,6 +21,7 @@ from .fusion_worth import TAU_STEP, Rates
 
 _EAGER: Final = "eager"
 _FUSED: Final = "fused"
+_GPU_BOUND: Final = "gpu-bound"
 
 
 def with_fusion(analysis: TraceAnalysis) -> TraceAnalysis:
@@ -68,14 +69,16 @@ def _with(
 def _rates(analysis: TraceAnalysis, calibration: Calibration | None) -> Rates:
     """τ as the trace's short kernels have it; the rest as calibrated."""
     short = analysis.document.short_kernels
+    is_gpu_bound = analysis.document.verdict.verdict_class == _GPU_BOUND
     if calibration is None:
-        return Rates(short.tau_ns, short.tau_source)
+        return Rates(short.tau_ns, short.tau_source, is_gpu_bound=is_gpu_bound)
     return Rates(
         short.tau_ns,
         short.tau_source,
         calibration.tau_floor_ns,
         calibration.bandwidth_bytes_per_s,
         calibration.node_gap_ns,
+        is_gpu_bound,
     )
 
 

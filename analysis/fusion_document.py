@@ -13,7 +13,7 @@ class WorthDoc(msgspec.Struct, frozen=True, kw_only=True):
 
     launches_saved: int
     bytes_saved: int | None  # intermediates written and read again; at most so many, as caches hold the small ones
-    eager_saves_ns: float | None  # launches × τ
+    eager_saves_ns: float | None  # launches × τ while the host sets the pace, else GPU work
     eager_low_ns: float | None  # launches × the cheapest launch
     eager_high_ns: float | None  # that, or the host's time before these launches where it is more
     graph_saves_ns: float | None  # bytes ÷ bandwidth + launches × ν + the time that each kernel takes beside its bytes
@@ -66,6 +66,7 @@ class FusionDoc(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth_bytes_per_s: float | None
     node_gap_ns: float | None
     times_from: str | None  # the recording that the kernels' times are of
+    host_sets_pace: bool  # of the eager step; false: what fewer launches save is GPU work alone
     candidates: list[CandidateDoc]  # by what they save in eager mode, most first
     total: WorthDoc  # of all candidates; each kernel belongs to one at most
     already: list[AlreadyFusedDoc]

@@ -34,6 +34,7 @@ class Rates:
     tau_floor_ns: float | None = None
     bandwidth_bytes_per_s: float | None = None
     node_gap_ns: float | None = None
+    is_gpu_bound: bool = False  # as profiled: kept to where τ is no whole step's, so that N·τ tells nothing
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,21 @@ class Prices:
         """launches × τ; where τ is a whole step's and the kernels' times are known, no more than the bound falls."""
         tau = self.rates.tau_ns
         if tau is None or self.rates.tau_source != TAU_STEP or work_saved_ns is None:
-            return _times(saved, tau)
-        work = sum(op.ns for op in self.step.ops)
-        launches = sum(op.launches for op in self.step.ops)
+            return _times(saved, tau) if self.host_sets_pace else work_saved_ns
+        work, launches = self._step()
         return bound_ns(work, launches, tau) - bound_ns(work - work_saved_ns, launches - saved, tau)
+
+    @property
+    def host_sets_pace(self) -> bool:
+        """In eager mode: N·τ > W where τ is a whole step's, else whatever the trace's own verdict says."""
+        if self.rates.tau_ns is None or self.rates.tau_source != TAU_STEP:
+            return not self.rates.is_gpu_bound
+        work, launches = self._step()
+        return launches * self.rates.tau_ns > work
+
+    def _step(self) -> tuple[float, int]:
+        """W and N of the whole step."""
+        return sum(op.ns for op in self.step.ops), sum(op.launches for op in self.step.ops)
 
     def _host_ns(self, found: Sequence[Occurrence]) -> float | None:
         """The host's time before the launches of each place, by the share of them that is saved."""

@@ -85,7 +85,10 @@ def basis(fusion: FusionDoc, *, verbose: bool) -> Iterator[str]:
     """What the savings are made of; why a column is empty."""
     total, words = fusion.total, _TAU_WORDS.get(fusion.tau_source or "", fusion.tau_source)
     each = MISSING if fusion.tau_ns is None else f"{duration(fusion.tau_ns)}, {words}"
-    yield f"in eager mode launches × τ ({each}){_all(total.eager_low_ns, total.eager_high_ns)}"
+    if fusion.host_sets_pace:
+        yield f"in eager mode launches × τ ({each}){_all(total.eager_low_ns, total.eager_high_ns)}"
+    else:
+        yield "in eager mode GPU work alone, as the GPU sets the pace"
     if total.graph_saves_ns is None:
         yield f"in a graph unknown: {fusion.withheld.get('total.graph_saves_ns', 'not calibrated')}"
     else:

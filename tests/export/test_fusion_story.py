@@ -106,3 +106,18 @@ def test_a_profile_tells_it_once() -> None:
     told = lines(captured("llama_1b.zip"), verbose=True)
     assert sum(line.startswith("could be fused") for line in told) == 2  # a table that goes on: its bytes
     assert not any("record_shapes=True" in line for line in told)
+
+
+def test_where_the_gpu_sets_the_pace_launches_save_nothing_by_themselves(tmp_path: Path) -> None:
+    builder = trace()
+    for step in range(4):
+        builder.step(step, 100 * step, 60)
+        for place, name in enumerate(("neg", "exp", "neg")):
+            at = 100 * step + 20 * place
+            builder.op(f"aten::{name}", at, 18, shapes=[[1, 8]]).launch(at + 2, 5)
+            builder.kernel(100 * step + 10 + 33 * place, 32, name=f"kernel_of_{name}")
+    report = analyze(builder.write(tmp_path / "trace.json"))
+    assert report.document.traces[0].verdict.verdict_class == "gpu-bound"
+    told = after(lines(report), "could be fused", 4)
+    assert told[1].split()[-5:] == ["3", "→", "1", "–", "–"]
+    assert told[3] == "predicted      in eager mode GPU work alone, as the GPU sets the pace"
