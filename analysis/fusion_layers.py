@@ -149,7 +149,9 @@ def rope_and_cache(scan: Scan) -> Iterator[Finding]:
         writes = _writes(scan, ops[-1])
         ops += writes
         turned = "q and k" if second else "one tensor"
-        relied = f"halves of {turned} are negated and joined between two multiplications and an add; shapes fit"
+        relied = (
+            f"halves of {turned} are multiplied, added and joined, with one of them negated or taken off; shapes fit"
+        )
         if writes:
             relied += f"; {len(writes)} writes behind have a source of k's shape"
         yield Occurrence(
@@ -167,16 +169,21 @@ def _turned(scan: Scan, position: int) -> list[StepOp]:
     """RoPE of one tensor, with the casts before and behind it; empty where something else stands there."""
     first = scan.at(position)
     if first is not None and first.name == "copy_":
-        ops = _five(scan, position + 1)
-        return [first, *_cast(scan, ops)] if ops and ops[-1].output == first.output else []
-    return _cast(scan, _five(scan, position))
+        ops = _five(scan, position + 1) or _seven(scan, position + 1)
+        made, cast = ops[-1].output if ops else None, first.output
+        is_its = made is not None and cast is not None and (made.numel, made.type) == (cast.numel, cast.type)
+        return [first, *_cast(scan, ops)] if is_its else []
+    return _cast(scan, _five(scan, position) or _seven(scan, position))
 
 
 def _cast(scan: Scan, ops: list[StepOp]) -> list[StepOp]:
     """With the cast of the last one's output, where there is one."""
     behind = scan.at(ops[-1].position + 1) if ops else None
-    is_cast = behind is not None and behind.name == "copy_" and ops[-1].output in behind.reads
-    return [*ops, behind] if behind is not None and is_cast else ops
+    made = ops[-1].output if ops else None
+    if behind is None or made is None or behind.name != "copy_":
+        return ops
+    is_its = any((read.numel, read.type) == (made.numel, made.type) for read in behind.reads)
+    return [*ops, behind] if is_its else ops
 
 
 def _five(scan: Scan, position: int) -> list[StepOp]:
@@ -191,6 +198,18 @@ def _five(scan: Scan, position: int) -> list[StepOp]:
         return []
     fits = 2 * half.width == whole.width and joined.dims == whole.dims
     return ops if fits and all(op.output == whole for op in ops if op.name == "mul") else []
+
+
+def _seven(scan: Scan, position: int) -> list[StepOp]:
+    """[a · cos − b · sin, b · cos + a · sin] of halves or pairs, in seven operators, the join last; empty otherwise."""
+    ops = scan.run(position, 7)
+    if sorted(op.name or "" for op in ops) != ["add", "cat", "mul", "mul", "mul", "mul", "sub"]:
+        return []
+    halves, joined = [op.output for op in ops[:-1]], ops[-1]
+    if joined.name != "cat" or None in halves or len(set(halves)) > 1 or len(joined.listed) != 2:
+        return []
+    half = halves[0]
+    return ops if half is not None and all(part.numel == half.numel for part in joined.listed) else []
 
 
 def _writes(scan: Scan, turned: StepOp) -> list[StepOp]:

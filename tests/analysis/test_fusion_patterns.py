@@ -157,6 +157,21 @@ class TestRope:
         ops = [*six(2), *six(1), write(1), write(1), attention(2, 1)]
         assert [row[:3] for row in summary(ops)] == [("rope_kv", 14, 1)]
 
+    def test_of_pairs_stacked(self) -> None:
+        """As gpt-fast has it: to float, [a · cos − b · sin, b · cos + a · sin] side by side, and back."""
+
+        def pairs(heads: int) -> list[Op]:
+            half, whole, part = [1, 1, heads, 2], [1, 1, heads, 4], [1, 1, heads, 2, 1]
+            product = Op("mul", [half, [1, 1, 1, 2]], [F32, F32])
+            both = [product, product, Op("sub", [half, half], [F32, F32])]
+            both += [product, product, Op("add", [half, half], [F32, F32])]
+            join = Op("cat", [[part, part], []], ["TensorList", "Scalar"], "aten::stack")
+            casts = Op("copy_", [whole, whole], [F32, BF16]), Op("copy_", [whole, whole], [BF16, F32])
+            return [casts[0], *both, join, casts[1]]
+
+        ops = [*pairs(2), *pairs(1), write(1), write(1), attention(2, 1)]
+        assert [row[:3] for row in summary(ops)] == [("rope_kv", 20, 1)]
+
     def test_halves_that_do_not_fit(self) -> None:
         ops = rope(2)
         ops[1] = Op("neg", [[1, 2, 1, 4]])
