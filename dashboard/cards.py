@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..analysis import units
 from ..analysis.document import ActionDoc, DeviceDoc, ModeDoc, SteadyDoc, TraceDoc, WarningDoc
+from ..analysis.export import parts
 from ..analysis.export.parts import headline
 from .opened import Band, Opened
 
@@ -38,9 +39,10 @@ class NextStep:
     """One thing to do, and what it leaves of the step."""
 
     what: str
-    basis: str  # measured, predicted
+    basis: str  # measured, predicted; empty where nobody told the gain
     leaves: str
     detail: str
+    reasons: str  # one line that tries it, and what says so; empty for what was measured
 
 
 def sentence(opened: Opened) -> str:
@@ -169,7 +171,7 @@ def _told(warnings: Sequence[WarningDoc]) -> tuple[str, ...]:
 
 
 def _next_step(action: ActionDoc) -> NextStep:
-    saves = "" if action.saves_ns is None else f"saves {units.duration(action.saves_ns)} ({units.share(action.share)})"
-    detail = "; ".join(part for part in (saves, action.detail) if part)
+    detail = "; ".join(part for part in (parts.saving(action), action.detail) if part)
     leaves = "" if action.step_ns is None else units.duration(action.step_ns)
-    return NextStep(action.what, action.basis, leaves, detail)
+    reasons = reversed([*parts.reasons(action)])  # the line may have no room for all of it
+    return NextStep(action.what, parts.basis(action), leaves, detail, units.one_line("; ".join(reasons)))

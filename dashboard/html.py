@@ -23,9 +23,10 @@ from markupsafe import Markup
 from ..analysis.units import MISSING, number, plural, printable
 from . import cards
 from .charts import bound_figure, chart_rem, durations_figure, idle_figure
+from .graph_view import graph_sections
 from .grid_table import Row, TableData
 from .opened import Opened, open_bands
-from .tables import TABLES, table
+from .tables import TABLES, table, table_names
 from .theme import DARK, LIGHT, Theme
 from .timeline import Figure, legend_items
 from .zoom_levels import Timelines, timelines
@@ -105,10 +106,11 @@ def render(report: Report) -> str:
         "notes": cards.notes(opened),
         "next_steps": cards.next_steps(opened),
         "cards": cards.cards(opened),
+        "graph_doctor": graph_sections(opened),
         "legend": legend_items(LIGHT),
         "chart_rem": chart_rem(opened),
         "charts": [(name, title) for name, (title, _) in CHARTS.items()],
-        "tables": [plain_table(name, table(name, opened, bands), labels) for name in TABLES],
+        "tables": [plain_table(name, table(name, opened, bands), labels) for name in table_names(opened)],
     }
     charts = {name: {t.name: draw(opened, t) for t in (LIGHT, DARK)} for name, (_, draw) in CHARTS.items()}
     empty = Timelines((), (), (), 0)

@@ -8,14 +8,14 @@ from typing import Any, Final
 import dash_ag_grid as dag  # type: ignore[import-untyped]
 from dash import dcc, html
 
-from . import cards, what_if
+from . import cards, tables, what_if
 from .charts import chart_rem
 from .enlarged import css_px
+from .graph_view import graph_sections
 from .grid_table import TableData
 from .opened import Opened
-from .panels import GRAPH_CONFIG, MODEL_REM
+from .panels import GRAPH_CONFIG, MODEL_REM, section_parts
 from .shown import Timelines, control_values, stores, timelines
-from .tables import TABLES
 from .theme import LIGHT
 from .timeline import legend_items
 from .view import View
@@ -58,9 +58,10 @@ def page(opened: Opened, view: View, scheme: str, width_px: int, *, most_upload_
                     mode_cards(opened),
                     timelines_section(opened, values, timelines(opened, view, scheme, width_px)),
                     _charts(opened),
+                    _graph_doctor(opened),
                     _model(opened, values),
                     _compare(opened, values),
-                    _tables(),
+                    _tables(opened),
                     _downloads(),
                     *([] if most_upload_bytes is None else [_open_another(most_upload_bytes)]),
                 ]
@@ -100,8 +101,9 @@ def next_steps(opened: Opened) -> html.Section:
             [
                 html.Span(step.what, className="what"),
                 html.Span(f" → {step.leaves}" if step.leaves else "", className="leaves"),
-                html.Span(step.basis, className=f"basis {step.basis}"),
+                *([html.Span(step.basis, className=f"basis {step.basis}")] if step.basis else [" "]),
                 html.Span(step.detail, className="muted"),
+                *([_unfolding(step.reasons, "muted")] if step.reasons else []),
             ]
         )
         for step in cards.next_steps(opened)
@@ -217,6 +219,11 @@ def _charts(opened: Opened) -> html.Section:
     return html.Section([html.H2("Where the time goes"), html.Div(id="charts", className="charts", style=room)])
 
 
+def _graph_doctor(opened: Opened) -> html.Section:
+    parts = [part for section in graph_sections(opened) for part in section_parts(section)]
+    return html.Section([html.H2("Graph doctor"), *parts] if parts else [], className="doctor")
+
+
 def _model(opened: Opened, values: Mapping[str, Any]) -> html.Section:
     start = what_if.starting_point(opened)
     intro = "From what was measured, by the closed form max(W, N·τ): predictions, drawn dashed. "
@@ -265,14 +272,14 @@ def _compare(opened: Opened, values: Mapping[str, Any]) -> html.Section:
     return html.Section([html.H2("Compare"), html.Div(pickers, className="controls"), html.Div(id="comparison")])
 
 
-def _tables() -> html.Section:
-    first = next(iter(TABLES))
+def _tables(opened: Opened) -> html.Section:
+    known = tables.table_names(opened)
     return html.Section(
         [
             html.H2("Tables"),
             html.Div(
                 [
-                    _choice("table", [(name, name) for name in TABLES], first, "Table"),
+                    _choice("table", [(name, name) for name in known], known[0], "Table"),
                     html.A("CSV", id="csv", href="", download="", className="button"),
                 ],
                 className="controls",

@@ -117,11 +117,13 @@ def comparison_panel(opened: Opened, before: str, after: str) -> Any:
     """What changed from one band to another."""
     if opened.band(before) is None or opened.band(after) is None:
         return html.P("The link names a mode that is not in this report.", className="warning")
-    return [part for section in compare_sections(opened, before, after) for part in _section(section)]
+    return [part for section in compare_sections(opened, before, after) for part in section_parts(section)]
 
 
-def _section(section: Section) -> Iterator[Any]:
-    yield html.H3(section.title)
+def section_parts(section: Section) -> Iterator[Any]:
+    """Its title, where it has one, its sentences and its table."""
+    if section.title:
+        yield html.H3(section.title)
     yield from (html.P(sentence) for sentence in section.sentences)
     if not section.rows:
         return

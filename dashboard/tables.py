@@ -19,6 +19,7 @@ from ..analysis.export.mode_table import WORTH_A_REASON
 from ..analysis.gaps import Gaps
 from ..analysis.trace import NONE, Ints, OpKind
 from ..analysis.units import number, one_line, printable
+from .advised_tables import fusion_table, has_candidates, has_phases, serving_table
 from .grid_table import BAND, SEVERAL_LINES, Row, TableData, figure, in_us, said, text, with_ids
 from .opened import Band, Opened
 from .plotting import NS_PER_US
@@ -30,6 +31,11 @@ NO_OPERATOR: Final = "–"
 INFERRED: Final = " (inferred)"
 
 _LENGTH: Final[Callable[[Mapping[str, Any]], float]] = itemgetter("us")
+
+
+def table_names(opened: Opened) -> list[str]:
+    """The tables of this page."""
+    return [name for name in TABLES if name not in _WHERE_FOUND or _WHERE_FOUND[name](opened)]
 
 
 def table(name: str, opened: Opened, bands: Sequence[Band]) -> TableData:
@@ -352,6 +358,11 @@ TABLES: Final[Mapping[str, Callable[[Opened, Sequence[Band]], TableData]]] = {
     "gaps": _gaps,
     "launches": _launches,
     "replays": _replays,
+    "fusion": fusion_table,
+    "serving": serving_table,
     "warnings": _warnings,
 }
 """Name → what makes it, in the order of the page."""
+
+_WHERE_FOUND: Final[Mapping[str, Callable[[Opened], bool]]] = {"fusion": has_candidates, "serving": has_phases}
+"""Tables that are left out where there is nothing to show."""

@@ -20,6 +20,7 @@ from launchscope.cli import outputs, run
 from launchscope.dashboard import html, zoom_levels
 from launchscope.dashboard.cards import cards, sentence
 from launchscope.dashboard.charts import bound_figure, durations_figure, idle_figure
+from launchscope.dashboard.graph_view import graph_sections
 from launchscope.dashboard.opened import Opened, open_bands
 from launchscope.dashboard.tables import TABLES, table
 from launchscope.dashboard.theme import DARK, LIGHT, Theme
@@ -127,6 +128,19 @@ def test_it_says_what_the_report_says() -> None:
         assert card.title in {each.text for each in found.named("h2")}
         assert {fact.value for fact in card.facts} <= {each.text for each in found.named("dd")}
         assert {f"⚠ {warning}" for warning in card.warnings} <= texts
+
+
+def test_what_to_do_the_doctor_and_the_tables_of_what_was_found_are_in_it() -> None:
+    """Also to those who read it without running a script."""
+    fault = Elements(html.render(capture("faults/static_input").report))
+    assert any(each.text.startswith("try overwrite what was captured: ") for each in fault.named("summary"))
+    assert "Graph doctor" in {each.text for each in fault.named("h2")}
+    assert any(each.text.endswith("[frozen_input]") for each in fault.named("td"))
+    named = [each.attributes.get("id") for each in elements().named("details")]
+    assert "table-fusion" in named
+    assert "table-serving" not in named
+    (doctor,) = graph_sections(capture())
+    assert set(doctor.sentences) <= {each.text for each in elements().named("p")}
 
 
 def test_the_tables_are_those_of_the_dashboard() -> None:

@@ -39,6 +39,13 @@ def test_the_verdict_and_the_cards_are_in_it_before_any_script() -> None:
     assert "<svg" in above
 
 
+def test_what_says_so_unfolds_without_a_script() -> None:
+    page = index(capture("faults/static_input"))
+    line = "try overwrite what was captured: buffers.token.copy_(new); changed by itself"
+    assert f'<details class="unfolding muted"><summary>{line}' in page
+    assert 'class="basis "' not in page
+
+
 def test_foreign_names_are_text() -> None:
     opened = built(hostile_trace, f"{HOSTILE.replace('/', '')}.json")
     assert opened is not None

@@ -11,6 +11,8 @@ from launchscope.dashboard.opened import Opened, open_bands
 from launchscope.dashboard.watched import Watched
 from launchscope.fixtures.builder import TraceBuilder, trace
 
+from .opening import capture
+
 CAPTURE = Path(__file__).parents[2] / "fixtures" / "captures" / "llama_1b.zip"
 
 
@@ -89,6 +91,22 @@ def test_the_answer_is_the_reports() -> None:
     assert sentence(demo()) == f"eager is LAUNCH-BOUND: {profile.verdict.reason}"
     assert [step.what for step in next_steps(demo())] == [action.what for action in profile.verdict.actions]
     assert "NVIDIA H200" in machine(demo())
+
+
+def test_a_prediction_carries_its_range_and_what_was_measured_needs_no_reason() -> None:
+    steps = {step.what: step for step in next_steps(demo())}
+    assert [step.reasons for step in steps.values() if step.basis == "measured"] == ["", ""]
+    assert "saves 8.15 ms (86 %), 8.11 ms to 8.18 ms" in steps["replay it from a process that uses few streams"].detail
+    assert (steps["what is left then"].basis, steps["what is left then"].leaves) == ("", "")
+    assert steps["what is left then"].detail.startswith("at most 785 µs to gain")
+
+
+def test_what_to_do_comes_with_a_line_that_tries_it_and_what_says_so() -> None:
+    frozen, less = next_steps(capture("faults/static_input"))
+    assert frozen.reasons.startswith("try overwrite what was captured: buffers.token.copy_(new); changed by itself, it")
+    assert "at llama_1b_faults.py:208 in step: buffers.token = host_token.to(" in frozen.reasons
+    assert less.reasons == "try launchscope whatif CAPTURE --weights int4 --graph, or --batch 8"
+    assert (frozen.basis, less.basis) == ("", "")  # nobody told the gain
 
 
 def test_a_card_per_mode_with_its_figures() -> None:
