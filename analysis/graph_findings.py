@@ -108,7 +108,7 @@ def _told(places: Sequence[Place]) -> list[str]:
         where += "" if line is None else f", at {brief(line)}"
         texts.append(where + ("" if count is None else f" ({number(round(count, 3))} per step)"))
     if len(places) > PLACES:
-        texts.append(f"{len(places) - PLACES} more places")
+        texts.append(plural(len(places) - PLACES, "more place"))
     return texts
 
 
