@@ -30,10 +30,15 @@ class Reference:
     input_sets: tuple[dict[str, torch.Tensor], ...]
     state: tuple[torch.Tensor, ...]
     outputs: tuple[tuple[torch.Tensor, ...], ...]
+    read: tuple[str, ...] = ()  # inputs that change the outputs when they alone change; empty where nobody looked
 
 
-def reference(step: Step, target: Target) -> Reference:
-    """Run the eager step on every input set; inputs and state are as before afterwards."""
+def reference(step: Step, target: Target, *, by_input: bool = False) -> Reference:
+    """Run the eager step on every input set, and with ``by_input`` on each input's own changes; inputs and state are as
+    before afterwards.
+
+    Before a capture alone: an eager step after it may free what the graph reads.
+    """
     original = {name: tensor.clone() for name, tensor in target.inputs.items()}
     sets = tuple(
         {name: _vary(value, i) for name, value in original.items()} for i in range(INPUT_SETS if original else 1)
@@ -43,7 +48,8 @@ def reference(step: Step, target: Target) -> Reference:
         outputs = tuple(_run(step, target, inputs, state) for inputs in sets)
     finally:
         _restore(target, original, state)
-    return Reference(sets, state, outputs)
+    read = tuple(name for name in original if _changes(step, target, name, state)) if by_input else ()
+    return Reference(sets, state, outputs, read)
 
 
 def compare(step: Step, target: Target, expected: Reference) -> OutputCheck | None:
@@ -78,13 +84,9 @@ def compare(step: Step, target: Target, expected: Reference) -> OutputCheck | No
     )
 
 
-def frozen_inputs(eager: Step, step: Step, target: Target, expected: Reference) -> tuple[str, ...]:
+def frozen_inputs(step: Step, target: Target, expected: Reference) -> tuple[str, ...]:
     """The inputs that change eager's outputs when they alone change, and not this step's."""
-    return tuple(
-        name
-        for name in target.inputs
-        if _changes(eager, target, name, expected.state) and not _changes(step, target, name, expected.state)
-    )
+    return tuple(name for name in expected.read if not _changes(step, target, name, expected.state))
 
 
 def unread_inputs(step: Step, target: Target) -> tuple[str, ...]:
@@ -135,7 +137,7 @@ def _run(
     torch.manual_seed(0)
     leaves: list[Any] = tree_leaves(step())
     outputs = tuple(leaf.detach().clone() for leaf in leaves if isinstance(leaf, torch.Tensor))
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call,unused-ignore]
         torch.cuda.synchronize()  # a copy from a host buffer may still be to come, and the next run overwrites that
     return outputs
 

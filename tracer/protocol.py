@@ -71,7 +71,7 @@ def into_mode(
         return prepare(mode, target.step, device, progress, WARM_UP_STEPS), None
     progress("output check")
     try:
-        expected = outputs.reference(target.step, target)
+        expected = outputs.reference(target.step, target, by_input=mode in UNGRAPHED)
     except Exception as error:  # on inputs that we made: that is no fault of the mode
         prepared = prepare(mode, target.step, device, progress, WARM_UP_STEPS)
         note = f"outputs not compared: eager fails on varied inputs: {reason(error, 'output check', None)}"
@@ -79,8 +79,8 @@ def into_mode(
     prepared = prepare(mode, target.step, device, progress, WARM_UP_STEPS)
     progress("output check")
     found = outputs.compare(prepared.step, target, expected)
-    if found is not None and not found.matches and mode in UNGRAPHED and len(expected.input_sets) > 1:
-        frozen = outputs.frozen_inputs(target.step, prepared.step, target, expected)
+    if found is not None and not found.matches and mode in UNGRAPHED:
+        frozen = outputs.frozen_inputs(prepared.step, target, expected)
         found = msgspec.structs.replace(found, frozen_inputs=frozen)
     return prepared, found
 
