@@ -12,7 +12,7 @@ from ..analysis.units import one_line, printable
 from .compare_view import Section
 from .opened import Opened
 
-_COLUMNS: Final = ("", "in the way of graphs", "what to do", "what says so")
+_COLUMNS: Final = ("#", "in the way of graphs", "what to do", "what says so")
 
 
 def graph_sections(opened: Opened) -> list[Section]:

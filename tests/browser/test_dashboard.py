@@ -250,6 +250,17 @@ def test_the_table_sorts_and_filters(open_page: Open) -> None:
     assert 0 < page.evaluate("dash_ag_grid.getApi('grid').getDisplayedRowCount()") < len(counts)
 
 
+def test_what_could_be_fused_is_one_of_the_tables_and_the_graph_doctor_stands_by_itself(open_page: Open) -> None:
+    page = open_page()
+    expect(page.locator("#grid .ag-center-cols-container .ag-row").first).to_be_visible()
+    page.locator("#table").get_by_label("fusion").check()
+    rows = page.locator("#grid .ag-center-cols-container .ag-row")
+    expect(rows.filter(has_text="residual add + RMSNorm")).to_contain_text("263 of 263 launches promised")
+    expect(page.locator("#table-note")).to_contain_text("648 → 100 launches")
+    expect(page.get_by_label("serving")).to_have_count(0)
+    expect(page.locator(".doctor p")).to_have_text(re.compile("^graph and fused_graph: every kernel runs in a graph"))
+
+
 def test_two_modes_are_chosen_and_compared(open_page: Open) -> None:
     page = open_page()
     for picker, mode in (("compare-a", "eager"), ("compare-b", "fused")):

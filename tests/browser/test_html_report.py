@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from launchscope.dashboard.html import render
 
-from ..dashboard.opening import capture_as_html
+from ..dashboard.opening import capture, capture_as_html
 
 pytest.importorskip("playwright", reason="needs playwright")
 
@@ -196,6 +197,24 @@ def test_without_scripts_all_but_the_figures_is_there(open_file: OpenFile) -> No
     expect(page.get_by_text(re.compile("need JavaScript"))).to_be_visible()
     expect(page.locator(".timelines")).to_be_hidden()
     expect(page.locator("body")).to_have_css("background-color", "rgb(20, 23, 26)")
+
+
+def test_a_line_that_tries_it_unfolds_with_the_keyboard_and_without_scripts(chromium: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "fault.html"
+    path.write_text(render(capture("faults/static_input").report), "utf-8")
+    page = chromium.new_page(java_script_enabled=False, offline=True, viewport={"width": 800, "height": 900})
+    page.goto(path.as_uri())
+    line = page.locator(".next details").first
+    folded = line.bounding_box()
+    line.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(line).to_have_attribute("open", "")
+    unfolded = line.bounding_box()
+    assert folded is not None
+    assert unfolded is not None
+    assert unfolded["height"] > 1.5 * folded["height"]
+    expect(line).to_contain_text("at llama_1b_faults.py:208 in step")
+    page.context.close()
 
 
 def test_no_serious_finding_of_axe_in_our_own_markup(open_file: OpenFile) -> None:
