@@ -39,6 +39,13 @@ class PlannedSteps:
         np.minimum.at(starts, self.op_step, schedule.op_start_ns)
         return np.diff(starts)
 
+    def host_ns(self) -> Times:
+        """Host time from the first launch of each step to that of the next, as of one thread that waits for nothing."""
+        plan = self.plan
+        begins = np.cumsum(plan.before_ns + plan.call_ns) - plan.call_ns
+        first = np.flatnonzero(np.diff(self.op_step, prepend=-1) > 0)
+        return np.diff(begins[plan.op_call[first]])
+
 
 def plan_steps(trace: Trace, steps: Steps, chosen: Ints) -> PlannedSteps | None:
     """The chosen steps, consecutive ones, as a plan; None where a step of them has no op whose launch is known."""

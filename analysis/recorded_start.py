@@ -77,16 +77,17 @@ class RecordedStart:
         """By how much the host is faster without the profiler, graph launches apart; 1 where that was not measured.
 
         A step that waits for the GPU takes as long to submit as to run, so its host's pace is the one at which the
-        simulated step takes that long.
+        simulated step takes that long. Alone, into an empty queue, submitting may take longer than T; back to back the
+        host can't be slower than the steps are.
         """
         if self.process is None or not self.process.host_submit_ns:
             return 1.0
-        submit_ns = median(self.process.host_submit_ns)
+        submit_ns = min(median(times) for times in (self.process.host_submit_ns, self.process.samples_ns) if times)
         planned = self.planned()
         if planned.plan.blocks.any():
             return _at_which(lambda factor: median_step_ns(planned, self.paced(planned, factor)), submit_ns)
         in_replays, in_replays_without = self.replay_ns
-        recorded, without = self.recorded_host_ns - in_replays, submit_ns - in_replays_without
+        recorded, without = float(np.median(planned.host_ns())) - in_replays, submit_ns - in_replays_without
         return without / recorded if recorded > 0 and without > 0 else 1.0
 
     def without_profiler(self, planned: PlannedSteps) -> Plan:

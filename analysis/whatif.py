@@ -21,6 +21,7 @@ from .errors import LaunchscopeError
 from .fused_plan import fused
 from .gpu_work import StepBytes, changed_times, step_bytes
 from .knobs import ALL_REDUCE_NS, FORMATS, Knobs
+from .observer import KERNEL_STRETCH_NS
 from .op_classes import CLASSES, op_classes
 from .plan_changes import as_graph, with_ops_after
 from .planned_steps import PlannedSteps
@@ -135,6 +136,7 @@ def what_if(report: Report, knobs: Knobs, mode: str | None = None) -> WhatIfDoc:
     unprofiled_error = None if unprofiled is None else simulated / unprofiled - 1
     half_error, half_difference = start.halves() or (None, None)
     error = max(abs(each) for each in (recorded_error, unprofiled_error, half_error, LEAST_ERROR) if each is not None)
+    work_ns = KERNEL_STRETCH_NS * len(planned.op_step) / len(start.steps) if knobs.graph else 0.0  # W's uncertainty
     return WhatIfDoc(
         launchscope=__version__,
         source=start.analysis.trace.source.path,
@@ -151,8 +153,8 @@ def what_if(report: Report, knobs: Knobs, mode: str | None = None) -> WhatIfDoc:
         knobs=list(knobs.words()),
         simulated_ns=simulated,
         predicted_ns=predicted,
-        low_ns=min(sooner, predicted, later) * (1 - error),
-        high_ns=max(sooner, predicted, later) * (1 + error),
+        low_ns=max(min(sooner, predicted, later) * (1 - error) - work_ns, 0.0),
+        high_ns=max(sooner, predicted, later) * (1 + error) + work_ns,
     )
 
 

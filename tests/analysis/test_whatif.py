@@ -45,8 +45,11 @@ def test_what_was_recorded_comes_out(mode: str) -> None:
         assert simulated == pytest.approx(periods_ns(analysis.trace, analysis.steps, device), rel=0.002)
 
 
-@pytest.mark.parametrize(("mode", "least"), [("eager", 0.03), ("graph", 0.01), ("fused", 0.08), ("fused_graph", 0.005)])
+@pytest.mark.parametrize(
+    ("mode", "least"), [("eager", 0.005), ("graph", 0.01), ("fused", 0.005), ("fused_graph", 0.005)]
+)
 def test_the_unprofiled_step_time_is_met(mode: str, least: float) -> None:
+    """Where the host sets the pace by construction: its times are scaled to the unprofiled ones."""
     told = what_if(llama(), Knobs(), mode)
     assert told.unprofiled_error is not None
     assert abs(told.unprofiled_error) < least
