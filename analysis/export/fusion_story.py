@@ -65,20 +65,21 @@ def not_sure(fusion: FusionDoc) -> list[str]:
 
 def _candidates(fusion: FusionDoc, *, verbose: bool) -> Listing:
     told = fusion.candidates if verbose else fusion.candidates[:TOLD]
-    rows = [_row(_times(each.title, each.places), each, each.launches_per_step) for each in told]
+    rows = [_cells(_times(each.title, each.places), each, each.launches_per_step) for each in told]
     if len(fusion.candidates) > 1:
         left = len(fusion.candidates) - len(told)
         label = "all" if not left else f"all, with {plural(left, 'other')}"
-        rows.append(_row(label, fusion.total, sum(each.launches_per_step for each in fusion.candidates)))
+        rows.append(_cells(label, fusion.total, sum(each.launches_per_step for each in fusion.candidates)))
     columns = [Column("could be fused", right=False), Column("launches"), Column("saves in\neager")]
     columns += [Column("saves in\na graph"), Column("bytes saved", rank=1)]
-    return Listing(Table(columns if verbose else columns[:-1], rows))
+    columns = columns if verbose else columns[:-1]
+    return Listing(Table(columns, [Row(cells[: len(columns)]) for cells in rows]))
 
 
-def _row(label: str, worth: WorthDoc, launches: int) -> Row:
+def _cells(label: str, worth: WorthDoc, launches: int) -> list[str]:
     size = MISSING if worth.bytes_saved is None else units.byte_size(worth.bytes_saved)
     counts = f"{number(launches)} → {number(launches - worth.launches_saved)}"
-    return Row([label, counts, duration(worth.eager_saves_ns), duration(worth.graph_saves_ns), size])
+    return [label, counts, duration(worth.eager_saves_ns), duration(worth.graph_saves_ns), size]
 
 
 def basis(fusion: FusionDoc, *, verbose: bool) -> Iterator[str]:

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from launchscope.analysis.export import markdown
 from launchscope.analysis.export.terminal import render
 from launchscope.analysis.report import Report, analyze
 from launchscope.fixtures.builder import trace
@@ -55,6 +56,12 @@ def test_a_profile_tells_what_is_worth_most_in_both_columns() -> None:
         "               in a graph GPU work of 860 µs and 548 node gaps of 376 ns; all:",
         "               207 µs to 1.15 ms",
     ]
+
+
+def test_in_markdown_each_row_has_a_cell_per_column() -> None:
+    told = after(markdown.render(captured("llama_1b.zip")).splitlines(), "| could be fused", 3)
+    assert {line.count(" | ") for line in told} == {3}
+    assert told[2].startswith("| residual add + RMSNorm × 32 | 288 → 32 | 3.25 ms | 399 µs |")
 
 
 def test_promised_beside_came() -> None:
