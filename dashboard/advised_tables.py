@@ -27,8 +27,8 @@ def fusions(opened: Opened, bands: Sequence[Band]) -> list[tuple[Band, FusionDoc
     return [] if of is None or of.document.fusion is None or band is None else [(band, of.document.fusion)]
 
 
-def has_candidates(opened: Opened) -> bool:
-    return any(found.candidates for _, found in fusions(opened, opened.bands))
+def has_candidates(opened: Opened, bands: Sequence[Band]) -> bool:
+    return any(found.candidates for _, found in fusions(opened, bands))
 
 
 def fusion_table(opened: Opened, bands: Sequence[Band]) -> TableData:
@@ -123,8 +123,9 @@ def _of_all(found: FusionDoc) -> str:
     return " · ".join(parts)
 
 
-def has_phases(opened: Opened) -> bool:
-    return any(band.analysis.document.serving is not None for band in opened.bands)
+def has_phases(opened: Opened, bands: Sequence[Band]) -> bool:
+    del opened
+    return any(band.analysis.document.serving is not None for band in bands)
 
 
 def serving_table(opened: Opened, bands: Sequence[Band]) -> TableData:

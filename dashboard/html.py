@@ -110,7 +110,7 @@ def render(report: Report) -> str:
         "legend": legend_items(LIGHT),
         "chart_rem": chart_rem(opened),
         "charts": [(name, title) for name, (title, _) in CHARTS.items()],
-        "tables": [plain_table(name, table(name, opened, bands), labels) for name in table_names(opened)],
+        "tables": [plain_table(name, table(name, opened, bands), labels) for name in table_names(opened, bands)],
     }
     charts = {name: {t.name: draw(opened, t) for t in (LIGHT, DARK)} for name, (_, draw) in CHARTS.items()}
     empty = Timelines((), (), (), 0)

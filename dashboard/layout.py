@@ -273,7 +273,7 @@ def _compare(opened: Opened, values: Mapping[str, Any]) -> html.Section:
 
 
 def _tables(opened: Opened) -> html.Section:
-    known = tables.table_names(opened)
+    known = tables.table_names(opened, opened.bands)
     return html.Section(
         [
             html.H2("Tables"),

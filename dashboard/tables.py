@@ -33,9 +33,9 @@ INFERRED: Final = " (inferred)"
 _LENGTH: Final[Callable[[Mapping[str, Any]], float]] = itemgetter("us")
 
 
-def table_names(opened: Opened) -> list[str]:
-    """The tables of this page."""
-    return [name for name in TABLES if name not in _WHERE_FOUND or _WHERE_FOUND[name](opened)]
+def table_names(opened: Opened, bands: Sequence[Band]) -> list[str]:
+    """The tables of a page on which these bands can be shown."""
+    return [name for name in TABLES if name not in _WHERE_FOUND or _WHERE_FOUND[name](opened, bands)]
 
 
 def table(name: str, opened: Opened, bands: Sequence[Band]) -> TableData:
@@ -364,5 +364,8 @@ TABLES: Final[Mapping[str, Callable[[Opened, Sequence[Band]], TableData]]] = {
 }
 """Name → what makes it, in the order of the page."""
 
-_WHERE_FOUND: Final[Mapping[str, Callable[[Opened], bool]]] = {"fusion": has_candidates, "serving": has_phases}
+_WHERE_FOUND: Final[Mapping[str, Callable[[Opened, Sequence[Band]], bool]]] = {
+    "fusion": has_candidates,
+    "serving": has_phases,
+}
 """Tables that are left out where there is nothing to show."""

@@ -40,7 +40,7 @@ def chain() -> TraceBuilder:
     ],
 )
 def test_tables_stand_only_where_there_is_something_to_show(opened: Opened, more: set[str]) -> None:
-    assert table_names(opened) == [name for name in TABLES if name in {*ALWAYS, *more}]
+    assert table_names(opened, opened.bands) == [name for name in TABLES if name in {*ALWAYS, *more}]
 
 
 def test_a_chain_is_a_row_with_its_saving_and_the_range_of_it() -> None:
