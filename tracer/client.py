@@ -95,6 +95,8 @@ class ForkServer:
             if event.end:
                 if event.error is not None:
                     raise ProcessFailed(event.error, result.read_bytes() if result.is_file() else None)
+                if not result.is_file():  # os._exit(0), in the target or in a library of it
+                    raise ProcessFailed("ended itself before it was done, with exit status 0")
                 return msgspec.json.decode(result.read_bytes(), type=kind)
         raise ProcessFailed(self._gone())
 

@@ -14,7 +14,7 @@ from ..analysis.errors import BadTarget, LaunchscopeError, MissingRequirement
 from .client import ForkServer, ProcessFailed
 from .describe import parts_of_target
 from .options import ProfileOptions, Progress
-from .reasons import failure
+from .reasons import failure, message_of
 from .server import Tell
 from .worker import describe
 
@@ -76,7 +76,7 @@ def run(argument: bytes, tell: Tell) -> Counted:
         return Counted(step=count_here(options, progress))
     except LaunchscopeError as error:
         return Counted(refusal=str(error))
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # a KeyboardInterrupt is the target's own: Ctrl-C does not reach this process
         return Counted(refusal=f"{options.target}: {_in_words(error, phase[0], options.target)}")
 
 
@@ -104,7 +104,7 @@ _ONLY_A_GPU_TELLS: Final = (
 def _in_words(error: BaseException, phase: str, target: str) -> str:
     """One line: why the target can't be counted, and at which line of the user's code."""
     found = failure(error, f"{phase}, without a GPU", Path(parts_of_target(target)[0]).parent)
-    told = next((words for said, words in _ONLY_A_GPU_TELLS if re.search(said, str(error))), found.reason)
+    told = next((words for said, words in _ONLY_A_GPU_TELLS if re.search(said, message_of(error))), found.reason)
     return told if found.line is None else f"{told}, at {found.line}"
 
 

@@ -54,10 +54,11 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def _words(error: BaseException, phase: str) -> str:
     import torch
 
-    text = first_line(str(error))
+    message = message_of(error)
+    text = first_line(message)
     if isinstance(error, torch.OutOfMemoryError):
         return f"out of GPU memory ({phase}): {text.partition(' Including non-PyTorch memory')[0]}"
-    if phase == "capture" and ("captur" in text or "cudaErrorStreamCapture" in str(error)):
+    if phase == "capture" and ("captur" in text or "cudaErrorStreamCapture" in message):
         return (
             f"{NO_CAPTURE}: the step does something that waits for the GPU or depends on its results "
             f"(.item(), .cpu(), nonzero, a synchronise) — {text}"
@@ -67,8 +68,17 @@ def _words(error: BaseException, phase: str) -> str:
     return f"{type(error).__name__} ({phase}): {text}"
 
 
+def message_of(error: BaseException) -> str:
+    """What an error says of itself; nothing where its own code fails at that."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def first_line(text: str) -> str:
-    """The first line of somebody else's message, of bearable length."""
+    """The first line of somebody else's message, of bearable length; a lone surrogate, which no file holds, escaped."""
+    text = text.encode("utf-8", "backslashreplace").decode()
     line = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
     line = re.sub(r"[\x00-\x1f\x7f]", " ", line)
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

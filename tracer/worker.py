@@ -89,7 +89,7 @@ def run(argument: bytes, tell: Tell) -> Result:
         _measure(state)
     except LaunchscopeError as error:
         return Result(refusal=str(error), seconds=progress.seconds)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # a KeyboardInterrupt is the target's own: Ctrl-C does not reach this process
         words = reason(error, progress.phase, state.folder)
         if progress.phase == "build":
             return Result(refusal=f"{job.target}: {words}", seconds=progress.seconds)

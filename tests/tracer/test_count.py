@@ -272,6 +272,21 @@ def test_what_is_no_step_to_predict(tmp_path: Path) -> None:
     assert "no build(), step(), model" in refusal(tmp_path, "x = 1\n")
 
 
+def test_what_the_target_raises_beside_errors(tmp_path: Path) -> None:
+    assert "SystemExit (first step, without a GPU): 3" in refusal(tmp_path, "def step():\n    raise SystemExit(3)\n")
+    told = refusal(tmp_path, "def step():\n    raise KeyboardInterrupt\n")
+    assert told.endswith("no message, at model.py:3 in step: raise KeyboardInterrupt")
+
+
+def test_a_target_that_ends_its_process(tmp_path: Path) -> None:
+    script = tmp_path / "model.py"
+    script.write_text("import os\ndef step():\n    os._exit(0)\n")
+    with pytest.raises(
+        BadTarget, match="the process that counts it ended itself before it was done, with exit status 0"
+    ):
+        count_step(ProfileOptions(target=str(script)), lambda _: None)
+
+
 def test_a_process_of_its_own_sees_no_gpu(tmp_path: Path) -> None:
     """Not one that is there: it gets no device, and compiles nothing. It ends when its time is over."""
     script = tmp_path / "model.py"

@@ -103,6 +103,15 @@ def test_no_message_and_no_line() -> None:
     assert reason(ValueError(), "timing", None) == "ValueError (timing): no message"
 
 
+def test_an_error_that_fails_to_tell_itself_and_one_that_no_file_can_hold() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    assert reason(Mute(), "capture", None) == "Mute (capture): no message"
+    assert reason(ValueError("a\ud800b"), "timing", None) == "ValueError (timing): a\\ud800b"
+
+
 def test_errors_that_go_round_in_a_circle() -> None:
     first, second = ValueError("first"), ValueError("second")
     first.__context__, second.__context__ = second, first
