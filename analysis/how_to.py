@@ -16,3 +16,6 @@ HOW: Final = {
     "less_work": "launchscope whatif CAPTURE --weights int4 --graph, or --batch 8",
 }
 """By ``ActionDoc.kind``."""
+
+LESS_WORK_UNCOUNTED: Final = "launchscope whatif PATH --gpu matmul=0.5"
+"""For ``less_work`` where nothing says what a step reads: weights and batches take that, times of ops don't."""

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from . import units
 from .document import ActionDoc, VerdictDoc
-from .how_to import HOW
+from .how_to import HOW, LESS_WORK_UNCOUNTED
 
 GPU_BOUND_FRACTION: Final = 0.85  # W ÷ T from which the GPU itself is the bottleneck
 MIN_OPS_WITHOUT_STEPS: Final = 100
@@ -278,7 +278,7 @@ def _less_work(facts: StepFacts, step_ns: float, work_ns: float) -> ActionDoc:
     what = "give the GPU less to do: quantised weights, fused kernels; or more for the same reads: a larger batch"
     if facts.floor_ns is None:
         return ActionDoc(
-            what=what, saves_ns=None, share=None, low_ns=None, high_ns=None, kind="less_work", how=HOW["less_work"]
+            what=what, saves_ns=None, share=None, low_ns=None, high_ns=None, kind="less_work", how=LESS_WORK_UNCOUNTED
         )
     high = max(work_ns - facts.floor_ns, 0.0)
     detail = f"{units.duration(work_ns)} of GPU work over a floor of {units.duration(facts.floor_ns)}"

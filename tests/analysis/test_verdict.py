@@ -163,6 +163,13 @@ def test_a_busy_gpu_has_its_floor_left() -> None:
     assert [a.what.split(":")[0] for a in told.actions] == ["fuse kernels", "give the GPU less to do"]
     assert (told.actions[1].saves_ns, told.actions[1].high_ns) == (None, 300 * US)
     assert "floor of 600 µs" in told.reason
+    assert told.actions[1].how == "launchscope whatif CAPTURE --weights int4 --graph, or --batch 8"
+
+
+def test_where_bytes_were_not_counted_the_line_that_tries_it_takes_none() -> None:
+    told = verdict(replace(EAGER, gpu_work_ns=900 * US, taxes_ns=taxes(launch=40, node=60)))
+    assert told.actions[-1].kind == "less_work"
+    assert told.actions[-1].how == "launchscope whatif PATH --gpu matmul=0.5"
 
 
 def test_a_measured_graph_replaces_the_predicted_one() -> None:

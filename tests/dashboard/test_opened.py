@@ -105,7 +105,7 @@ def test_what_to_do_comes_with_a_line_that_tries_it_and_what_says_so() -> None:
     frozen, less = next_steps(capture("faults/static_input"))
     assert frozen.reasons.startswith("try overwrite what was captured: buffers.token.copy_(new); changed by itself, it")
     assert "at llama_1b_faults.py:208 in step: buffers.token = host_token.to(" in frozen.reasons
-    assert less.reasons == "try launchscope whatif CAPTURE --weights int4 --graph, or --batch 8"
+    assert less.reasons == "try launchscope whatif PATH --gpu matmul=0.5"
     assert (frozen.basis, less.basis) == ("", "")  # nobody told the gain
 
 
