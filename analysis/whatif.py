@@ -200,7 +200,7 @@ def _require_known(knobs: Knobs, known: StepBytes | None) -> None:
     if known is None and knobs.needs_bytes:
         raise LaunchscopeError(
             "what a step reads and how fast this GPU's memory is are not known: only a capture of launchscope profile "
-            "on a calibrated machine tells; --tau, --host, --delay and --gpu take any trace"
+            "of an eager step on a calibrated machine tells; --tau, --host, --delay and --gpu take any trace"
         )
     if isinstance(knobs.weights, str) and (known is None or known.weight_width is None):
         raise LaunchscopeError(f"--weights {knobs.weights}: the type of the weights is not known: give their bytes")
