@@ -29,7 +29,7 @@ class UnprofiledDoc(msgspec.Struct, frozen=True, kw_only=True):
 
     before_ns: float
     after_ns: float
-    change: float  # as a share of before: the median of all ratios
+    change: float  # as a share of before: the median of all ratios, or of the means of every two pairs
     low: float | None  # of the 99 % interval; null with too few processes
     high: float | None
     processes_before: int

@@ -202,7 +202,7 @@ def unprofiled(doc: UnprofiledDoc) -> str:
     change, span = check_words.changed(doc.change, doc.low, doc.high)
     was, now = doc.before_ns, doc.after_ns
     if was and abs(now / was - 1 - doc.change) > VISIBLE:
-        change += " as the median of the ratios"
+        change += " pair by pair" if doc.paired else " as the median of the ratios"
     times = f"T, unprofiled: {apart(was, now, 'ns')} → {apart(now, was, 'ns')}, {change}"
     have = plural(doc.processes_after, "pair") if doc.paired else _of_two(doc)
     if doc.low is None or doc.high is None:

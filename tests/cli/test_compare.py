@@ -216,6 +216,7 @@ def test_a_change_that_is_not_that_of_the_medians_is_told_as_what_it_is() -> Non
     told = "T, unprofiled: 4.91 ms → 9.56 ms, +87.4 % as the median of the ratios; too few"
     assert compare_story.unprofiled(doc).startswith(told)
     assert " ratios" not in compare_story.unprofiled(msgspec.structs.replace(doc, change=0.947))
+    assert ", +87.4 % pair by pair; too few" in compare_story.unprofiled(msgspec.structs.replace(doc, paired=True))
     close = msgspec.structs.replace(doc, before_ns=2_371_000, after_ns=2_374_000, change=0.0013)
     assert compare_story.unprofiled(close).startswith("T, unprofiled: 2.371 ms → 2.374 ms, +0.1 %;")
 

@@ -1,0 +1,65 @@
+"""Figures that the documents tell, worked out anew from the raw JSON of captures, without this package's analysis."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import zipfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CAPTURES = ROOT / "fixtures" / "captures"
+GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+def member(capture: str, name: str) -> bytes:
+    with zipfile.ZipFile(CAPTURES / capture) as archive:
+        return archive.read(name)
+
+
+def process_medians(capture: str, mode: str) -> list[float]:
+    processes = json.loads(member(capture, "manifest.json"))["modes"][mode]["processes"]
+    return [median(process["samples_ns"]) for process in processes if process["samples_ns"]]
+
+
+def step_ops(trace: str, count: int) -> list[tuple[str, float]]:
+    """Of a step of llama_1b: name and median ns of each GPU op over its steps but the first."""
+    events: list[dict[str, Any]] = json.loads(gzip.decompress(member("llama_1b.zip", f"traces/{trace}")))["traceEvents"]
+    ops = sorted((e for e in events if e.get("cat") in GPU_WORK and e["ph"] == "X"), key=lambda e: float(e["ts"]))
+    steps = [ops[at : at + count] for at in range(count, len(ops), count)]
+    return [(alike[0]["name"], median(op["dur"] for op in alike) * 1000) for alike in zip(*steps, strict=True)]
+
+
+def test_merging_by_hand_pair_by_pair() -> None:
+    """The median of the means of every two of −31, −1 and −34 %, on a logarithmic scale; their own median is −31 %."""
+    merged, plain = (process_medians(f"samples/{name}.zip", "eager") for name in ("handfused", "handfused-against"))
+    ratios = [math.log(after / before) for after, before in zip(merged, plain, strict=True)]
+    assert [round(100 * math.expm1(ratio)) for ratio in ratios] == [-31, -1, -34]
+    means = [(one + two) / 2 for at, one in enumerate(ratios) for two in ratios[at:]]
+    assert math.expm1(median(means)) == pytest.approx(-0.253, abs=0.001)
+    assert "−25 % pair by pair (−31, −1 and −34 %)" in (ROOT / "docs" / "validation.md").read_text("utf-8")
+
+
+def test_kernels_that_the_sample_says_it_launches() -> None:
+    names = [name for name, _ in step_ops("eager-0-cuda.json.gz", 718)]
+    kernels = len([name for name in names if not name.startswith("Mem")])
+    around = 1 + 2 + 1 + 8 + 1  # embedding, cosine and sine, mask, norm, output projection
+    told = re.search(r"it launches (\d+) kernels: (\d+) a layer", source)
+    assert told is not None
+    assert (kernels, (kernels - around) / 16) == (int(told[1]), int(told[2])) == (717, 44)
+
+
+def test_what_came_of_the_norms_that_torch_compile_fused() -> None:
+    """33 norms of eight kernels, 32 with an add in front; compiled, one kernel each, which has a root in its name."""
+    eager, fused = step_ops("eager-0-cuda.json.gz", 718), step_ops("fused-0-cuda.json.gz", 247)
+    roots = [at for at, (name, _) in enumerate(eager) if "rsqrt" in name]
+    norms = [eager[at - (4 if norm == 0 else 5) : at + 4] for norm, at in enumerate(roots)]
+    in_one = [ns for name, ns in fused if "rsqrt" in name]
+    assert sum(map(len, norms)) - len(in_one) == 263
+    assert sum(ns for norm in norms for _, ns in norm) - sum(in_one) == pytest.approx(334_530)
