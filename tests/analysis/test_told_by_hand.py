@@ -50,6 +50,7 @@ def test_kernels_that_the_sample_says_it_launches() -> None:
     names = [name for name, _ in step_ops("eager-0-cuda.json.gz", 718)]
     kernels = len([name for name in names if not name.startswith("Mem")])
     around = 1 + 2 + 1 + 8 + 1  # embedding, cosine and sine, mask, norm, output projection
+    source = (ROOT / "fixtures" / "models" / "llama.py").read_text("utf-8")
     told = re.search(r"it launches (\d+) kernels: (\d+) a layer", source)
     assert told is not None
     assert (kernels, (kernels - around) / 16) == (int(told[1]), int(told[2])) == (717, 44)
