@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,9 +40,10 @@ ROOMS = {
     "analysis.sweep": {"", "analysis", "analysis.errors", "analysis.document", "analysis.report"},
     "analysis.recorded_start": {"analysis", "analysis.errors", "analysis.trace", "analysis.document",
                                 "analysis.capture", "analysis.report"},
-    "analysis.fused_plan": {"analysis", "analysis.fusion_document", "analysis.errors", "analysis.trace", "analysis.report"},
-    "analysis.whatif": {"", "analysis", "analysis.fused_plan", "analysis.errors", "analysis.trace", "analysis.document", "analysis.quantities",
-                        "analysis.recorded_start", "analysis.report"},
+    "analysis.fused_plan": {"analysis", "analysis.fusion_document", "analysis.errors", "analysis.trace",
+                            "analysis.report"},
+    "analysis.whatif": {"", "analysis", "analysis.fused_plan", "analysis.errors", "analysis.trace",
+                        "analysis.document", "analysis.quantities", "analysis.recorded_start", "analysis.report"},
     "analysis": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.freed_memory",
                  "analysis.document", "analysis.graph_document", "analysis.fusion_document",
                  "analysis.capture", "analysis.step_regex", "analysis.trace_files",
@@ -118,6 +120,7 @@ class Import(NamedTuple):
     where: str
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Dotted name below launchscope → file."""
     files = (f for f in PACKAGE.rglob("*.py") if f.relative_to(PACKAGE).parts[0] not in NOT_THE_PACKAGE)
