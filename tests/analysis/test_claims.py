@@ -50,7 +50,8 @@ def test_fewer_bits_make_graphs_worth_more(
     plain = f"{name}-against"
     assert step_ms(plain) == pytest.approx(plain_ms, abs=0.006)
     assert step_ms(name) == pytest.approx(ms, abs=0.006)
-    assert (speedup(plain), speedup(name)) == (pytest.approx(plain_gain, abs=0.05), pytest.approx(gain, abs=0.05))
+    assert speedup(plain) == pytest.approx(plain_gain, abs=0.05)
+    assert speedup(name) == pytest.approx(gain, abs=0.05)
     eager, eager_plain = mode(name, "eager").step_ns, mode(plain, "eager").step_ns
     assert eager is not None
     assert eager_plain is not None

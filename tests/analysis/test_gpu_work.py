@@ -27,7 +27,7 @@ KNOWN = StepBytes(weights=40e-9, caches=20e-9, flops=8e-9, bandwidth=1.0, peak=1
 
 
 def usual(work: Work, known: StepBytes | None = KNOWN) -> list[float]:
-    return changed_times(OP_NS, OP_CLASS, 1, known, work).usual_ns.tolist()
+    return list(changed_times(OP_NS, OP_CLASS, 1, known, work).usual_ns)
 
 
 @pytest.mark.parametrize(

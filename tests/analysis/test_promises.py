@@ -30,6 +30,7 @@ def test_merged_projections_gave_what_was_promised_of_a_graph(merged: Comparison
     assert kept.done == ["QKV projection in 16 of 16", "gate + up projection in 16 of 16"]
     assert kept.promised_ns == pytest.approx(214_000, abs=3_000)
     assert kept.came_ns == pytest.approx(220_000, abs=3_000)
+    assert kept.promised_ns is not None
     assert kept.share == pytest.approx(kept.came_ns / kept.promised_ns)
     assert kept.launches_promised is None
 

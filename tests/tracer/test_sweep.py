@@ -36,7 +36,7 @@ def sweep(
         chosen = {"modes": ("eager",), "repeats": 1, "steps": 4} | options
         asked = ProfileOptions(target=str(target), **chosen)  # type: ignore[arg-type]
         points = [size if isinstance(size, Point) else Point(size) for size in sizes]
-        found = run_sweep(asked, points, folder, profile.said.append, LAYER)
+        found = run_sweep(asked, points, folder, profile.said.append, LAYER)  # type: ignore[attr-defined]
         return [(point.size, path, error) for point, path, error in found]
 
 
