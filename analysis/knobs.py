@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from numbers import Integral, Real
+from typing import Any, Final
 
+from .errors import LaunchscopeError
 from .gpu_work import WEIGHT_BYTES, StepBytes, Work
 from .units import byte_size, duration
 
@@ -16,9 +18,16 @@ ALL_REDUCE_NS: Final = 15_000.0
 """Of one row over NVLink, for which a matmul in parts waits twice a layer."""
 
 
+MOST: Final = 1e18
+MOST_TIMES: Final = 1e6
+MOST_SEQUENCES: Final = 10**9
+MOST_PARTS: Final = 4_096
+"""Largest time in ns and size in bytes, factor, batch and degree that a knob takes."""
+
+
 @dataclass(frozen=True)
 class Knobs:
-    """What to change; None keeps it."""
+    """What to change; None keeps it. A value that no machine could have raises LaunchscopeError."""
 
     tau_ns: float | None = None  # host time per launch
     host: float | None = None  # the host takes this many times as long
@@ -32,6 +41,25 @@ class Knobs:
     tensor_parallel: int | None = None  # degree
     all_reduce_ns: float = ALL_REDUCE_NS
     fuse: tuple[str, ...] = ()  # kinds of the fusion advisor's candidates, or 'all'
+
+    def __post_init__(self) -> None:
+        if self.tau_ns is not None and self.host is not None:
+            raise LaunchscopeError("tau and host both set the host's time: give one")
+        if self.tau_ns is not None and self.graph:
+            raise LaunchscopeError("tau is of launches one by one, and graph leaves one launch in all: give one")
+        for name, value in (("tau", self.tau_ns), ("delay", self.delay_ns), ("all_reduce", self.all_reduce_ns)):
+            _require(name, value, MOST, least=0.0)
+        for name, value in (("host", self.host), ("flops", self.flops)):
+            _require(name, value, MOST_TIMES)
+        for name, factors in (("gpu", self.times), ("bandwidth", self.bandwidth)):
+            for factor in factors.values():
+                _require(name, factor, MOST_TIMES)
+        _require("weights", None if isinstance(self.weights, str) else self.weights, MOST)
+        for name, count, most in (
+            ("batch", self.batch_size, MOST_SEQUENCES),
+            ("tensor_parallel", self.tensor_parallel, MOST_PARTS),
+        ):
+            _require(name, count, most, least=1, kind=Integral)
 
     def work(self, known: StepBytes | None) -> Work:
         """The knobs that change what the GPU has to do."""
@@ -76,6 +104,17 @@ class Knobs:
             yield f"fused: {', '.join(self.fuse)}"
         if self.graph:
             yield "one CUDA graph"
+
+
+def _require(name: str, value: Any, most: float, *, least: float | None = None, kind: type = Real) -> None:
+    """LaunchscopeError unless it is null or a number up to ``most``, from ``least`` on or else above 0."""
+    if value is None:
+        return
+    is_number = isinstance(value, kind) and not isinstance(value, bool)
+    if not is_number or not (value > 0 if least is None else value >= least) or value > most:
+        takes = "whole number" if kind is Integral else "number"
+        start = "above 0 and" if least is None else f"from {least:g}"
+        raise LaunchscopeError(f"{name} is {value!r}: it takes a {takes} {start} up to {most:g}")
 
 
 def _ops(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -21,6 +20,10 @@ SIZES: Final = {
 }
 RATES: Final = {f"{name}/s": scale for name, scale in SIZES.items()}
 """Units by name: a time in ns, a size in bytes, a rate in bytes per second."""
+
+MOST: Final = 1e18
+"""Of any quantity, in ns, bytes or bytes per second; none but 0 is less than one such part of it. Beyond that products
+and quotients of two are no numbers any more."""
 
 _QUANTITY: Final = re.compile(
     r"\s*(\d+\.?\d*(?:[eE][+-]?\d{1,3})?|\.\d+(?:[eE][+-]?\d{1,3})?)\s*([^\W\d_]+(?:/s)?)?\s*"
@@ -42,6 +45,8 @@ def quantity(text: str, units: Mapping[str, float]) -> float:
         hint = f"; write {found[1]}{meant}" if meant else ""
         raise ValueError(f"'{text}' has {f'the unit {unit}' if unit else 'no unit'}; there are {known}{hint}")
     value = amount * units.get(unit, 1.0)
-    if not math.isfinite(value):
-        raise ValueError(f"'{text}' is more than any number")
+    if value > MOST:
+        raise ValueError(f"'{text}' is more than any such quantity")
+    if value < 1 / MOST and re.search("[1-9]", re.split("[eE]", text)[0]):
+        raise ValueError(f"'{text}' is less than any such quantity")
     return value

@@ -71,7 +71,7 @@ def whatif(
     batch: int | None = None,
     tensor_parallel: int | None = None,
     all_reduce: str | float = ALL_REDUCE_NS,
-    fuse: Sequence[str] = (),
+    fuse: str | Sequence[str] = (),
     graph: bool = False,
     mode: str | None = None,
     step_regex: str | None = None,
@@ -93,7 +93,7 @@ def whatif(
         batch_size=batch,
         tensor_parallel=tensor_parallel,
         all_reduce_ns=_in(TIMES, all_reduce) or 0.0,
-        fuse=tuple(fuse),
+        fuse=(fuse,) if isinstance(fuse, str) else tuple(fuse),
     )
     return what_if(path if isinstance(path, Report) else load(path, step_regex=step_regex), knobs, mode)
 
@@ -178,7 +178,7 @@ def _turned(planned: PlannedSteps, plan: Plan, knobs: Knobs, start: RecordedStar
         is_new = np.diff(inner, prepend=-1) == 0
         op_step, origin = op_step[inner], origin[inner]
     if knobs.graph:
-        plan = as_graph(plan, op_step, start.costs)
+        plan = _other_host(as_graph(plan, op_step, start.costs), knobs, start)
     for op_ns, share in zip((times.usual_ns, times.low_ns, times.high_ns), shares, strict=True):
         told = replace(plan, op_ns=np.where(is_new, knobs.all_reduce_ns, op_ns[origin] * share))
         yield median_step_ns(replace(planned, op_step=op_step, op_row=planned.op_row[origin]), told)

@@ -13,7 +13,7 @@ from .outputs import MODEL, by_suffix, check_output, hand_over
 @click.command("model", short_help="Predict eager and graph step times from weights, kernels, τ and bandwidth.")
 @click.argument("path", metavar="[PATH]", type=choices.PATH, required=False)
 @click.option("--weights", multiple=True, type=choices.SIZE, help="Bytes read per step.")
-@click.option("--kernels", multiple=True, type=click.IntRange(1), help="Kernels per step.")
+@click.option("--kernels", multiple=True, type=click.IntRange(1, 10**9), help="Kernels per step.")
 @click.option("--tau", multiple=True, type=choices.TIME, help="Host time per launch, τ.")
 @click.option("--bandwidth", multiple=True, type=choices.RATE, help="Of the GPU's memory.")
 @click.option(

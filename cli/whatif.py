@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from . import choices
 from .outputs import WHATIF, by_suffix, check_output, hand_over
 
-FACTOR = click.FloatRange(0, 1_000_000, min_open=True)
+
+class _Factor(click.FloatRange):
+    """A number above 0: nan, which no comparison finds out of range, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = float(super().convert(value, param, ctx))
+        if found != found:
+            self.fail("nan is no factor", param, ctx)
+        return found
+
+
+FACTOR = _Factor(0, 1_000_000, min_open=True)
 
 
 class _ByClass(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer ones alone
@@ -93,6 +105,12 @@ def command(
     """
     if tau is not None and host is not None:
         raise click.UsageError("--tau and --host both set the host's time: give one")
+    for option, given in (("--gpu", gpu), ("--bandwidth", bandwidth)):
+        names = [name for name, _ in given]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise click.UsageError(
+                f"{option}: the factor of {'all GPU ops' if twice == 'all' else twice} is given twice"
+            )
     check_output(file, (path,))
     from ..analysis.whatif import whatif
 

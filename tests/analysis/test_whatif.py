@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import launchscope
 import numpy as np
@@ -14,7 +16,7 @@ from launchscope.analysis.planned_steps import plan_steps
 from launchscope.analysis.report import Report, load
 from launchscope.analysis.simulator import simulate
 from launchscope.analysis.steps import periods_ns
-from launchscope.analysis.whatif import what_if
+from launchscope.analysis.whatif import what_if, whatif
 from launchscope.fixtures.builder import trace
 
 CAPTURES = Path(launchscope.__file__).parent / "fixtures" / "captures"
@@ -119,3 +121,43 @@ def test_a_slower_host_makes_an_eager_step_longer_and_a_graph_no_longer() -> Non
     assert eager[1] == pytest.approx(2 * eager[0], rel=0.02)
     assert graph[1] == pytest.approx(graph[0], rel=0.001)
     assert np.isfinite(eager).all()
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"host": -1.0}, "host is -1.0: it takes a number above 0 and up to 1e+06"),
+        ({"host": 0}, "host is 0: "),
+        ({"host": float("inf")}, "host is inf: "),
+        ({"host": "fast"}, "host is 'fast': "),
+        ({"gpu": float("nan")}, "gpu is nan: "),
+        ({"bandwidth": {"matmul": 0.0}}, "bandwidth is 0.0: "),
+        ({"flops": 0.0}, "flops is 0.0: "),
+        ({"tau": -5.0}, "tau is -5.0: it takes a number from 0 up to 1e+18"),
+        ({"tau": float("nan")}, "tau is nan: "),
+        ({"delay": 1e300}, "delay is 1e+300: "),
+        ({"all_reduce": -1.0, "tensor_parallel": 2}, "all_reduce is -1.0: "),
+        ({"weights": -5.0}, "weights is -5.0: "),
+        ({"batch": 2.5}, "batch is 2.5: it takes a whole number from 1 up to 1e+09"),
+        ({"tensor_parallel": 0}, "tensor_parallel is 0: "),
+        ({"tau": 1.0, "host": 2.0}, "tau and host both set the host's time"),
+        ({"tau": 1.0, "graph": True}, "tau is of launches one by one"),
+    ],
+)
+def test_a_value_that_no_machine_could_have(knobs: dict[str, Any], said: str) -> None:
+    with pytest.raises(LaunchscopeError, match=re.escape(said)):
+        whatif(llama(), **knobs)
+
+
+def test_one_graph_is_launched_by_the_host_that_was_asked_for() -> None:
+    """A thousand times as slow: the host's cost of one launch is all there is to see."""
+    told = what_if(llama(), Knobs(graph=True, host=1000.0))
+    profile = llama().document.profile
+    assert profile is not None
+    assert profile.calibration is not None
+    costs, ops = profile.calibration, profile.modes["eager"].gpu_ops
+    assert costs.graph_launch_ns is not None
+    assert costs.graph_launch_per_node_ns is not None
+    assert ops is not None
+    launch_ns = costs.graph_launch_ns + costs.graph_launch_per_node_ns * ops
+    assert told.predicted_ns == pytest.approx(1000 * launch_ns, rel=0.001)

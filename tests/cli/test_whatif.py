@@ -32,7 +32,13 @@ def test_json_is_one_document(capfd: pytest.CaptureFixture[str]) -> None:
     ("options", "said"),
     [
         (["--tau", "2us", "--host", "2"], "--tau and --host both set the host's time: give one"),
+        (["--tau", "2us", "--graph"], "tau is of launches one by one, and graph leaves one launch in all: give one"),
         (["--gpu", "0"], "0.0 is not in the range"),
+        (["--gpu", "matmul=nan"], "nan is no factor"),
+        (["--host", "nan"], "nan is no factor"),
+        (["--gpu", "matmul=1", "--gpu", "matmul=2"], "--gpu: the factor of matmul is given twice"),
+        (["--bandwidth", "2", "--bandwidth", "3"], "--bandwidth: the factor of all GPU ops is given twice"),
+        (["--delay", "1e299s"], "'1e299s' is more than any such quantity"),
         (["--mode", "as_written"], "no mode as_written was measured; there are eager, graph"),
     ],
 )
