@@ -7,6 +7,7 @@ import json
 import math
 import re
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,9 +29,9 @@ def process_medians(capture: str, mode: str) -> list[float]:
     return [median(process["samples_ns"]) for process in processes if process["samples_ns"]]
 
 
-def step_ops(trace: str, count: int) -> list[tuple[str, float]]:
-    """Of a step of llama_1b: name and median ns of each GPU op over its steps but the first."""
-    events: list[dict[str, Any]] = json.loads(gzip.decompress(member("llama_1b.zip", f"traces/{trace}")))["traceEvents"]
+def step_ops(trace: str, count: int, capture: str = "llama_1b.zip") -> list[tuple[str, float]]:
+    """Of a step: name and median ns of each GPU op over the steps but the first."""
+    events: list[dict[str, Any]] = json.loads(gzip.decompress(member(capture, f"traces/{trace}")))["traceEvents"]
     ops = sorted((e for e in events if e.get("cat") in GPU_WORK and e["ph"] == "X"), key=lambda e: float(e["ts"]))
     steps = [ops[at : at + count] for at in range(count, len(ops), count)]
     return [(alike[0]["name"], median(op["dur"] for op in alike) * 1000) for alike in zip(*steps, strict=True)]
@@ -64,3 +65,35 @@ def test_what_came_of_the_norms_that_torch_compile_fused() -> None:
     in_one = [ns for name, ns in fused if "rsqrt" in name]
     assert sum(map(len, norms)) - len(in_one) == 263
     assert sum(ns for norm in norms for _, ns in norm) - sum(in_one) == pytest.approx(334_530)
+
+
+@pytest.mark.parametrize(
+    ("capture", "count", "here", "came"), [("llama_1b.zip", 247, 3, 140), ("fusion/hf_llama.zip", 310, 6, 96)]
+)
+def test_kernels_that_torch_compile_takes_for_rope(capture: str, count: int, here: int, came: int) -> None:
+    """In a layer in the middle, behind the products of q and k: those that join halves, write caches, take the mask."""
+    names = [name for name, _ in step_ops("fused-0-cuda.json.gz", count, capture)]
+    attentions = [at for at, name in enumerate(names) if "sdpa" in name]
+    words = ("_cat_", "index_copy", "scaled_dot_product")
+    layers = [[name for name in names[one:other] if name.startswith("triton") and any(word in name for word in words)]
+              for one, other in pairwise(attentions)]  # fmt: skip
+    assert sorted(map(len, layers))[len(layers) // 2] == here
+    first = [
+        name for name in names[: attentions[0]] if name.startswith("triton") and any(word in name for word in words)
+    ]
+    assert 192 - len(first) - sum(map(len, layers)) == came
+
+
+def test_products_beside_their_bytes() -> None:
+    """Of q (8 MB of weights) and of k and v (2 MB), behind the norm of each layer; docs/fusion.md has both."""
+    step = step_ops("eager-0-cuda.json.gz", 718)
+    bandwidth = json.loads(member("llama_1b.zip", "manifest.json"))["calibration"]["bandwidth_bytes_per_s"]
+    found: dict[int, list[float]] = {2048: [], 512: []}
+    for at in range(len(step) - 2):
+        names = [name for name, _ in step[at : at + 3]]
+        if names[0].endswith("v_bz_TNT") and names[1] == names[2] and names[1].endswith("v_bz_TNN"):
+            for width, (_, ns) in zip((2048, 512, 512), step[at : at + 3], strict=True):
+                found[width].append(ns - 2 * (2048 * width + 2048 + width) / bandwidth * 1e9)
+    assert [len(each) for each in found.values()] == [16, 32]
+    assert [round(sum(each) / len(each) / 1000, 1) for each in found.values()] == [3.7, 4.9]
+    assert "8 MB takes 3.7 µs beside its bytes and one of 2 MB 4.9." in (ROOT / "docs" / "fusion.md").read_text("utf-8")
