@@ -109,7 +109,7 @@ def _fuse(fusion: FusionDoc, step_ns: float, run: FusedRunDoc | None, *, in_grap
     proposed = []
     tried = {each.kind for each in (run.promises if run else ()) if each.launches_came * 2 >= each.launches_promised}
     for candidate in fusion.candidates:
-        saves, low, high = _saving(candidate, in_graph=in_graph)
+        saves, low, high = candidate.saves_ns(in_graph=in_graph)
         if saves is not None and saves >= WORTH_DOING * step_ns and candidate.kind not in tried:
             proposed.append(
                 ActionDoc(
@@ -127,12 +127,6 @@ def _fuse(fusion: FusionDoc, step_ns: float, run: FusedRunDoc | None, *, in_grap
             )
     proposed.sort(key=lambda action: -(action.saves_ns or 0.0))
     yield from proposed[:MAX_ACTIONS]
-
-
-def _saving(candidate: CandidateDoc, *, in_graph: bool) -> tuple[float | None, float | None, float | None]:
-    if in_graph:
-        return candidate.graph_saves_ns, candidate.graph_low_ns, candidate.graph_high_ns
-    return candidate.eager_saves_ns, candidate.eager_low_ns, candidate.eager_high_ns
 
 
 def _as_graph(candidate: CandidateDoc) -> str | None:

@@ -18,6 +18,7 @@ from .fusion_ops import Occurrence
 from .fusion_step import FusionStep, OpTimes
 from .fusion_worth import Prices, Rates
 from .op_names import is_compiled, unnumbered
+from .statistics import known_sum
 from .steps import Steps
 from .trace import Trace
 
@@ -52,7 +53,6 @@ def fused_run(
     prices = Prices(rates, step)
     kinds = list(dict.fromkeys(o.kind for o in found if o.launches > o.launches_after))
     promises = [_promise(kind, run, prices) for kind in kinds]
-    work = [promise.gpu_work_promised_ns for promise in promises]
     return FusedRunDoc(
         eager_trace=eager.name,
         fused_trace=fused.name,
@@ -62,7 +62,7 @@ def fused_run(
         gpu_work_after_ns=sum(fused.times.ns),
         promises=promises,
         launches_promised=sum(promise.launches_promised for promise in promises),
-        gpu_work_promised_ns=None if None in work else sum(ns for ns in work if ns is not None),
+        gpu_work_promised_ns=known_sum(promise.gpu_work_promised_ns for promise in promises),
         parts=run.parts(),
     )
 

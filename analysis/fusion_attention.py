@@ -6,7 +6,16 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from .fusion_ops import Abstention, Already, Finding, Occurrence, Scan, intermediate_bytes, is_elementwise
+from .fusion_ops import (
+    Abstention,
+    Already,
+    Finding,
+    Occurrence,
+    Scan,
+    intermediate_bytes,
+    is_elementwise,
+    outputs_twice,
+)
 from .fusion_step import StepOp
 from .tensor_shapes import Tensor
 
@@ -142,9 +151,8 @@ def _masks(masks: Sequence[Sequence[StepOp]]) -> Iterator[Finding]:
 
 
 def _repeated(ops: Sequence[StepOp]) -> Occurrence:
-    sizes = [None if op.output is None else op.output.bytes for op in ops]
-    total = None if None in sizes else 2 * sum(size for size in sizes if size is not None)
     relied = (
         "copies into [batch, heads, times, positions, size] right before the attention, which reads heads × times heads"
     )
-    return Occurrence(REPEAT_KV, "keys and values repeated for their heads", tuple(ops), 0, total, relied, _HOW_REPEAT)
+    size = outputs_twice(ops)
+    return Occurrence(REPEAT_KV, "keys and values repeated for their heads", tuple(ops), 0, size, relied, _HOW_REPEAT)

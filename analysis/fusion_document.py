@@ -21,6 +21,12 @@ class WorthDoc(msgspec.Struct, frozen=True, kw_only=True):
     graph_high_ns: float | None  # the kernel that stays takes no more beside its bytes than the quickest of them
     gpu_work_ns: float | None  # of graph_saves_ns: what W falls by
 
+    def saves_ns(self, *, in_graph: bool) -> tuple[float | None, float | None, float | None]:
+        """The usual saving, the least and the most."""
+        if in_graph:
+            return self.graph_saves_ns, self.graph_low_ns, self.graph_high_ns
+        return self.eager_saves_ns, self.eager_low_ns, self.eager_high_ns
+
 
 class CandidateDoc(WorthDoc, frozen=True, kw_only=True):
     """Operators that fewer kernels could do the work of, in all places where they are."""

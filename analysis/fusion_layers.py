@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from .fusion_ops import Already, Finding, Occurrence, Scan, intermediate_bytes, is_in_attention
+from .fusion_ops import Already, Finding, Occurrence, Scan, intermediate_bytes, is_in_attention, is_sum_of_two_alike
 from .fusion_step import StepOp
 from .tensor_shapes import Tensor
 
@@ -111,11 +111,10 @@ def has_weight(op: StepOp, width: int) -> bool:
 def _residual_add(scan: Scan, norm: StepOp) -> StepOp | None:
     """The add in front whose output the norm may read: of two tensors alike, and of its input's dimensions and type."""
     op = scan.at(norm.position - 1)
-    if op is None or op.name not in ("add", "add_") or len(op.tensors) < 2:
+    if op is None or not is_sum_of_two_alike(op) or op.tensors[0].numel <= 1:
         return None
     reads = norm.tensors[1:] if norm.name == "copy_" else norm.tensors
-    is_alike = op.tensors[0] == op.tensors[1] and op.tensors[0].numel > 1
-    return op if is_alike and reads and reads[0] == op.output else None
+    return op if reads and reads[0] == op.output else None
 
 
 def _norm(ops: Sequence[StepOp], added: StepOp | None) -> Occurrence:

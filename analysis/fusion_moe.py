@@ -14,6 +14,7 @@ from .fusion_ops import (
     Scan,
     intermediate_bytes,
     is_elementwise,
+    is_sum_of_two_alike,
 )
 from .fusion_step import StepOp
 
@@ -85,7 +86,7 @@ def _experts(scan: Scan, last: StepOp) -> list[StepOp]:
 
 def _ends(scan: Scan, op: StepOp) -> bool:
     """An add of two tensors alike before somebody's operator, or before what a norm begins with: the residual add."""
-    if op.name not in ("add", "add_") or len(op.tensors) < 2 or op.tensors[0] != op.tensors[1]:
+    if not is_sum_of_two_alike(op):
         return False
     behind = scan.at(op.position + 1)
     return behind is None or behind.name in ("pow", "square", "native_layer_norm") or op.output in behind.reads[:1]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .fusion_step import FusionStep, StepOp
+from .statistics import known_sum
 from .tensor_shapes import ELEMENTWISE, PACKED_PRODUCTS, Tensor
 
 PRODUCTS: Final = frozenset({"mm", "addmm", "bmm", "baddbmm", *PACKED_PRODUCTS})
@@ -118,10 +119,21 @@ def has_numel(op: StepOp, numel: int) -> bool:
     return any(tensor.numel == numel for tensor in op.listed)
 
 
-def activation(op: StepOp) -> Tensor | None:
-    """The rows that a product of matrices multiplies: [rows, k]."""
+def is_sum_of_two_alike(op: StepOp) -> bool:
+    """An add of two tensors of the same dimensions and type: the residual stream's, most likely."""
+    return op.name in ("add", "add_") and len(op.tensors) > 1 and op.tensors[0] == op.tensors[1]
+
+
+def rows_of(op: StepOp) -> Tensor | None:
+    """The rows that a product of matrices multiplies, [rows, k]; None for another operator."""
     at = 1 if op.name in ("addmm", "baddbmm") else 0
     return op.tensors[at] if op.name in PRODUCTS and len(op.tensors) > at else None
+
+
+def outputs_twice(ops: Iterable[StepOp]) -> int | None:
+    """Bytes of what these write, written and read again; None where an output or its size is not known."""
+    size = known_sum(None if op.output is None else op.output.bytes for op in ops)
+    return None if size is None else 2 * size
 
 
 def intermediate_bytes(ops: Sequence[StepOp], kept: Iterable[StepOp] = ()) -> int | None:

@@ -14,8 +14,8 @@ from .fusion_ops import (
     Finding,
     Occurrence,
     Scan,
-    activation,
     has_numel,
+    rows_of,
 )
 from .fusion_step import StepOp
 
@@ -37,8 +37,8 @@ _HOW_SILU_MUL: Final = "one kernel for act(gate) * up: torch.compile of it, or a
 def gate_up(scan: Scan) -> Iterator[Finding]:
     """Two products of the same rows with weights of one shape, of which one goes through an activation, multiplied."""
     for op in scan.free():
-        rows = activation(op)
-        if op.name not in PRODUCTS or rows is None or op.output is None:
+        rows = rows_of(op)
+        if rows is None or op.output is None:
             continue
         behind = scan.run(op.position + 1, _BEHIND_GATE)
         size = op.output.numel
@@ -66,7 +66,7 @@ def _is_gated(behind: Sequence[StepOp], size: int, width: int) -> bool:
     """An activation and a multiplication of so many elements, then a product of rows as wide."""
     names = [op.name for op in behind if op.tensors and op.tensors[0].numel == size]
     last = next((op for op in behind if op.name in PRODUCTS), None)
-    down = None if last is None else activation(last)
+    down = None if last is None else rows_of(last)
     return bool(ACTIVATIONS & set(names)) and "mul" in names and down is not None and down.width == width
 
 
@@ -111,7 +111,7 @@ def qkv(scan: Scan) -> Iterator[Finding]:
         if len(group) < 2:
             yield from _merged_qkv(scan, op)
             continue
-        rows = activation(op)
+        rows = rows_of(op)
         assert rows is not None
         widths = [other.output.width for other in group if other.output is not None]
         heads = _head_widths(scan, group[-1])
@@ -128,17 +128,17 @@ def qkv(scan: Scan) -> Iterator[Finding]:
 
 def _same_rows(scan: Scan, op: StepOp) -> list[StepOp]:
     """The operator and the products right behind it with the same rows as input; nothing else launches between."""
-    rows = activation(op)
+    rows = rows_of(op)
     group: list[StepOp] = []
     for other in scan.run(op.position, 4):
-        if rows is None or other.name != op.name or activation(other) != rows or other.output is None:
+        if rows is None or other.name != op.name or rows_of(other) != rows or other.output is None:
             break
         group.append(other)
     return group
 
 
 def _merge(group: Sequence[StepOp], kind: str, title: str, relied_on: str, how: str) -> Occurrence:
-    rows = activation(group[0])
+    rows = rows_of(group[0])
     assert rows is not None
     size = None if rows.bytes is None else rows.bytes * (len(group) - 1)
     after = max(op.launches for op in group)
@@ -158,7 +158,7 @@ def _head_widths(scan: Scan, projection: StepOp) -> tuple[int, int] | None:
     Keys may have been repeated for groups of heads since; what is written into the cache has not.
     """
     written: int | None = None
-    rows = activation(projection)
+    rows = rows_of(projection)
     position = projection.position + 1
     for other in scan.ops[position : position + _UP_TO_ATTENTION]:
         if written is None and other.writes_into and other.name != "copy_" and other.tensors:
@@ -166,7 +166,7 @@ def _head_widths(scan: Scan, projection: StepOp) -> tuple[int, int] | None:
         if other.is_attention and len(other.tensors) > 2 and len(other.tensors[0].dims) == 4:
             key = _width(other.tensors[1].dims)
             return _width(other.tensors[0].dims), key if written is None else written
-        if other.name in ("bmm", "baddbmm") and (left := activation(other)) is not None and rows is not None:
+        if other.name in ("bmm", "baddbmm") and (left := rows_of(other)) is not None and rows is not None:
             width = left.numel // max(rows.numel // max(rows.width, 1), 1)
             return width, width if written is None else written
     return None

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from .fusion_ops import Abstention, Already, Finding, Occurrence, Scan, is_elementwise
+from .fusion_ops import (
+    Abstention,
+    Already,
+    Finding,
+    Occurrence,
+    Scan,
+    is_elementwise,
+    is_sum_of_two_alike,
+    outputs_twice,
+)
 from .fusion_step import StepOp
 from .tensor_shapes import BYTES_OF, PACKED_PRODUCTS, Tensor
 
@@ -43,13 +52,12 @@ def weights(scan: Scan) -> Iterator[Finding]:
             yield Abstention(DEQUANTISE, reason, tuple(before))
             continue
         behind = [other for other in scan.run(op.position + 1, 1) if _scales(other, op)]
-        sizes = [None if other.output is None else other.output.bytes for other in before]
         yield Occurrence(
             DEQUANTISE,
             "weights dequantised before their product",
             (*before, op, *behind),
             op.launches,
-            None if None in sizes else 2 * sum(size for size in sizes if size is not None),
+            outputs_twice(before),
             f"these work on {weight.numel:,} elements, as the weight of the product behind them has, and begin with a "
             "smaller type",
             _HOW_WEIGHTS,
@@ -95,7 +103,8 @@ def rows(scan: Scan) -> Iterator[Finding]:
         columns = op.tensors[1].width
         written = op.tensors[0].dims[0] * columns if op.tensors[0].dims else 0
         for other in scan.run(op.position + 1, _BEHIND):
-            if not is_elementwise(other) or other.output is None or other.output.numel != written or _is_sum(other):
+            fits = is_elementwise(other) and other.output is not None and other.output.numel == written
+            if not fits or is_sum_of_two_alike(other):
                 break
             behind.append(other)
         if not before and not behind:
@@ -103,13 +112,12 @@ def rows(scan: Scan) -> Iterator[Finding]:
             continue
         ops = (*before, *behind)
         after = bool(before) + bool(behind and not before)
-        sizes = [None if other.output is None else other.output.bytes for other in ops[:-1]]
         yield Occurrence(
             QUANTISE,
             "rows quantised for a product",
             ops,
             after,
-            None if None in sizes else 2 * sum(size for size in sizes if size is not None),
+            outputs_twice(ops[:-1]),
             f"these work on as many elements as the product {op.name} reads ({size:,}) or writes ({written:,})",
             _HOW_ROWS,
         )
@@ -120,7 +128,7 @@ def _quantised(scan: Scan, product: StepOp, size: int) -> list[StepOp]:
     found: list[StepOp] = []
     for op in reversed(scan.run_back(product.position - 1, _BEFORE)):
         is_rows = any(tensor.numel == size for tensor in op.tensors) or (found and _is_per_row(op, product))
-        if not is_rows or not (is_elementwise(op) or op.name in _REDUCES) or _is_sum(op):
+        if not is_rows or not (is_elementwise(op) or op.name in _REDUCES) or is_sum_of_two_alike(op):
             break
         found.insert(0, op)
     casts = [op for op in found if op.output is not None and op.output.type == product.tensors[0].type]
@@ -131,8 +139,3 @@ def _is_per_row(op: StepOp, product: StepOp) -> bool:
     """Works on one value for each row, or on one for all."""
     most = product.tensors[0].dims[0] if product.tensors[0].dims else 1
     return bool(op.tensors) and max(tensor.numel for tensor in op.tensors) <= most
-
-
-def _is_sum(op: StepOp) -> bool:
-    """An add of two tensors alike: the residual stream's."""
-    return op.name in ("add", "add_") and len(op.tensors) > 1 and op.tensors[0] == op.tensors[1]

@@ -83,10 +83,6 @@ class FusionStep:
     layer_of: tuple[int | None, ...]  # of each operator
     layers: int | None
 
-    @property
-    def has_shapes(self) -> bool:
-        return any(op.inputs for op in self.ops)
-
 
 @dataclass(frozen=True)
 class OpTimes:

@@ -17,12 +17,12 @@ from .bound import NS_PER_S, bound_ns
 from .fusion_document import WorthDoc
 from .fusion_ops import Occurrence
 from .fusion_step import FusionStep, StepOp
+from .statistics import known_sum
+
+TAU_STEP: Final = "tau_step"
 
 _BY_INDEX = ("index", "gather", "scatter", "embedding", "slice", "arange", "fill_")
 """Operators whose inputs are read or written in part: what they move is not told by shapes."""
-
-
-TAU_STEP: Final = "tau_step"
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,7 @@ class Prices:
         """Of all these together; each operator belongs to one."""
         occurrences = list(found)
         saved = sum(o.launches - o.launches_after for o in occurrences)
-        sizes = [o.bytes_saved for o in occurrences]
-        moved = self._moved_ns(sum(size or 0 for size in sizes))
+        moved = self._moved_ns(sum(o.bytes_saved or 0 for o in occurrences))
         nodes = _times(saved, self.rates.node_gap_ns)
         middle, most = (self._beside_ns(occurrences, stays) for stays in (_of_largest, _of_quickest))
         low = _plus(moved, nodes)
@@ -57,7 +56,7 @@ class Prices:
         eager, host = self._eager_ns(saved, _plus(moved, middle)), self._host_ns(occurrences)
         return WorthDoc(
             launches_saved=saved,
-            bytes_saved=None if None in sizes else sum(size or 0 for size in sizes),
+            bytes_saved=known_sum(o.bytes_saved for o in occurrences),
             eager_saves_ns=eager,
             eager_low_ns=None if least is None or eager is None else min(least, eager),
             eager_high_ns=None if host is None or eager is None else max(host, eager),

@@ -15,6 +15,7 @@ from .compare_document import ComparisonDoc, FigureDoc
 from .compared_document import KeptPromiseDoc, UnprofiledDoc
 from .document import ReportDocument
 from .fusion_document import CandidateDoc, FusionDoc
+from .statistics import known_sum
 
 _GONE: Final = 0.5  # of the blocking calls: taken out
 _LAUNCHED: Final = ("eager", "graph")
@@ -48,7 +49,7 @@ def kept_promise(
     done = [*(_fused(mode, before, after) if alike else ()), *_acted(mode, before, comparison)]
     if not done:
         return None
-    promised = _sum(each.saves_ns for each in done)
+    promised = known_sum(each.saves_ns for each in done)
     came = -unprofiled.change * unprofiled.before_ns
     launches = comparison.figure("launches")
     went = None if launches is None else _fall(launches)
@@ -56,8 +57,8 @@ def kept_promise(
     return KeptPromiseDoc(
         done=[each.what for each in done],
         promised_ns=promised,
-        promised_low_ns=_sum(each.low_ns for each in done),
-        promised_high_ns=_sum(each.high_ns for each in done),
+        promised_low_ns=known_sum(each.low_ns for each in done),
+        promised_high_ns=known_sum(each.high_ns for each in done),
         came_ns=came,
         share=came / promised if promised else None,
         told=unprofiled.low is not None,
@@ -83,12 +84,7 @@ def _fused(mode: str, before: ReportDocument, after: ReportDocument) -> Iterator
 
 
 def _done(candidate: CandidateDoc, share: float, *, in_graph: bool) -> _Done:
-    worth = (
-        (candidate.graph_saves_ns, candidate.graph_low_ns, candidate.graph_high_ns)
-        if in_graph
-        else (candidate.eager_saves_ns, candidate.eager_low_ns, candidate.eager_high_ns)
-    )
-    saves, low, high = (None if ns is None else ns * share for ns in worth)
+    saves, low, high = (None if ns is None else ns * share for ns in candidate.saves_ns(in_graph=in_graph))
     places = round(candidate.places * share)
     return _Done(
         f"{candidate.title} in {places} of {candidate.places}", saves, low, high, candidate.launches_saved * share
@@ -117,9 +113,3 @@ def _fall(figure: FigureDoc | None) -> float | None:
     if figure is None or figure.before is None or figure.after is None:
         return None
     return figure.before - figure.after
-
-
-def _sum(values: Iterator[float | None]) -> float | None:
-    """None where one of them is not known."""
-    found = list(values)
-    return None if None in found else sum(value for value in found if value is not None)

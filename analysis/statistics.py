@@ -1,19 +1,27 @@
-"""Distributions of one figure, and how far to trust a median over processes."""
+"""Distributions and sums of figures, and how far to trust a median over processes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .document import Summary
 
+Number = TypeVar("Number", int, float)
+
 RESAMPLES: Final = 2000
 """Bootstrap resamples: the ends of a 95 % interval then rest on 50 values each."""
 
 INTERVAL_PERCENTILES: Final = (2.5, 97.5)
+
+
+def known_sum(values: Iterable[Number | None]) -> Number | int | None:
+    """The sum; None where one of the values is not known."""
+    found = list(values)
+    return None if None in found else sum(value for value in found if value is not None)
 
 
 def summarize(values: ArrayLike) -> Summary:
