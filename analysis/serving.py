@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .document import PHASES, ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary
 from .gaps import Gaps
@@ -48,7 +46,7 @@ def serving(
     if ranges is None:
         return None
     sampling = sampling_in_replays(trace, replays)
-    launches = _launching_thread(trace, replays, sampling, ranges)
+    launches = _launching_thread(trace, sampling, ranges)
     if launches is None:
         return None
     if steps.source == "repetition":
@@ -70,20 +68,17 @@ def serving(
     )
 
 
-def _launching_thread(
-    trace: Trace, replays: GraphReplays, sampling: Bools, ranges: ServingRanges
-) -> ServingLaunches | None:
+def _launching_thread(trace: Trace, sampling: Bools, ranges: ServingRanges) -> ServingLaunches | None:
     """The launches of the thread that launches most inside the steps that count; None where none does."""
     launches = trace.launches
-    step = np.searchsorted(ranges.start_ns, launches.start_ns, side="right") - 1
-    inside = (step >= 0) & (launches.start_ns < ranges.end_ns[step]) & np.isin(step, ranges.used)
+    inside = np.isin(ranges.step_at(launches.start_ns), ranges.used)
     threads, counts = np.unique(
         np.stack([launches.process[inside], launches.thread[inside]]), axis=1, return_counts=True
     )
     if not len(counts):
         return None
     process, thread = threads[:, int(np.argmax(counts))].tolist()
-    return ServingLaunches.of(trace, replays, sampling, process, thread)
+    return ServingLaunches.of(trace, sampling, process, thread)
 
 
 def _from_operators(ranges: ServingRanges, launches: ServingLaunches) -> ServingRanges:
@@ -140,7 +135,10 @@ def _phase(
     reason = reasons[0] if reasons else None
     if phase == BETWEEN and not has_next:
         reason = NO_NEXT
-    per_step: Callable[[Ints], Summary] = lambda figure: _summary(figure[rows, phase])  # noqa: E731
+
+    def per_step(figure: Ints) -> Summary:
+        return _summary(figure[rows, phase])
+
     has_host = bool(figures.host_ns[rows, phase].any())
     has_gpu = bool(figures.busy_ns[rows, phase].any() or figures.idle_ns[rows, phase].any())
     if not has_host and not has_gpu and (reason is None or phase == OTHER):
@@ -163,7 +161,7 @@ def _phase(
 
 def _part(rows: Ints, figures: ServingFigures, *, inside: bool) -> ServingPartDoc:
     """What the forward's graph launches did, or the rest of it."""
-    parts: list[NDArray[np.int64]] = []
+    parts: list[Ints] = []
     for whole, replayed in (
         (figures.host_ns[rows, FORWARD], figures.replay_host_ns[rows]),
         (figures.busy_ns[rows, FORWARD], figures.replay_busy_ns[rows, FORWARD]),

@@ -37,6 +37,11 @@ class ServingRanges:
         last = int(steps.end_ns[-1])
         return cls(steps.start_ns, np.append(steps.start_ns[1:], last), used, first, periods)
 
+    def step_at(self, times_ns: Ints) -> Ints:
+        """The step at each time; NONE outside of every step."""
+        step = np.searchsorted(self.start_ns, times_ns, side="right") - 1
+        return np.where((step >= 0) & (times_ns < self.end_ns[step]), step, NONE)
+
 
 @dataclass(frozen=True, eq=False)
 class ServingFigures:
@@ -70,8 +75,8 @@ class ServingFigures:
         work, replayed = busy_ns(trace, gpu, device, steps)
         waits = Intervals(launches.waits_ns[:, 0], launches.waits_ns[:, 1])
         calls = trace.launches
-        call_step = np.searchsorted(ranges.start_ns, calls.start_ns, side="right") - 1
-        call_inside = (call_step >= 0) & (calls.start_ns < ranges.end_ns[call_step])
+        call_step = ranges.step_at(calls.start_ns)
+        call_inside = call_step != NONE
         call_phase = phases.phases_at(calls.start_ns)
         is_forward = (
             call_inside & calls.is_graph & (call_phase == FORWARD) & np.isin(np.arange(len(calls)), launches.row)

@@ -18,19 +18,22 @@ COPY_IN: Final = re.compile(r"HtoD|HostToDevice|Host -> Device|Host-to-Device", 
 COPY_OUT: Final = re.compile(r"DtoH|DeviceToHost|Device -> Host|Device-to-Host", re.IGNORECASE)
 
 _PRODUCT_OPERATOR: Final = re.compile(
-    r"(?:^|::|_)(?:add|badd?|b|scaled_|scaled_grouped_|grouped_|int4pack_|int8pack_)?(?:mm|mv|bmm)(?:_out|_for_\w+|_v\d)?(?:\.\w+)?$"
+    r"(?:^|::|_)(?:add|badd?|b|scaled_|scaled_grouped_|grouped_|int4pack_|int8pack_)?(?:mm|mv|bmm)"
+    r"(?:_out|_for_\w+|_v\d)?(?:\.\w+)?$"
     r"|matmul|linear|gemm|gemv|marlin|einsum",
     re.IGNORECASE,
 )
 _PRODUCT_KERNEL: Final = re.compile(
-    r"gemm|gemv|cutlass|nvjet|cublas|splitk|Cijk_|xmma|wgmma|marlin|matmul|tinygemm|dot_kernel|(?:^|_)(?:add|b)?mm(?:_|$)",
+    r"gemm|gemv|cutlass|nvjet|cublas|splitk|Cijk_|xmma|wgmma|marlin|matmul|tinygemm|dot_kernel"
+    r"|(?:^|_)(?:add|b)?mm(?:_|$)",
     re.IGNORECASE,
 )
 """Matrix products; the last of a step is the output projection. Kernels' names are those of NVIDIA's and AMD's
 libraries, of Triton's and of what torch.compile writes."""
 
 _DRAW: Final = re.compile(
-    r"argmax|multinomial|exponential_|exponential_kernel|categorical|gumbel|(?<!up)(?<!down)(?<!grid_)(?<!re)sampl(?:e|ing)",
+    r"argmax|multinomial|exponential_|exponential_kernel|categorical|gumbel"
+    r"|(?<!up)(?<!down)(?<!grid_)(?<!re)sampl(?:e|ing)",
     re.IGNORECASE,
 )
 """A token is chosen. Softmax, topk and sort say nothing: attention and the routing of experts have them, too."""
@@ -60,7 +63,7 @@ class ServingLaunches:
     waits_ns: Ints  # [w, 2] the thread's blocking calls, as a union
 
     @classmethod
-    def of(cls, trace: Trace, replays: GraphReplays, sampling: Bools, process: int, thread: int) -> Self:
+    def of(cls, trace: Trace, sampling: Bools, process: int, thread: int) -> Self:
         """``sampling`` are the GPU ops that sample inside a replay."""
         launches, ops = trace.launches, trace.gpu_ops
         row = np.flatnonzero((launches.process == process) & (launches.thread == thread))

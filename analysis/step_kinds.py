@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from .trace import NONE, HostKind, Ints, Trace
+from .tensor_shapes import Tensor, inputs_of
+from .trace import NONE, Bools, HostKind, Ints, Trace
 
 DECODE, PREFILL, MIXED = "decode", "prefill", "mixed"
 KINDS: Final = (PREFILL, MIXED, DECODE)
@@ -140,11 +139,8 @@ def _by_shapes(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
 
 def _positions(shapes: str) -> int:
     """Query positions of an attention's inputs [batch, heads, positions, size]; 0 where they are not so."""
-    try:
-        query: Sequence[int] = msgspec.json.decode(shapes, type=tuple[list[list[int]], list[str]])[0][0]
-    except (msgspec.MsgspecError, IndexError):
-        return 0
-    return query[-2] if len(query) == 4 else 0
+    query = next(iter(inputs_of(shapes)), None)
+    return query.dims[2] if isinstance(query, Tensor) and len(query.dims) == 4 else 0
 
 
 def _replays_differ(replays: Ints) -> bool:
@@ -152,8 +148,8 @@ def _replays_differ(replays: Ints) -> bool:
 
 
 def _decodes(
-    work: Ints, sampling: Ints, with_replay: NDArray[np.bool_], names: Sequence[frozenset[int]]
-) -> tuple[NDArray[np.bool_] | None, str | None]:
+    work: Ints, sampling: Ints, with_replay: Bools, names: Sequence[frozenset[int]]
+) -> tuple[Bools | None, str | None]:
     """Which steps are decodes, or why that can't be told; ``names`` are their kernels', none where replays tell.
 
     Decodes alone replay graphs, or run the kernels of the lightest step; they are alike and lighter than any prefill,
