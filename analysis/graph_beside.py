@@ -6,15 +6,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .columns import follow, named, numbered
 from .graph_document import BetweenDoc, OutsideDoc
 from .graph_scope import Examined
-from .trace import NONE, Bools, Ints, OpKind
+from .trace import NONE, Bools, Ints, OpKind, Reals
 from .user_lines import users_line
-
-Reals = NDArray[np.float64]
 
 Place = tuple[str, str | None, str | None]
 """API or copy, operator, the user's line."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .bound import graph_launch_cost_ns
 from .capture import Calibration
 from .graph_document import GraphLaunchDoc
 from .graph_scope import Examined
-from .trace import NONE, Ints
-
-Reals = NDArray[np.float64]
+from .trace import NONE, Ints, Reals
 
 
 def graph_launch(e: Examined) -> GraphLaunchDoc | None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from .analyses import TraceAnalysis
 from .capture import AS_WRITTEN, UNGRAPHED, CompileRecord, Failure, OwnGraphs, ReplacedBuffer
-from .graph_document import FindingDoc, GraphDoctorDoc
+from .graph_document import FindingDoc
 from .graph_findings import remedy, trace_findings
 from .measured_mode import MeasuredMode
 from .units import number, one_line, plural, share
@@ -249,21 +249,18 @@ def _of_traces(mode: MeasuredMode, *, waits: bool) -> list[FindingDoc]:
     chosen = next(iter(mode.cuda), None)
     if chosen is None or chosen.document.graph_doctor is None:
         return []
-    named = min(mode.analyses, key=_rank)
-    document = chosen.document
+    named = min(mode.analyses, key=_rank).document
+    steps = chosen.document.steps
     found = trace_findings(
         chosen.document.graph_doctor,
-        named.document.blocking_calls,
-        None if document.steps is None else document.steps.period_ns,
-        _doctor(named),
+        named.blocking_calls,
+        None if steps is None else steps.period_ns,
+        named.graph_doctor,
     )
     return [replace(each, mode=mode.name) for each in found if waits or each.code != "waits_in_step"]
 
 
 def _rank(analysis: TraceAnalysis) -> int:
-    known = analysis.trace_pass in _RICHEST and _doctor(analysis) is not None and analysis.document.steps is not None
+    document = analysis.document
+    known = analysis.trace_pass in _RICHEST and document.graph_doctor is not None and document.steps is not None
     return _RICHEST.index(analysis.trace_pass or "cuda") if known else len(_RICHEST)
-
-
-def _doctor(analysis: TraceAnalysis) -> GraphDoctorDoc | None:
-    return analysis.document.graph_doctor

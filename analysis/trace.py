@@ -26,6 +26,7 @@ Ints = NDArray[np.signedinteger[Any]]
 """Whole numbers: times are int64; ids, kinds and references as narrow as ``Table.compact`` made them."""
 
 Bools = NDArray[np.bool_]
+Reals = NDArray[np.float64]
 
 
 class OpKind(IntEnum):
