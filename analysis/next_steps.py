@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from . import units
+from .bound import NS_PER_S
 from .capture import GRAPH_OF
 from .document import ActionDoc, StepTimeDoc
 from .how_to import HOW
@@ -14,6 +15,7 @@ from .verdict import WORTH_DOING
 
 MIB: Final = 2**20
 GIB: Final = 2**30
+_SAME_FLOOR: Final = 1.001  # times: what rounding leaves between a floor and the time of its bytes
 
 ROADS: Final = {
     "eager": (
@@ -142,11 +144,8 @@ def _what_is_left(best: ModeFigures) -> ActionDoc | None:
     left = between
     if best.floor_ns is not None:
         left += max(best.work_ns - best.floor_ns, 0.0)
-        source = ""
-        if best.floor_bytes is not None and best.bandwidth is not None:
-            source = f" ({best.floor_bytes / GIB:.2f} GiB at {best.bandwidth / 1e12:.2f} TB/s)"
         work, floor = units.duration(best.work_ns), units.duration(best.floor_ns)
-        parts.append(f"{work} of GPU work over a floor of {floor}{source}")
+        parts.append(f"{work} of GPU work over a floor of {floor}{_floor_source(best, best.floor_ns)}")
     return ActionDoc(
         what="what is left then",
         saves_ns=None,
@@ -157,3 +156,12 @@ def _what_is_left(best: ModeFigures) -> ActionDoc | None:
         detail="; ".join(parts),
         kind="left",
     )
+
+
+def _floor_source(best: ModeFigures, floor_ns: float) -> str:
+    """What sets the floor: the bytes that a step reads, or what it computes, where that takes longer."""
+    if best.floor_bytes is None or not best.bandwidth:
+        return ""
+    if floor_ns > best.floor_bytes / best.bandwidth * NS_PER_S * _SAME_FLOOR:
+        return " (its FLOPs at the measured matrix rate)"
+    return f" ({best.floor_bytes / GIB:.2f} GiB at {best.bandwidth / 1e12:.2f} TB/s)"

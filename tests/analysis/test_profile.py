@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from math import isfinite
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -22,6 +23,7 @@ from launchscope.analysis.capture import (
 from launchscope.analysis.document import FloorDoc, ModeDoc, ProfileDoc
 from launchscope.analysis.observer import observer_effect, taxes_without_observer
 from launchscope.analysis.profile import TAX_FIELDS, profile_document
+from launchscope.analysis.report import load
 from launchscope.fixtures.builder import TraceBuilder, trace
 
 from .captures import MACHINE, STARTED, TRACES, US, graph_trace, process, two_modes
@@ -441,3 +443,18 @@ def test_clocks_and_samples_are_kept() -> None:
     record = ModeRecord(processes=(process(0, 300, "eager", **states),))
     kept = profile_of(two_modes(modes={"eager": record})).modes["eager"].processes[0]
     assert (kept.clocks_mhz, kept.samples_ns) == ([1_980, 900], [300 * US] * 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("samples/prompt-2048", "a floor of 5.69 ms (its FLOPs at the measured matrix rate)"),  # 2.36 GiB take 0.59 ms
+        ("llama_1b", "a floor of 579 µs (2.32 GiB at 4.30 TB/s)"),
+    ],
+)
+def test_a_floor_is_told_with_what_sets_it(name: str, source: str) -> None:
+    found = load(Path(__file__).parents[2] / "fixtures" / "captures" / f"{name}.zip").document.profile
+    assert found is not None
+    assert found.verdict is not None
+    (left,) = [action for action in found.verdict.actions if action.kind == "left"]
+    assert source in (left.detail or "")
