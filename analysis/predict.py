@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -104,7 +104,11 @@ def predict_step(step: CountedStep, gpu: Gpu) -> PredictionDoc:
         gpu_work_ns=work,
         eager_ns=eager,
         serial_ns=serial_ns(work.predicted, count, tau.value),
-        graph_ns=_range(lambda w, gap: _graph_ns(w, count, gap, gpu), work, gpu.node_gap_ns),
+        graph_ns=RangeDoc(
+            predicted=_graph_ns(work.predicted, count, gpu, "value"),
+            low=_graph_ns(work.low, count, gpu, "low"),
+            high=_graph_ns(work.high, count, gpu, "high"),
+        ),
         fused=_fused(ops, work, eager, gpu),
         limit=_limit(work, count, tau),
     )
@@ -137,12 +141,13 @@ def _range(of: Callable[[float, float], float], work: RangeDoc, figure: Figure) 
     )
 
 
-def _graph_ns(work_ns: float, count: float, node_gap_ns: float, gpu: Gpu) -> float:
+def _graph_ns(work_ns: float, count: float, gpu: Gpu, end: Literal["value", "low", "high"]) -> float:
+    """With each cost of a graph at this end of what it may be."""
     costs = Calibration(
-        graph_launch_ns=gpu.graph_launch_ns.value,
-        graph_launch_per_node_ns=gpu.graph_launch_per_node_ns.value,
-        replay_gap_ns=gpu.replay_gap_ns.value,
-        node_gap_ns=node_gap_ns,
+        graph_launch_ns=getattr(gpu.graph_launch_ns, end),
+        graph_launch_per_node_ns=getattr(gpu.graph_launch_per_node_ns, end),
+        replay_gap_ns=getattr(gpu.replay_gap_ns, end),
+        node_gap_ns=getattr(gpu.node_gap_ns, end),
     )
     predicted = predict_graph_ns(work_ns, count, costs)
     assert predicted is not None
@@ -186,17 +191,17 @@ def _fused(ops: Sequence[_OnGpu], work: RangeDoc, eager: RangeDoc, gpu: Gpu) -> 
         gpu_work_high_ns=work.high,
         step_low_ns=bound_ns(least, fewest, gpu.tau_ns.low),
         step_high_ns=eager.high,
-        graph_low_ns=_graph_ns(least, fewest, gpu.node_gap_ns.low, gpu),
-        graph_high_ns=_graph_ns(work.high, most, gpu.node_gap_ns.high, gpu),
+        graph_low_ns=_graph_ns(least, fewest, gpu, "low"),
+        graph_high_ns=_graph_ns(work.high, most, gpu, "high"),
     )
 
 
 def _fully_fused(ops: Sequence[_OnGpu], gpu: Gpu) -> Iterator[tuple[int, float]]:
-    """GPU ops and time of every kernel, each chain in one that moves what its largest operator moves, at the least."""
+    """GPU ops and their time, each chain in one kernel that moves what its largest operator moves, at the least."""
     for is_chain, those in groupby(ops, key=lambda op: op.counted.kind in FUSIBLE):
         chain = list(those)
         if is_chain:
             kind = REDUCTION if any(op.counted.kind == REDUCTION for op in chain) else ELEMENTWISE
-            yield 1, START_NS[kind] * gpu.kernel_start.value + max(op.traffic_ns for op in chain)  # at the least
+            yield 1, START_NS[kind] * gpu.kernel_start.value + max(op.traffic_ns for op in chain)
         else:
             yield sum(op.gpu_ops for op in chain), sum(op.work_ns for op in chain)

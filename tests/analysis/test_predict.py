@@ -71,6 +71,24 @@ def test_a_linear_layer_and_relu_by_hand() -> None:
     assert told.limit is None, "16 µs of launching at the least are less than 19.8 µs of work at the most"
 
 
+def test_a_graph_that_its_launch_holds_up_has_the_range_of_its_launch() -> None:
+    """1.39 µs and nothing to move: the launch of 2 µs and 5 ns a node is longer, and may be 1 to 8 µs and 2 to 20 ns."""
+    launch = {"graph_launch_ns": figure(2_000, 1_000, 8_000), "graph_launch_per_node_ns": figure(5, 2, 20)}
+    told = predicted(op(ELEMENTWISE), on=msgspec.structs.replace(ROUND, **launch))
+    assert (told.graph_ns.predicted, told.graph_ns.high) == (2_005, 8_020)
+    assert told.graph_ns.low == pytest.approx(0.85 * 1_390), "GPU work is longer than the cheapest launch"
+    assert (told.fused.graph_low_ns, told.fused.graph_high_ns) == (told.graph_ns.low, 8_020)
+
+
+@pytest.mark.parametrize("name", ["h200", "a100"])
+def test_costs_of_a_graph_are_told_with_what_other_hosts_were_seen_at(name: str) -> None:
+    assumed = gpu(name)
+    assert (assumed.graph_launch_ns.low, assumed.graph_launch_ns.high) == (637, 7_195)
+    assert (assumed.replay_gap_ns.low, assumed.replay_gap_ns.high) == (0, 976)
+    own = gpu(name, Calibration(graph_launch_ns=3_000.0))
+    assert (own.graph_launch_ns.low, own.graph_launch_ns.high) == (3_000, 3_000)
+
+
 def test_flops_count_where_they_take_longer_than_bytes() -> None:
     many = op(MATRIX, 1_000, flops=5 * 10**9, dtype="bf16")  # 5 µs at 10¹⁵ a second
     assert predicted(many).gpu_work_ns.predicted == 3_650 + 5_000
