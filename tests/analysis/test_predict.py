@@ -72,7 +72,7 @@ def test_a_linear_layer_and_relu_by_hand() -> None:
 
 
 def test_a_graph_that_its_launch_holds_up_has_the_range_of_its_launch() -> None:
-    """1.39 µs and nothing to move: the launch of 2 µs and 5 ns a node is longer, and may be 1 to 8 µs and 2 to 20 ns."""
+    """1.39 µs and nothing to move: the launch of 2 µs and 5 ns a node is longer, 1 to 8 µs and 2 to 20 ns."""
     launch = {"graph_launch_ns": figure(2_000, 1_000, 8_000), "graph_launch_per_node_ns": figure(5, 2, 20)}
     told = predicted(op(ELEMENTWISE), on=msgspec.structs.replace(ROUND, **launch))
     assert (told.graph_ns.predicted, told.graph_ns.high) == (2_005, 8_020)
