@@ -49,9 +49,7 @@ class SweepRowDoc(msgspec.Struct, frozen=True, kw_only=True):
 class EagerDoc(msgspec.Struct, frozen=True, kw_only=True):
     """What running without graphs would give back and cost (`enforce_eager` of serving engines)."""
 
-    graph_memory_bytes: (
-        int  # of the graphs of all captured sizes, each measured alone: those that share a pool take less
-    )
+    graph_memory_bytes: int  # of all captured sizes' graphs, each measured alone: in a pool together they take less
     slower_low: float  # share of tokens per second lost, over the batch sizes that both modes were timed at
     slower_high: float
     slower: float | None = None  # over the steps of the histogram; null without one

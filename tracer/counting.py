@@ -117,7 +117,7 @@ def counted(
         operator=func._schema.name,
         kind=kind,
         launches=2 if _name(func) in (*_CLONE_FIRST, *_TWO_LAUNCHES) else 1,
-        bytes=_moved(func, args, kwargs, given, returned),
+        bytes=_moved(func, args, kwargs, returned),
         flops=flops,
         dtype=short_dtype(operands[-1].dtype) if flops and operands else None,
         product=_product(func, given),
@@ -145,7 +145,7 @@ def _product(func: Any, given: list[torch.Tensor]) -> tuple[int, int, int] | Non
     return int(left.shape[0]), int(right.shape[1]), int(left.shape[1])
 
 
-def _moved(func: Any, args: Any, kwargs: Any, given: list[torch.Tensor], returned: list[torch.Tensor]) -> int:
+def _moved(func: Any, args: Any, kwargs: Any, returned: list[torch.Tensor]) -> int:
     """Bytes read and written."""
     name = _name(func)
     written = sum(map(distinct_bytes, returned))
