@@ -81,7 +81,8 @@ def measured_values(report: Report) -> Values:
     if profile is None or name is None:
         return _of_trace(report)
     mode, costs = profile.modes[name], profile.calibration
-    source = f"{report.analyses[0].trace.source.path.partition('.zip')[0]}, {name}"
+    path = report.analyses[0].trace.source.path.partition(".zip")[0] if report.analyses else "its traces"
+    source = f"{path}, {name}"
     if not (mode.gpu_work_ns and mode.gpu_ops and mode.launches and mode.tau_step_ns):
         raise LaunchscopeError(
             f"{source}: GPU work or host time of a launch is not known, so there is nothing to start from"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import zipfile
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from launchscope.analysis.errors import LaunchscopeError
 from launchscope.analysis.export import model_story
-from launchscope.analysis.textbook import model_document, step, steps
+from launchscope.analysis.report import load
+from launchscope.analysis.textbook import measured_values, model_document, step, steps
 
 GIB = 2.0**30
 
@@ -52,3 +57,14 @@ def test_every_combination_is_told_in_its_order() -> None:
     assert text.startswith("PREDICTED: ")
     assert "nothing here was measured" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_capture_without_its_traces_is_told_so(tmp_path: Path) -> None:
+    with zipfile.ZipFile(Path(__file__).parents[2] / "fixtures" / "captures" / "faults" / "on_ladder.zip") as archive:
+        archive.extractall(tmp_path / "capture")
+    for trace in (tmp_path / "capture").rglob("*.json.gz"):
+        trace.unlink()
+    with pytest.raises(
+        LaunchscopeError, match="its traces, as_written: GPU work or host time of a launch is not known"
+    ):
+        measured_values(load(tmp_path / "capture"))
