@@ -8,7 +8,7 @@ import click
 
 from ..tracer.options import MODES
 from . import choices
-from .outputs import COMPARED, by_suffix, check_output, hand_over
+from .outputs import COMPARED, check_output, hand_over
 from .progress import Bar
 
 
@@ -42,5 +42,4 @@ def command(
 
     with Bar() as progress:
         comparison = compare(before, after, mode=mode, step_regex=step_regex, progress=progress)
-    name = output or (file and by_suffix(file, COMPARED)) or "terminal"
-    hand_over(comparison, name, file=file, inputs=inputs, verbose=verbose, table=COMPARED)
+    hand_over(comparison, output, file=file, inputs=inputs, verbose=verbose, table=COMPARED)

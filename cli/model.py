@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from . import choices
-from .outputs import MODEL, by_suffix, check_output, hand_over
+from .outputs import MODEL, check_output, hand_over
 
 
 @click.command("model", short_help="Predict eager and graph step times from weights, kernels, τ and bandwidth.")
@@ -51,5 +51,4 @@ def command(
 
         start = measured_values(load(path))
         document = model_document(steps_from(start, weights, kernels, tau, bandwidth, node_gap), start)
-    name = output or (file and by_suffix(file, MODEL)) or "terminal"
-    hand_over(document, name, file=file, inputs=() if path is None else (path,), verbose=False, table=MODEL)
+    hand_over(document, output, file=file, inputs=() if path is None else (path,), table=MODEL)

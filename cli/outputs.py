@@ -97,24 +97,32 @@ def deliver(
     table: Mapping[str, Output] = OUTPUTS,
 ) -> None:
     """Render the report and put it where it was asked for. ``output`` None: by the file's suffix, else terminal."""
-    name = output or (file and by_suffix(file, table)) or "terminal"
+    name = _name(output, file, table)
     if not table[name].styled:
         _tell_warnings(report)
     inputs = tuple(Path(trace.source.path) for trace in report.document.traces)  # those of a folder, too
     hand_over(report, name, file=file, inputs=inputs, verbose=verbose, table=table)
 
 
+def _name(output: str | None, file: Path | None, table: Mapping[str, Output]) -> str:
+    return output or (file and by_suffix(file, table)) or "terminal"
+
+
 def hand_over(
     subject: object,
-    name: str,
+    output: str | None,
     *,
     file: Path | None,
     inputs: tuple[Path, ...],
-    verbose: bool,
+    verbose: bool = False,
     table: Mapping[str, Output],
 ) -> None:
-    """Render what the table has a renderer for, and put it into the file, or on stdout without one."""
+    """Render what the table has a renderer for, and put it into the file, or on stdout without one.
+
+    ``output`` None: by the file's suffix, else terminal.
+    """
     check_output(file, inputs)
+    name = _name(output, file, table)
     style: dict[str, Any] = {}
     if table[name].styled:
         style = {"width": WIDTH, "color": False} if file else {"width": terminal_width(), "color": wants_color()}

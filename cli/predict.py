@@ -8,7 +8,7 @@ import click
 
 from ..tracer.options import TIMEOUT_S, ProfileOptions, parse_settings
 from . import choices
-from .outputs import PREDICT, by_suffix, check_output, hand_over
+from .outputs import PREDICT, check_output, hand_over
 from .progress import ProgressLine
 
 
@@ -79,5 +79,4 @@ def command(
     with ProgressLine() as progress:
         step = count_step(options, progress)
     document = predict_step(step, gpus.gpu(gpu, own, None if own is None else f"of {calibration}", tau))
-    name = output or (file and by_suffix(file, PREDICT)) or "terminal"
-    hand_over(document, name, file=file, inputs=inputs, verbose=False, table=PREDICT)
+    hand_over(document, output, file=file, inputs=inputs, table=PREDICT)

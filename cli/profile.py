@@ -125,9 +125,8 @@ def _compare(capture: Path, other: Path, output: str | None, verbose: bool) -> N
     from ..analysis.compared_paths import compare
 
     try:
-        name = output or "terminal"
         inputs = (other, capture)
-        hand_over(compare(*inputs), name, file=None, inputs=inputs, verbose=verbose, table=COMPARED)
+        hand_over(compare(*inputs), output, file=None, inputs=inputs, verbose=verbose, table=COMPARED)
     finally:
         say(f"kept in {capture} and {other} · held against limits: launchscope check {capture} --baseline {other}")
 

@@ -9,7 +9,7 @@ import click
 from ..analysis.errors import LaunchscopeError
 from ..tracer.options import MIN_STEPS, ProfileOptions, parse_modes, parse_settings
 from . import choices
-from .outputs import SWEEP, by_suffix, check_output, hand_over
+from .outputs import SWEEP, check_output, hand_over
 from .progress import ProgressLine
 from .writing import say
 
@@ -98,5 +98,4 @@ def command(
         measured = [Measured(point.size, path, error, point.is_prompt) for point, path, error in found]
     say(f"captures are kept in {folder}")
     document = sweep_document(measured, capture_sizes or (), histogram)
-    name = output or (file and by_suffix(file, SWEEP)) or "terminal"
-    hand_over(document, name, file=file, inputs=(), verbose=False, table=SWEEP)
+    hand_over(document, output, file=file, inputs=(), table=SWEEP)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from . import choices
-from .outputs import WHATIF, by_suffix, check_output, hand_over
+from .outputs import WHATIF, check_output, hand_over
 
 
 class _Factor(click.FloatRange):
@@ -131,5 +131,4 @@ def command(
         mode=mode,
         step_regex=step_regex,
     )
-    name = output or (file and by_suffix(file, WHATIF)) or "terminal"
-    hand_over(document, name, file=file, inputs=(path,), verbose=False, table=WHATIF)
+    hand_over(document, output, file=file, inputs=(path,), table=WHATIF)

@@ -63,7 +63,7 @@ def test_what_a_model_takes_is_asked_for(capfd: pytest.CaptureFixture[str]) -> N
         ("--tau", "5", "'5' has no unit"),
         ("--weights", "0 GiB", "'0 GiB' is nothing"),
         ("--bandwidth", "1TB", "'1TB' has the unit TB"),
-        ("--kernels", "0", "0 is not in the range x>=1"),
+        ("--kernels", "0", "0 is not in the range 1<=x"),
     ],
 )
 def test_what_can_not_be_meant(option: str, value: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
