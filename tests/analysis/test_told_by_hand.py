@@ -97,3 +97,20 @@ def test_products_beside_their_bytes() -> None:
     assert [len(each) for each in found.values()] == [16, 32]
     assert [round(sum(each) / len(each) / 1000, 1) for each in found.values()] == [3.7, 4.9]
     assert "8 MB takes 3.7 µs beside its bytes and one of 2 MB 4.9." in (ROOT / "docs" / "fusion.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("capture", "trace", "nodes", "times"),
+    [
+        ("faults/none.zip", "fused_graph-1-cpu_cuda.json.gz", 52, 6),
+        ("regressions/serve.zip", "as_written-2-stacks.json.gz", 722, 200),
+    ],
+)
+def test_how_much_longer_cupti_makes_a_graph_launch(capture: str, trace: str, nodes: int, times: int) -> None:
+    """The least and the most of these captures, beside what the calibration says of so many nodes."""
+    costs = json.loads(member(capture, "manifest.json"))["calibration"]
+    events = json.loads(gzip.decompress(member(capture, f"traces/{trace}")))["traceEvents"]
+    took = [event["dur"] * 1000 for event in events if event.get("name") == "cudaGraphLaunch"]
+    unprofiled = costs["graph_launch_ns"] + costs["graph_launch_per_node_ns"] * nodes
+    assert median(took) / unprofiled == pytest.approx(times, rel=0.05)
+    assert "makes the call 6 to 200 times as long" in (ROOT / "docs" / "graphs.md").read_text("utf-8")
