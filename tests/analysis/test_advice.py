@@ -7,7 +7,7 @@ from pathlib import Path
 
 import launchscope
 import pytest
-from launchscope.analysis.document import ActionDoc, VerdictDoc
+from launchscope.analysis.document import ActionDoc, ProfileDoc, VerdictDoc
 from launchscope.analysis.report import load
 
 CAPTURES = Path(launchscope.__file__).parent / "fixtures" / "captures"
@@ -15,9 +15,14 @@ SHIPPED_BESIDE = Path(__file__).parents[2] / "fixtures" / "captures"
 
 
 @cache
+def profile_of(path: Path) -> ProfileDoc:
+    found = load(path).document.profile
+    assert found is not None
+    return found
+
+
 def verdict(path: Path, mode: str | None = None) -> VerdictDoc:
-    profile = load(path).document.profile
-    assert profile is not None
+    profile = profile_of(path)
     found = profile.verdict if mode is None else profile.modes[mode].verdict
     assert found is not None
     return found

@@ -497,7 +497,7 @@ def anything(random: Random) -> TraceBuilder:
     return builder
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_accounts_close_on_anything(random: Random, with_steps: bool) -> None:
     """The analysis asserts it of every step; here it must tell of some, and never fail."""
