@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from ..textbook import ModelDoc, PredictedStepDoc
 from ..units import byte_size, duration, number, rate, share, times
@@ -25,20 +26,24 @@ _COLUMNS = (
     Column("launch tax\nof serial"),
 )
 
+_TOLD: Final = 3  # steps in the headline
+
 
 def _tell(doc: ModelDoc) -> Iterator[Block]:
-    yield Headline(_answer(doc.steps))
+    names = _names(doc.steps)
+    yield Headline(_answer(names, doc.steps))
     yield Listing(Table(_COLUMNS, [_row(each) for each in doc.steps]))
     longest = max(each.serial_ns for each in doc.steps)
-    for each in doc.steps:
+    for name, each in zip(names, doc.steps, strict=True):
         bars = [
             Bar("serial", each.serial_ns / longest, f"{duration(each.serial_ns)}, host and GPU wait for each other"),
             Bar("bound", each.bound_ns / longest, f"{duration(each.bound_ns)}, they overlap fully"),
             Bar("graph", each.graph_ns / longest, f"{duration(each.graph_ns)}, one launch"),
         ]
-        yield Bars(_name(each), bars)
+        yield Bars(name, bars)
     nothing = "nothing here was measured" if doc.source is None else f"what was not given is of {doc.source}"
-    yield Fact("basis", [doc.basis, f"graph = W + τ + (N − 1)·ν, ν {duration(doc.steps[0].node_gap_ns)} · {nothing}"])
+    gap = duration(doc.steps[0].node_gap_ns) if doc.steps[0].node_gap_ns else "0, as none is known"
+    yield Fact("basis", [doc.basis, f"graph = W + τ + (N − 1)·ν, ν {gap} · {nothing}"])
     if doc.measured_ns:
         times_ns = " · ".join(f"{mode} {duration(ns)}" for mode, ns in doc.measured_ns.items())
         yield Fact("measured T", [times_ns])
@@ -49,13 +54,25 @@ def _name(step: PredictedStepDoc) -> str:
     return "measured W" if step.gpu_work_from == "measured" else byte_size(step.weight_bytes)
 
 
-def _answer(steps: list[PredictedStepDoc]) -> str:
-    """The gain of a graph, and how it moves with the weights."""
-    told = "; ".join(
-        f"{_name(each)}: a graph is {times(each.speedup_bound)} to {times(each.speedup_serial)} faster"
-        for each in steps[:3]
+def _names(steps: Sequence[PredictedStepDoc]) -> list[str]:
+    """What sets each step apart from the others: its bytes, and what else they differ in."""
+    kernels, taus, rates = (
+        [f"{number(each.kernels)} kernels" for each in steps],
+        [f"τ {duration(each.tau_ns)}" for each in steps],
+        [rate(each.bandwidth_bytes_per_s, "B") for each in steps],
     )
-    return f"PREDICTED: {told}"
+    differing = [texts for texts in (kernels, taus, rates) if len(set(texts)) > 1]
+    return [", ".join([_name(each), *(texts[row] for texts in differing)]) for row, each in enumerate(steps)]
+
+
+def _answer(names: Sequence[str], steps: Sequence[PredictedStepDoc]) -> str:
+    """How many times as fast a graph is, and how that moves with what the steps differ in."""
+    told = [
+        f"{name}: a graph is {times(each.speedup_bound)} to {times(each.speedup_serial)} as fast"
+        for name, each in zip(names[:_TOLD], steps, strict=False)
+    ]
+    more = [f"{len(steps) - _TOLD} more below"] if len(steps) > _TOLD else []
+    return f"PREDICTED: {'; '.join([*told, *more])}"
 
 
 def _row(step: PredictedStepDoc) -> Row:
