@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from .capture import GRAPH_OF
+from .capture import GRAPH_OF, UNCOMPILED
 from .document import ActionDoc, ModeDoc, ProfileDoc, VerdictDoc, baseline
 from .fusion_document import CandidateDoc, FusedRunDoc, FusionDoc
 from .graph_document import FindingDoc
@@ -27,9 +27,6 @@ _WHY_NO_GRAPH: Final = ("capture_failed", "waits_in_step", "off_ladder", "not_re
 _WRONG: Final = ("frozen_input", "replaced_buffer")
 """Findings that say that a replay computes something else: no speed is worth that."""
 
-_LAUNCHED: Final = ("eager", "graph")
-"""Modes that run the kernels that the advisor's eager step launches."""
-
 
 def with_advice(profile: ProfileDoc, fusion: FusionDoc | None) -> ProfileDoc:
     """The profile with the advisor's and the doctor's proposals among the verdicts' actions."""
@@ -37,7 +34,7 @@ def with_advice(profile: ProfileDoc, fusion: FusionDoc | None) -> ProfileDoc:
     for name, mode in profile.modes.items():
         about = {name, GRAPH_OF.get(name, name)}
         found = [each for each in profile.graph_findings if about & set((each.mode or "").split(", "))]
-        fusible = fusion if name in _LAUNCHED else None
+        fusible = fusion if name in UNCOMPILED else None
         modes[name] = _advised(name, mode, fusible, profile.fused_run, found)
     base = baseline(modes)
     return replace(profile, modes=modes, verdict=None if base is None else modes[base].verdict)

@@ -34,6 +34,8 @@ GRAPH_OF: Final = {"eager": "graph", "fused": "fused_graph"}
 """The mode that replays as one CUDA graph what the other launches kernel by kernel."""
 UNGRAPHED: Final = {graph: mode for mode, graph in GRAPH_OF.items()}
 COMPILED: Final = ("fused", "fused_graph")
+UNCOMPILED: Final = ("eager", "graph")
+"""The modes that run the kernels of the eager step."""
 RECORDED_PASSES: Final = ("cuda", "cpu_cuda")
 """The passes that a mode's processes are recorded in, in turn."""
 WARM_CACHE_NOTE: Final = "the compile cache was warm"

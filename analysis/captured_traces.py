@@ -12,7 +12,7 @@ from .advice import with_advice
 from .analyses import TraceAnalysis, analyze_trace
 from .bare_traces import require_whole
 from .capture import AS_WRITTEN, Capture, ProcessRecord
-from .document import ModeDoc, ProfileDoc, WarningDoc
+from .document import ModeDoc, ProfileDoc, WarningDoc, fusion_of
 from .errors import UnreadableInput
 from .excerpt import excerpt
 from .fusion_advice import with_captured_fusion
@@ -43,8 +43,8 @@ def analyze_capture(
                 unreadable.setdefault(session.mode, []).append(utf8_text(str(error)))
     analyses, fused_run = with_captured_fusion(with_inferred_operators(analyses), capture.manifest.calibration)
     profile = msgspec.structs.replace(profile_document(capture.manifest, analyses), fused_run=fused_run)
-    fusion = next((each.document.fusion for each in analyses if each.document.fusion is not None), None)
-    return analyses, _with_warnings(with_advice(profile, fusion), unreadable)
+    advised = with_advice(profile, fusion_of(each.document for each in analyses))
+    return analyses, _with_warnings(advised, unreadable)
 
 
 @dataclass(frozen=True)

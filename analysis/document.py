@@ -5,7 +5,7 @@ Times are nanoseconds. A figure that the data can't support is null and its reas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -393,6 +393,11 @@ class ModeDoc(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
     warnings: list[WarningDoc]
     withheld: dict[str, str]
+
+
+def fusion_of(traces: Iterable[TraceDoc]) -> FusionDoc | None:
+    """The fusion advisor's findings in the first trace that has some; null if none has."""
+    return next((trace.fusion for trace in traces if trace.fusion is not None), None)
 
 
 def baseline(modes: Mapping[str, ModeDoc]) -> str | None:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from .document import fusion_of
 from .errors import LaunchscopeError
 from .fusion_document import CandidateDoc
 from .op_classes import CLASSES
@@ -47,7 +48,7 @@ def fused(plan: Plan, op_step: Ints, classes: Ints, report: Report, kinds: Seque
 
 
 def _chosen(report: Report, kinds: Sequence[str]) -> list[CandidateDoc]:
-    found = next((trace.fusion for trace in report.document.traces if trace.fusion is not None), None)
+    found = fusion_of(report.document.traces)
     if found is None:
         raise LaunchscopeError("--fuse takes an eager recording with the shapes of operators' inputs (docs/fusion.md)")
     known = sorted({candidate.kind for candidate in found.candidates})

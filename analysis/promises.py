@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from .capture import UNCOMPILED
 from .compare_document import ComparisonDoc, FigureDoc
 from .compared_document import KeptPromiseDoc, UnprofiledDoc
-from .document import ReportDocument
-from .fusion_document import CandidateDoc, FusionDoc
+from .document import ReportDocument, fusion_of
+from .fusion_document import CandidateDoc
 from .statistics import known_sum
 
 _GONE: Final = 0.5  # of the blocking calls: taken out
-_LAUNCHED: Final = ("eager", "graph")
 
 
 class _Done(NamedTuple):
@@ -45,7 +45,7 @@ def kept_promise(
     """
     if unprofiled is None:
         return None
-    alike = mode == other and mode in _LAUNCHED
+    alike = mode == other and mode in UNCOMPILED
     done = [*(_fused(mode, before, after) if alike else ()), *_acted(mode, before, comparison)]
     if not done:
         return None
@@ -69,7 +69,7 @@ def kept_promise(
 
 def _fused(mode: str, before: ReportDocument, after: ReportDocument) -> Iterator[_Done]:
     """Candidates of the one that the other has in fewer places."""
-    ours, theirs = _fusion(before), _fusion(after)
+    ours, theirs = fusion_of(before.traces), fusion_of(after.traces)
     if ours is None or theirs is None:
         return
     left = Counter[str]()
@@ -89,10 +89,6 @@ def _done(candidate: CandidateDoc, share: float, *, in_graph: bool) -> _Done:
     return _Done(
         f"{candidate.title} in {places} of {candidate.places}", saves, low, high, candidate.launches_saved * share
     )
-
-
-def _fusion(document: ReportDocument) -> FusionDoc | None:
-    return next((trace.fusion for trace in document.traces if trace.fusion is not None), None)
 
 
 def _acted(mode: str, before: ReportDocument, comparison: ComparisonDoc) -> Iterator[_Done]:

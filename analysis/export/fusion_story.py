@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from .. import units
-from ..document import TraceDoc
 from ..fusion_document import CandidateDoc, FusedRunDoc, FusionDoc, WorthDoc
 from ..units import MISSING, duration, number, plural
 from .blocks import Block, Fact, Listing
@@ -21,11 +20,6 @@ _HOW_TO_GET: Final = (
     "no shapes of operators' inputs in the file: record with record_shapes=True (and with_stack=True for lines), "
     "or with `launchscope profile`"
 )
-
-
-def fusion_of(traces: Sequence[TraceDoc]) -> FusionDoc | None:
-    """The findings of the first trace that has some."""
-    return next((trace.fusion for trace in traces if trace.fusion is not None), None)
 
 
 def fusion_story(fusion: FusionDoc | None, run: FusedRunDoc | None = None, *, verbose: bool) -> Iterator[Block]:

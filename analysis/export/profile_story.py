@@ -7,12 +7,12 @@ from typing import Final
 
 from .. import units
 from ..capture import AS_WRITTEN, GRAPH_OF
-from ..document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, TraceDoc, WarningDoc, baseline
+from ..document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, TraceDoc, WarningDoc, baseline, fusion_of
 from ..graph_document import GraphDoctorDoc
 from ..units import MISSING, duration, duration_pm, number, plural, share
 from . import parts
 from .blocks import Block, Fact, Heading, Headline, Listing
-from .fusion_story import fusion_of, fusion_story
+from .fusion_story import fusion_story
 from .graph_story import graph_story
 from .mode_table import mode_table, shown_name
 from .serving_story import serving_story
