@@ -122,9 +122,10 @@ def test_what_is_not_known_is_told() -> None:
 
 
 def test_the_function_takes_what_the_command_takes() -> None:
-    told = launchscope.whatif(llama(), tau="2us", gpu=0.5, bandwidth={"matmul": 2}, weights="int4", graph=True)
+    told = launchscope.whatif(llama(), delay="2us", gpu=0.5, bandwidth={"matmul": 2}, weights="int4", graph=True)
     assert told.knobs == [
-        "τ = 2.00 µs", "time of all GPU ops × 0.5", "bandwidth of matmul × 2", "weights of int4", "one CUDA graph",
+        "2.00 µs more per launch", "time of all GPU ops × 0.5", "bandwidth of matmul × 2", "weights of int4",
+        "one CUDA graph",
     ]  # fmt: skip
     parts = launchscope.whatif(llama(), tensor_parallel=2, all_reduce="10us", mode="graph")
     whole = launchscope.whatif(llama(), mode="graph")
