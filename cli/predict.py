@@ -69,7 +69,7 @@ def command(
         timeout_s=timeout,
     )
     inputs = () if calibration is None else (calibration,)
-    check_output(file, inputs)
+    check_output(file, (*inputs, Path(target.partition(":")[0])))  # a script is no place for its report
     from ..analysis import gpus
     from ..analysis.calibration_file import read_calibration
     from ..analysis.predict import predict_step

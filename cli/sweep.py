@@ -71,7 +71,8 @@ def command(
     and from which on the GPU is the limit. A sweep that was stopped goes on where it was: captures that are there are
     kept.
     """
-    check_output(file, () if batch_histogram is None else (batch_histogram,))
+    script = Path(target.partition(":")[0])
+    check_output(file, (script,) if batch_histogram is None else (script, batch_histogram))
     from ..analysis.sweep import Measured, read_histogram, sweep_document
     from ..tracer.describe import parts_of_target
     from ..tracer.sweep import Point, run_sweep
