@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -10,7 +11,8 @@ from .capture import Calibration
 from .errors import LaunchscopeError, UnreadableInput
 from .gpus import name_of
 
-_HOW = "launchscope calibrate writes one"
+_MOST_BYTES: Final = 1 << 20
+_HOW: Final = "launchscope calibrate writes one"
 
 
 class _Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,9 +29,12 @@ def read_calibration(path: Path, gpu: str) -> Calibration:
     UnreadableInput for what is none; LaunchscopeError where it is of another GPU of the table than ``gpu``.
     """
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise LaunchscopeError(f"{path}: can't be read: {error.strerror}") from error
+    if len(content) > _MOST_BYTES:
+        raise UnreadableInput(f"{path}: larger than any calibration; {_HOW}")
     try:
         if "calibration" in msgspec.json.decode(content, type=dict[str, msgspec.Raw]):
             kept = msgspec.json.decode(content, type=_Kept)

@@ -58,6 +58,7 @@ class ProfileOptions:
     def __post_init__(self) -> None:
         if not self.target.strip():
             raise LaunchscopeError("TARGET is empty; name a script (model.py), model.py:name or package.module:name")
+        _check_text("TARGET", self.target)
         _at_least(1, "--batch-size", self.batch_size)
         _at_least(1, "--context-length", self.context_length)
         _at_least(MIN_STEPS, "--steps", self.steps, why=": the first is a sacrifice and the last only ends a period")
@@ -105,8 +106,17 @@ def _check_modes(modes: Sequence[str]) -> None:
             raise LaunchscopeError(f"--modes: '{mode}' is given twice")
 
 
+def _check_text(option: str, text: str) -> None:
+    """Bytes that are no UTF-8 can be kept neither in a capture nor in a report."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise LaunchscopeError(f"{option}: has bytes that are not UTF-8: {text!a}") from error
+
+
 def _check_settings(settings: dict[str, str]) -> None:
-    for key in settings:
+    for key, value in settings.items():
+        _check_text(f"--set {key}", value)
         if key in _HAVE_OPTIONS:
             raise LaunchscopeError(f"--set {key}: use {_HAVE_OPTIONS[key]} for it")
         if not key.isidentifier() or keyword.iskeyword(key):

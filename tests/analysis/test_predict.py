@@ -219,6 +219,14 @@ def test_what_is_no_calibration(content: str, tmp_path: Path) -> None:
         read_calibration(tmp_path / "none.json", "h100")
 
 
+def test_a_calibration_is_small(tmp_path: Path) -> None:
+    """A device that never ends is read no further than that."""
+    file = tmp_path / "calibration.json"
+    file.write_bytes(b" " * (1 << 20) + b"{}")
+    with pytest.raises(UnreadableInput, match="larger than any calibration"):
+        read_calibration(file, "h100")
+
+
 MEASURED: list[dict[str, Any]] = json.loads((PREDICTED / "measured.json").read_text())
 COUNTED: list[dict[str, Any]] = json.loads((PREDICTED / "counted.json").read_text())
 

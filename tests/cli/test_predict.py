@@ -77,6 +77,17 @@ def test_a_file_gets_markdown_by_its_suffix(tmp_path: Path) -> None:
     assert "| fused\\_graph |" in file.read_text("utf-8") or "| fused_graph |" in file.read_text("utf-8")
 
 
+@pytest.mark.parametrize("command", [["predict"], ["sweep", "--batch-sizes", "1"]])
+def test_a_report_takes_no_script_s_place(
+    command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "model.py"
+    script.write_text("def step(): ...\n")
+    assert run([command[0], f"{script}:step", *command[1:], "-o", str(script)]) == 2
+    assert str(script) in capfd.readouterr().err
+    assert script.read_text() == "def step(): ...\n"
+
+
 def test_a_calibration_of_ones_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "own.json"
     file.write_bytes(msgspec.json.encode(Calibration(bandwidth_bytes_per_s=2e12)))

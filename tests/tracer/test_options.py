@@ -47,6 +47,7 @@ def test_words_of_the_command_line() -> None:
         ({"timeout_s": 0.0}, "--timeout is 0; it takes a positive number of seconds"),
         ({"timeout_s": float("nan")}, "--timeout is nan"),
         ({"settings": {"batch_size": "4"}}, "--set batch_size: use --batch-size for it"),
+        ({"settings": {"path": "a\udcff"}}, r"--set path: has bytes that are not UTF-8: 'a\udcff'"),
         ({"settings": {"a-b": "4"}}, "--set a-b: not the name of a parameter"),
         ({"settings": {"class": "4"}}, "--set class: not the name of a parameter"),
     ],
