@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from launchscope.analysis.capture import CompileRecord, OwnGraphs, ProcessRecord
 from launchscope.analysis.graph_document import FindingDoc
 from launchscope.analysis.report import load
 from launchscope.fixtures.models import llama_1b_faults
+from launchscope.tracer import reasons
 from launchscope.tracer.captures_seen import watching_captures
 from launchscope.tracer.compiler import Compiler
 from launchscope.tracer.outputs import frozen_inputs, reference, unread_inputs
@@ -37,11 +39,14 @@ def compiler() -> Iterator[Compiler]:
     """Of a process that compiled nothing yet."""
     from torch._dynamo import utils
 
-    torch._dynamo.reset()
-    for records in (utils.counters, utils.graph_break_reasons, utils.guard_failures):
-        records.clear()
+    def forget() -> None:
+        torch._dynamo.reset()
+        for records in (utils.counters, utils.graph_break_reasons, utils.guard_failures):
+            records.clear()
+
+    forget()
     yield Compiler()
-    torch._dynamo.reset()
+    forget()
 
 
 def compiled(step: Callable[[], Any]) -> Any:
@@ -149,7 +154,11 @@ def test_cuda_graphs_that_were_left_out(compiler: Compiler, logger: str) -> None
         ("item", "in check: if not arguments[0].isfinite().all().item():"),
     ],
 )
-def test_the_break_of_a_model_with_a_fault(compiler: Compiler, fault: str, line: str | None) -> None:
+def test_the_break_of_a_model_with_a_fault(
+    compiler: Compiler, fault: str, line: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torchs = f"site-packages{os.sep}torch{os.sep}"
+    monkeypatch.setattr(reasons, "_INSTALLED", (torchs,))  # the samples are somebody's code, wherever they lie
     step = llama_1b_faults.build(1, "cpu", torch.float32, 64, shape="tiny", fault=fault).step
     with torch.no_grad():
         compiled(step)()
