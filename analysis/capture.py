@@ -1,7 +1,7 @@
 """A capture on disk: one folder (or one .zip of it) per profile run.
 
     manifest.json                     a Manifest: schema ``launchscope.capture/1``
-    traces/<mode>-<repeat>-<pass>.json.gz    as the collector wrote them
+    traces/<mode>-<repeat>-<pass>[-rank<n>].json.gz    as the collector wrote them
 
 The manifest keeps the raw unprofiled samples of every process. Nothing in a capture is ever imported or run.
 """
@@ -180,9 +180,10 @@ class ReplacedBuffer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What one fresh process measured: one (mode, repeat)."""
+    """What one fresh process measured: one (mode, repeat), of one rank where there are several."""
 
     repeat: Count
+    rank: Count | None = None  # null in a capture of one process
     started: str  # ISO 8601, UTC
     samples_ns: tuple[StepNs, ...] = ()  # unprofiled step time, one per batch of back-to-back steps
     steps_per_sample: Count = 1
@@ -206,6 +207,15 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
     replaced: tuple[ReplacedBuffer, ...] = ()
 
 
+class RankRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the processes that ran each step together, as torchrun numbers them."""
+
+    rank: Count
+    local_rank: Count  # on its host, and the index of its GPU there
+    host: str  # its name
+    device: str | None = None  # the name of its GPU
+
+
 class ModeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the report. ``error`` is set when no process of the mode finished its timing."""
 
@@ -225,8 +235,21 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     calibration: Calibration | None = None
     floor: Floor | None = None
     modes: dict[Mode, ModeRecord] = {}
+    ranks: tuple[RankRecord, ...] = ()  # those that ran together; empty for a capture of one process
     run: str | None = None  # shared by two captures that were measured in turn: their processes pair by repeat
     seconds: dict[str, Seconds] = {}  # where the run's time went: 'import torch', 'compile', 'timing', …
+
+    def of_rank(self, rank: int) -> Manifest:
+        """What it holds of one rank, as a capture of that process alone would."""
+        return msgspec.structs.replace(
+            self,
+            modes={
+                mode: msgspec.structs.replace(
+                    record, processes=tuple(each for each in record.processes if each.rank == rank)
+                )
+                for mode, record in self.modes.items()
+            },
+        )
 
 
 @dataclass(frozen=True)
