@@ -54,7 +54,7 @@ _PUBLISHED: Final = {
         "NVIDIA A100 SXM 80 GB", 108, 2.039e12, {"bf16": 312e12, "fp16": 312e12, "fp32": 19.5e12}, "A100 datasheet"
     ),
     "b200": _Published(
-        "NVIDIA B200", 148, 8.0e12, {"bf16": 2250e12, "fp16": 2250e12, "fp32": 75e12}, "HGX B200 datasheet, ÷ 8"
+        "NVIDIA B200", 148, 7.7e12, {"bf16": 2250e12, "fp16": 2250e12, "fp32": 75e12}, "HGX B200 datasheet"
     ),
     "l40s": _Published(
         "NVIDIA L40S", 142, 0.864e12, {"bf16": 362e12, "fp16": 362e12, "fp32": 91.6e12}, "L40S datasheet"
