@@ -108,6 +108,7 @@ class GpuOps(Table):
     bytes: Ints  # of copies and sets, NONE where unknown
     graph: Ints  # graph id given by the file, NONE in most
     graph_node: Ints  # node id given by the file, NONE in most
+    collective: Ints  # index into Trace.collectives, NONE where the file does not tell it
 
     @property
     def is_kernel(self) -> Bools:
@@ -191,6 +192,9 @@ class Trace:
     notices: tuple[Notice, ...] = ()  # from the reader: cut file, lost records, …
     complete: bool = True  # False: records are known to be lost
     shapes: tuple[str, ...] = ()  # of operators' inputs, interned: JSON, [dims of each, type of each]
+    collectives: tuple[str, ...] = ()  # interned: JSON, [collective, process group, ranks], null where not told
+    world_size: int | None = None  # ranks that ran together, where the file tells it
+    group_ranks: tuple[tuple[int, ...], ...] = ()  # of this rank's process groups, as the file lists them
 
     @property
     def devices(self) -> tuple[int, ...]:

@@ -58,6 +58,9 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     notices: tuple[Notice, ...]
     complete: bool
     shapes: tuple[str, ...]
+    collectives: tuple[str, ...]
+    world_size: int | None
+    group_ranks: tuple[tuple[int, ...], ...]
 
 
 _FACTS: Final = tuple(name for name in _Header.__struct_fields__ if name not in ("key", "tables"))

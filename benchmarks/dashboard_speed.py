@@ -137,6 +137,7 @@ def synthetic(count: int) -> Trace:
             absent,
             absent,
             absent,
+            absent,
         ),
         launches=Launches(at, at + 5_000, zeros + NAMES, zeros, zeros + 1, rows, zeros > 0, operator),
         blocking_calls=BlockingCalls(*(zeros[:0] for _ in range(6))),

@@ -28,6 +28,8 @@ class FileFacts:
     rank: int | None
     notices: tuple[Notice, ...]
     complete: bool
+    world_size: int | None = None
+    group_ranks: tuple[tuple[int, ...], ...] = ()
 
 
 def require_few(path: str, ops: Mapping[str, Ints], calls: Calls) -> None:
@@ -54,6 +56,7 @@ def assemble(
     *,
     whole_us: bool = False,
     shapes: tuple[str, ...] = (),
+    collectives: tuple[str, ...] = (),
 ) -> Trace:
     """The trace of ``ops``, the columns of GpuOps without ``launch_row``, and of calls, both by start.
 
@@ -97,4 +100,7 @@ def assemble(
         notices=facts.notices,
         complete=facts.complete,
         shapes=shapes,
+        collectives=collectives,
+        world_size=facts.world_size,
+        group_ranks=facts.group_ranks,
     )

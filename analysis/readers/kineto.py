@@ -23,7 +23,7 @@ from .event_chunks import LONGEST_TEXT, EventText
 from .kineto_document import Document, Head, Opened, decode_head, open_document, value_of
 from .kineto_records import decode_piece, records_of, text_of, whole_of
 from .kineto_tables import TIMES, Columns
-from .second_process import SecondProcess, decoded
+from .second_process import SecondProcess, decoded, has_company
 from .unpacking import BLOCK_BYTES
 
 _DROPPED: Final = re.compile(r"[Dd]ropped ([0-9]{1,15}) (?:activity )?records")
@@ -68,9 +68,11 @@ def read_kineto(
         source=source,
         events=columns.entries,
         device_names=_device_names(value_of(head.devices), columns.device_rows()),
-        rank=_rank(value_of(head.distributed)),
+        rank=_count(value_of(head.distributed), "rank"),
         notices=tuple(notices),
         complete=reading.has_all and not lost and not columns.untimed,
+        world_size=_count(value_of(head.distributed), "world_size"),
+        group_ranks=_group_ranks(value_of(head.distributed)),
     )
     trace = columns.trace(facts, base_ns)
     return_freed_memory(columns.entries)
@@ -191,7 +193,7 @@ def _cores() -> int:
 
 @contextlib.contextmanager
 def _second_process(expected_bytes: int) -> Iterator[SecondProcess | None]:
-    if expected_bytes < _SECOND_PROCESS_BYTES or _cores() < 2:
+    if expected_bytes < _SECOND_PROCESS_BYTES or _cores() < 2 or has_company():
         yield None
         return
     with SecondProcess() as other:
@@ -214,9 +216,21 @@ def _device_names(properties: Any, devices: Ints) -> dict[int, str | None]:
     return {int(device): text_of(names.get(device) or "").strip() or None for device in devices.tolist()}
 
 
-def _rank(distributed: Any) -> int | None:
-    rank = distributed.get("rank") if isinstance(distributed, dict) else None
-    return rank if type(rank) is int and whole_of(rank) is not None else None
+def _count(distributed: Any, name: str) -> int | None:
+    """The rank, or the number of ranks, as torch.distributed has it."""
+    count = distributed.get(name) if isinstance(distributed, dict) else None
+    return count if type(count) is int and whole_of(count) is not None else None
+
+
+def _group_ranks(distributed: Any) -> tuple[tuple[int, ...], ...]:
+    """The ranks of each process group that is listed with whole numbers: many ranks are cut short by an ellipsis."""
+    groups = distributed.get("pg_config") if isinstance(distributed, dict) else None
+    listed = [group.get("ranks") for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+    return tuple(
+        tuple(ranks)
+        for ranks in listed
+        if isinstance(ranks, list) and all(type(rank) is int and whole_of(rank) is not None for rank in ranks)
+    )
 
 
 def _log(document: Head) -> list[str]:

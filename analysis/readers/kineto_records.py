@@ -80,6 +80,8 @@ class Records(msgspec.Struct):
     op_args: list[bytes]  # int64, of GPU ops: bytes, graph, graph node
     shapes: list[str]  # in order of appearance; empty where no operator has any
     shapes_of: bytes  # int32, into shapes, NONE without: of host ops; empty where no operator has any
+    collectives: list[str]  # in order of appearance; empty where no GPU op is told to be one
+    collective_of: bytes  # int32, into collectives, NONE without: of GPU ops; empty where none is told to be one
 
     @property
     def count(self) -> int:
@@ -101,6 +103,8 @@ _NO_RECORDS: Final = Records(
     op_args=[b"", b"", b""],
     shapes=[],
     shapes_of=b"",
+    collectives=[],
+    collective_of=b"",
 )
 
 
@@ -117,6 +121,9 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NO_TEXT)
     older_dims: msgspec.Raw = msgspec.field(name="Input dims", default=_NO_TEXT)
     types: msgspec.Raw = msgspec.field(name="Input type", default=_NO_TEXT)
+    collective: msgspec.Raw = msgspec.field(name="Collective name", default=_NO_TEXT)
+    group: msgspec.Raw = msgspec.field(name="Process Group Name", default=_NO_TEXT)
+    ranks: msgspec.Raw = msgspec.field(name="Process Group Ranks", default=_NO_TEXT)
 
 
 _NO_ARGS: Final = _Args()
@@ -155,6 +162,9 @@ class _OddArgs(msgspec.Struct, gc=False):
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NO_TEXT)
     older_dims: msgspec.Raw = msgspec.field(name="Input dims", default=_NO_TEXT)
     types: msgspec.Raw = msgspec.field(name="Input type", default=_NO_TEXT)
+    collective: msgspec.Raw = msgspec.field(name="Collective name", default=_NO_TEXT)
+    group: msgspec.Raw = msgspec.field(name="Process Group Name", default=_NO_TEXT)
+    ranks: msgspec.Raw = msgspec.field(name="Process Group Ranks", default=_NO_TEXT)
 
 
 class Event(msgspec.Struct, gc=False):
@@ -294,6 +304,7 @@ def _records(
     index = defaultdict[str, int](count().__next__)
     name_column = np.fromiter(map(index.__getitem__, name), np.int32, len(name))
     shapes, shapes_of = _shapes(code, args)
+    collectives, collective_of = _collectives(of_ops)
     return Records(
         entries=counted.entries,
         has_event=counted.has_event,
@@ -312,6 +323,8 @@ def _records(
         ],
         shapes=shapes,
         shapes_of=shapes_of,
+        collectives=collectives,
+        collective_of=collective_of,
     )
 
 
@@ -335,6 +348,27 @@ def _shapes(code: NDArray[np.uint8], args: Sequence[_Args]) -> tuple[list[str], 
         place = {text: number for number, text in enumerate(kept)}
         column = np.array([*(place.get(text, NONE) for text in index), NONE], np.int32)[column]
     return [_shapes_text(*text) for text in kept], column[code >= HOST].tobytes()
+
+
+def _collectives(of_ops: Sequence[_Args]) -> tuple[list[str], bytes]:
+    """What the file tells of collectives, and of each GPU op the index of its own; nothing where it tells none.
+
+    torch.profiler tells it of NCCL's kernels that were launched one by one while the CPU's activity was recorded too.
+    """
+    parts = [[own.collective for own in of_ops], [own.group for own in of_ops], [own.ranks for own in of_ops]]
+    if all(part.count(_NO_TEXT) == len(part) for part in parts):
+        return [], b""
+    index = defaultdict[tuple[bytes, ...], int](count().__next__)
+    column = np.fromiter(map(index.__getitem__, zip(*map(_texts, parts), strict=True)), np.int32, len(of_ops))
+    kept = [text for text in index if any(text) and sum(map(len, text)) <= _LONGEST_SHAPES]
+    place = {text: number for number, text in enumerate(kept)}
+    column = np.array([place.get(text, NONE) for text in index], np.int32)[column]
+    return [_json_list(text) for text in kept], column.tobytes()
+
+
+def _json_list(values: Iterable[bytes]) -> str:
+    """JSON: the values, null in place of an empty one."""
+    return f"[{','.join(value.decode('utf-8', 'replace') or 'null' for value in values)}]"
 
 
 def _texts(values: Sequence[msgspec.Raw]) -> list[bytes]:
@@ -363,6 +397,9 @@ def _plain_args(args: Any) -> _Args:
         dims=args.dims,
         older_dims=args.older_dims,
         types=args.types,
+        collective=args.collective,
+        group=args.group,
+        ranks=args.ranks,
     )
 
 

@@ -32,6 +32,7 @@ class Columns:
         self._names: dict[str, int] = {}
         self._ids: dict[str, int] = {}
         self._shapes: dict[str, int] = {}
+        self._collectives: dict[str, int] = {}
         self._pieces: dict[str, list[_Column]] = {}
 
     def add(self, records: Records) -> None:
@@ -52,7 +53,9 @@ class Columns:
         }
         columns |= {name: narrow(column) for name, column in zip(_NUMBERS, self._numbers(records, code), strict=True)}
         columns |= {n: narrow(np.frombuffer(c, np.int64)) for n, c in zip(OP_ARGS, records.op_args, strict=True)}
-        columns["shapes"] = self._shapes_of(records, int((code >= HOST).sum()))
+        columns["shapes"] = _places(self._shapes, records.shapes, records.shapes_of, int((code >= HOST).sum()))
+        ops = int((code < CALL).sum())
+        columns["collective"] = _places(self._collectives, records.collectives, records.collective_of, ops)
         for name, column in columns.items():
             self._pieces.setdefault(name, []).append(column)
 
@@ -102,14 +105,8 @@ class Columns:
             lambda others: self._host_ops(code, others.position),
             whole_us=whole_us,
             shapes=tuple(self._shapes),
+            collectives=tuple(self._collectives),
         )
-
-    def _shapes_of(self, records: Records, host_ops: int) -> _Column:
-        """Of each host op the index of its inputs' shapes; in a byte each where no operator has any."""
-        if not records.shapes:
-            return np.full(host_ops, NONE, np.int8)
-        known = [self._shapes.setdefault(shapes, len(self._shapes)) for shapes in records.shapes]
-        return np.array([*known, NONE], np.int32)[np.frombuffer(records.shapes_of, np.int32)]
 
     def _numbers(self, records: Records, code: _Column) -> list[_Column]:
         """Process, thread, device and stream; a number of ours, below -1, for each that is text."""
@@ -136,7 +133,7 @@ class Columns:
     def _keep(self, rows: Bools) -> None:
         code = self._column("code")
         of_kind = {"correlation": rows[code <= CALL], "shapes": rows[code >= HOST]}
-        of_kind |= dict.fromkeys(("device", "stream", *OP_ARGS), rows[code < CALL])
+        of_kind |= dict.fromkeys(("device", "stream", "collective", *OP_ARGS), rows[code < CALL])
         for name in tuple(self._pieces):
             self._pieces[name] = [self._column(name)[of_kind.get(name, rows)]]
         self.untimed += len(rows) - int(rows.sum())
@@ -151,7 +148,7 @@ class Columns:
         """Columns of GpuOps, still without links; ``process`` is the pid, which Kineto makes the device."""
         order = np.argsort(start_ns[rows], kind="stable")
         rows = rows[order]
-        own = {name: self._pop(name)[order] for name in ("device", "stream", *OP_ARGS)}
+        own = {name: self._pop(name)[order] for name in ("device", "stream", "collective", *OP_ARGS)}
         own["bytes"][(own["bytes"] < 0) | (own["bytes"] > _MOST_COPIED)] = NONE
         for name in ("graph", "graph_node"):
             own[name][own[name] == 0] = NONE  # CUPTI: graph 0 is no graph
@@ -207,3 +204,11 @@ class Columns:
         column = self._column(name)
         del self._pieces[name]
         return column
+
+
+def _places(index: dict[str, int], texts: list[str], places: bytes, count: int) -> _Column:
+    """Of each row the index of its text, ``places`` being those in a piece's own; in a byte each where none has any."""
+    if not texts:
+        return np.full(count, NONE, np.int8)
+    known = [index.setdefault(text, len(index)) for text in texts]
+    return np.array([*known, NONE], np.int32)[np.frombuffer(places, np.int32)]

@@ -72,6 +72,7 @@ def gpu_columns(
         "bytes": np.where((raw["bytes"] >= 0) & (raw["bytes"] <= _COPIED), raw["bytes"], NONE),
         "graph": np.where(graph > 0, graph, NONE),
         "graph_node": np.where(node > 0, node, NONE),
+        "collective": np.full(len(node), NONE, np.int8),
     }
     timed = _is_timed(raw["start"], raw["end"], base_ns)
     rows = np.flatnonzero(timed)

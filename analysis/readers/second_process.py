@@ -34,6 +34,19 @@ _READY: Final = bytes(_SIZE_BYTES)
 
 _RESULT: Final = msgspec.msgpack.Decoder(Records | None)
 
+_has_company = False
+
+
+def leave_other_cores() -> None:
+    """From now on this process decodes alone: it is one of several that read a file each, and they have the cores."""
+    global _has_company
+    _has_company = True
+
+
+def has_company() -> bool:
+    """Whether others need the cores that a second process would take."""
+    return _has_company
+
 
 @dataclass(eq=False)
 class Piece:

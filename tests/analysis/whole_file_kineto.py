@@ -49,7 +49,7 @@ HOST_OPS: Final = {
 _BLOCKING_COPY: Final = re.compile(r"(?:cuda|hip|cu)Memcpy(?!.*Async)")
 _DROPPED: Final = re.compile(r"[Dd]ropped ([0-9]{1,15}) (?:activity )?records")
 _STOPPED_EARLY: Final = "CUPTI stopped early? = 1"
-_OP_ARGS: Final = ("device", "stream", "bytes", "graph", "graph_node")
+_OP_ARGS: Final = ("device", "stream", "bytes", "graph", "graph_node", "collective")
 _INT64: Final = range(-(2**63), 2**63)
 _DIGITS: Final = re.compile(r"-?[0-9]{1,19}")
 _TIMES: Final = range(-(2**62), 2**62)
@@ -69,6 +69,9 @@ class _Args(msgspec.Struct, gc=False):
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw(b""))
     older_dims: msgspec.Raw = msgspec.field(name="Input dims", default=msgspec.Raw(b""))
     types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw(b""))
+    collective: msgspec.Raw = msgspec.field(name="Collective name", default=msgspec.Raw(b""))
+    group: msgspec.Raw = msgspec.field(name="Process Group Name", default=msgspec.Raw(b""))
+    ranks: msgspec.Raw = msgspec.field(name="Process Group Ranks", default=msgspec.Raw(b""))
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -237,11 +240,12 @@ class _Columns:
     timed: int = 0
     ids: dict[Any, int] = field(default_factory=dict)
     ops: _Records = field(default_factory=_Records)
-    op_args: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # the five columns of _OP_ARGS
+    op_args: list[tuple[int, ...]] = field(default_factory=list)  # the six columns of _OP_ARGS
     calls: _Records = field(default_factory=_Records)
     host: _Records = field(default_factory=_Records)
     shapes: dict[str, int] = field(default_factory=dict)
     host_shapes: list[int] = field(default_factory=list)
+    collectives: dict[str, int] = field(default_factory=dict)
 
     def add(self, event: _Event) -> None:
         """Take a record that the model knows; leave flows, metadata, instants and the rest."""
@@ -266,6 +270,7 @@ class _Columns:
                     moved if (moved := _id(args.bytes)) in _COPIES else NONE,
                     _id(args.graph) or NONE,  # CUPTI: graph 0 is no graph
                     _id(args.graph_node) or NONE,
+                    self._collective(args),
                 )
             )
 
@@ -292,6 +297,13 @@ class _Columns:
         """Whether no difference of times and no sum of durations leaves 64 bits with this record."""
         begin = start + self.base_ns
         return begin in _TIMES and begin + dur in _TIMES and (into is self.host or self.total_ns + abs(dur) in _TIMES)
+
+    def _collective(self, args: _Args) -> int:
+        parts = [bytes(part) for part in (args.collective, args.group, args.ranks)]
+        if not any(parts) or sum(map(len, parts)) > 4096:
+            return NONE
+        text = f"[{','.join(part.decode('utf-8', 'replace') or 'null' for part in parts)}]"
+        return self.collectives.setdefault(text, len(self.collectives))
 
     def _shapes(self, event: _Event) -> int:
         args = event.args if type(event.args) is _Args else _Args()
@@ -348,11 +360,14 @@ class _Columns:
             host_ops=host_ops,
             events=events,
             device_names=_device_names(_value(document.devices), np.unique(ops["device"])),
-            rank=_rank(_value(document.distributed)),
+            rank=_count(_value(document.distributed), "rank"),
             whole_us=whole_us,
             notices=notices,
             complete=complete,
             shapes=tuple(self.shapes),
+            collectives=tuple(self.collectives),
+            world_size=_count(_value(document.distributed), "world_size"),
+            group_ranks=_group_ranks(_value(document.distributed)),
         )
 
     def _gpu_columns(self) -> dict[str, Ints]:
@@ -445,9 +460,19 @@ def _device_names(properties: Any, devices: Ints) -> dict[int, str | None]:
     return {int(device): _text(names.get(device) or "").strip() or None for device in devices.tolist()}
 
 
-def _rank(distributed: Any) -> int | None:
-    rank = distributed.get("rank") if isinstance(distributed, dict) else None
-    return rank if type(rank) is int and rank in _INT64 else None
+def _count(distributed: Any, name: str) -> int | None:
+    count = distributed.get(name) if isinstance(distributed, dict) else None
+    return count if type(count) is int and count in _INT64 else None
+
+
+def _group_ranks(distributed: Any) -> tuple[tuple[int, ...], ...]:
+    groups = distributed.get("pg_config") if isinstance(distributed, dict) else None
+    listed = [group.get("ranks") for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+    return tuple(
+        tuple(ranks)
+        for ranks in listed
+        if isinstance(ranks, list) and all(type(rank) is int and rank in _INT64 for rank in ranks)
+    )
 
 
 def _log(document: _Document) -> list[str]:

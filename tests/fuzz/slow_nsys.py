@@ -114,6 +114,7 @@ def read_nsys(data: bytes, source: Source) -> Trace:
             "bytes": [size if 0 <= (size := _or(row.get("bytes"), -1)) <= 2**40 else NONE for row in timed_ops],
             "graph": [_graph(row) for row in timed_ops],
             "graph_node": [node if (node := row.get("graphNodeId") or 0) > 0 else NONE for row in timed_ops],
+            "collective": [NONE] * len(timed_ops),
         }
     )
     called = Calls(
