@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .analysis.check import check
     from .analysis.compared_paths import compare
     from .analysis.report import Report, analyze, load
-    from .analysis.whatif import whatif
+    from .analysis.whatif.prediction import whatif
     from .tracer.target import Target
 
 __version__: Final = "0.1.0"
@@ -36,7 +36,7 @@ _HOMES: Final = {
     "check": "analysis.check",
     "compare": "analysis.compared_paths",
     "load": "analysis.report",
-    "whatif": "analysis.whatif",
+    "whatif": "analysis.whatif.prediction",
 }
 
 

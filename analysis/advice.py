@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from .capture import GRAPH_OF, UNCOMPILED
 from .document import ActionDoc, ModeDoc, ProfileDoc, VerdictDoc, baseline
-from .fusion_document import CandidateDoc, FusedRunDoc, FusionDoc
-from .graph_document import FindingDoc
+from .fusion.document import CandidateDoc, FusedRunDoc, FusionDoc
+from .graphs.document import FindingDoc
 from .units import duration, plural
 from .verdict import MAX_ACTIONS, WORTH_DOING
 

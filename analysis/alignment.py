@@ -14,7 +14,7 @@ import numpy as np
 
 from .columns import follow, named
 from .common_order import common_order
-from .graphs import GraphReplays
+from .graphs.replays import GraphReplays
 from .launches import launching_operators
 from .op_names import same_op
 from .steps import Steps

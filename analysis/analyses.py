@@ -27,15 +27,15 @@ from .document import (
 from .freed_memory import return_freed_memory
 from .gap_causes import Threads
 from .gaps import Gaps, find_gaps
-from .graph_doctor import graph_doctor
-from .graph_document import GraphDoctorDoc
-from .graph_findings import trace_findings
-from .graph_scope import Examined
-from .graphs import GraphReplays, graph_replays
+from .graphs.doctor import graph_doctor
+from .graphs.document import GraphDoctorDoc
+from .graphs.findings import trace_findings
+from .graphs.replays import GraphReplays, graph_replays
+from .graphs.scope import Examined
 from .host_submit import submits_as_profiled
 from .kernels import kernel_table, memory_ops, short_kernels
 from .launches import LaunchTimes, launch_times, launches_doc, queue_depth
-from .serving import serving
+from .serving.anatomy import serving
 from .stacks import CallStacks
 from .statistics import summarize
 from .steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns

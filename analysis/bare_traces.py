@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from .analyses import TraceAnalysis, analyze_trace
 from .document import UnreadDoc
 from .errors import UnreadableInput, one_line
-from .fusion_advice import with_fusion
+from .fusion.advice import with_fusion
 from .trace import Trace, utf8_text
 from .trace_files import TraceFile
 

@@ -15,7 +15,7 @@ from .capture import AS_WRITTEN, Capture, ProcessRecord
 from .document import ModeDoc, ProfileDoc, WarningDoc, fusion_of
 from .errors import UnreadableInput
 from .excerpt import excerpt
-from .fusion_advice import with_captured_fusion
+from .fusion.advice import with_captured_fusion
 from .inferred import with_inferred_operators
 from .measured_mode import submit_ns
 from .profile import profile_document

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .document import CoverageDoc, WarningDoc
-from .graphs import GraphReplays, graph_replays
+from .graphs.replays import GraphReplays, graph_replays
 from .steps import Steps
 from .trace import Notice, Trace
 from .trace_facts import TraceFacts

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from .fusion_document import FusedRunDoc, FusionDoc
-from .graph_document import FindingDoc, GraphDoctorDoc
+from .fusion.document import FusedRunDoc, FusionDoc
+from .graphs.document import FindingDoc, GraphDoctorDoc
 
 SCHEMA: Final = "launchscope.report/1"
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from .alignment import Alignment, align
-from .fusion_document import FusedPartDoc, FusedRunDoc, PromiseDoc
-from .fusion_ops import Occurrence
-from .fusion_step import FusionStep, OpTimes
-from .fusion_worth import Prices, Rates
+from .fusion.document import FusedPartDoc, FusedRunDoc, PromiseDoc
+from .fusion.ops import Occurrence
+from .fusion.step import FusionStep, OpTimes
+from .fusion.worth import Prices, Rates
 from .op_names import is_compiled, unnumbered
 from .statistics import known_sum
 from .steps import Steps

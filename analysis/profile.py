@@ -29,7 +29,7 @@ from .document import (
     VerdictDoc,
     baseline,
 )
-from .graph_reasons import profile_findings
+from .graphs.reasons import profile_findings
 from .measured_mode import MeasuredMode, median_or_none
 from .mode_warnings import mode_warnings
 from .next_steps import ModeFigures, next_steps

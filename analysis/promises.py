@@ -15,7 +15,7 @@ from .capture import UNCOMPILED
 from .compare_document import ComparisonDoc, FigureDoc
 from .compared_document import KeptPromiseDoc, UnprofiledDoc
 from .document import ReportDocument, fusion_of
-from .fusion_document import CandidateDoc
+from .fusion.document import CandidateDoc
 from .statistics import known_sum
 
 _GONE: Final = 0.5  # of the blocking calls: taken out

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from .document import PHASES
-from .phase_names import phase_of
+from .serving.phase_names import phase_of
 from .trace import HostKind, Ints, Trace
 
 LEAST_ANNOTATIONS: Final = 3

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from .columns import numbered
-from .graphs import GraphReplays
+from .graphs.replays import GraphReplays
 from .repetition import LEAST_REPEATS, Repetition, find_repetition
 from .step_annotations import LEAST_HELD, Annotated, by_engine, by_few, by_name, by_phases, held_launches, outermost
 from .step_regex import matching

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .graphs import GraphReplays, graph_replays
+from .graphs.replays import GraphReplays, graph_replays
 from .step_ranges import StepRanges, locate_steps
 from .trace import NONE, Bools, Ints, Notice, Trace
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .columns import follow
-from .graphs import GraphReplays
+from .graphs.replays import GraphReplays
 from .intervals import Intervals
 from .nesting import threads
 from .odd_ops import Overlaps, duplicates, same_stream_overlaps

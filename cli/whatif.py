@@ -44,7 +44,7 @@ class _Weights(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
     name = "TYPE|SIZE"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
-        from ..analysis.knobs import FORMATS
+        from ..analysis.whatif.knobs import FORMATS
 
         if value in FORMATS:
             return value
@@ -112,7 +112,7 @@ def command(
                 f"{option}: the factor of {'all GPU ops' if twice == 'all' else twice} is given twice"
             )
     check_output(file, (path,))
-    from ..analysis.whatif import whatif
+    from ..analysis.whatif.prediction import whatif
 
     document = whatif(
         path,

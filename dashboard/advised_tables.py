@@ -8,7 +8,7 @@ from typing import Final
 from ..analysis.document import ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary
 from ..analysis.export import fusion_story as fusion_words
 from ..analysis.export import serving_story as serving_words
-from ..analysis.fusion_document import CandidateDoc, FusedRunDoc, FusionDoc, PromiseDoc
+from ..analysis.fusion.document import CandidateDoc, FusedRunDoc, FusionDoc, PromiseDoc
 from ..analysis.units import duration, number, one_line, plural, printable
 from .grid_table import BAND, SEVERAL_LINES, Row, TableData, figure, in_us, said, text, with_ids
 from .opened import Band, Opened

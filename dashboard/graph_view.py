@@ -7,7 +7,7 @@ from typing import Final
 
 from ..analysis.export.graph_story import engaged_lines, how, what
 from ..analysis.export.profile_story import graph_doctors
-from ..analysis.graph_document import FindingDoc
+from ..analysis.graphs.document import FindingDoc
 from ..analysis.units import one_line, printable
 from .compare_view import Section
 from .opened import Opened

@@ -18,8 +18,8 @@ from ..analysis.capture import GRAPH_OF, Calibration, Floor
 from ..analysis.document import ModeDoc, ProfileDoc, StepTimeDoc, TargetDoc
 from ..analysis.export.mode_table import shown_name
 from ..analysis.export.parts import MOSTLY
-from ..analysis.gpu_work import weights_of
 from ..analysis.units import duration, number, rate
+from ..analysis.whatif.gpu_work import weights_of
 from .opened import Band, Opened
 
 FORMATS: Final = ((2.0, "bf16"), (1.0, "int8"), (0.5, "int4"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from .. import units
-from ..fusion_document import CandidateDoc, FusedRunDoc, FusionDoc, WorthDoc
+from ..fusion.document import CandidateDoc, FusedRunDoc, FusionDoc, WorthDoc
 from ..units import MISSING, duration, number, plural
 from .blocks import Block, Fact, Listing
 from .tables import Column, Row, Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ..graph_document import BetweenDoc, FindingDoc, GraphDoctorDoc, GraphStepDoc, OutsideDoc
+from ..graphs.document import BetweenDoc, FindingDoc, GraphDoctorDoc, GraphStepDoc, OutsideDoc
 from ..units import MISSING, duration, number, part, plural, ratio, share
 from .blocks import Fact, Listing
 from .tables import Column, Row, Table

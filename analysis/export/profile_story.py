@@ -8,7 +8,7 @@ from typing import Final
 from .. import units
 from ..capture import AS_WRITTEN, GRAPH_OF
 from ..document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, TraceDoc, WarningDoc, baseline, fusion_of
-from ..graph_document import GraphDoctorDoc
+from ..graphs.document import GraphDoctorDoc
 from ..units import MISSING, duration, duration_pm, number, plural, share
 from . import parts
 from .blocks import Block, Fact, Heading, Headline, Listing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..units import MISSING, duration, duration_interval, percents
-from ..whatif import WhatIfDoc
+from ..whatif.prediction import WhatIfDoc
 from .blocks import Block, Fact, Heading, Headline, Listing
 from .story_outputs import story_outputs
 from .tables import Column, Row, Table

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from launchscope.analysis.fusion import findings
-from launchscope.analysis.fusion_ops import Abstention, Already, Occurrence
-from launchscope.analysis.fusion_step import FusionStep, fusion_step
+from launchscope.analysis.fusion.advisor import findings
+from launchscope.analysis.fusion.ops import Abstention, Already, Occurrence
+from launchscope.analysis.fusion.step import FusionStep, fusion_step
 from launchscope.analysis.steps import find_steps
 from launchscope.analysis.trace import Trace
 from launchscope.fixtures.builder import TraceBuilder, trace

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from launchscope.analysis import common_order as common_order_module
 from launchscope.analysis.alignment import Alignment, align
 from launchscope.analysis.common_order import common_order
-from launchscope.analysis.graphs import graph_replays
+from launchscope.analysis.graphs.replays import graph_replays
 from launchscope.analysis.steps import find_steps
 from launchscope.analysis.trace import Trace
 from launchscope.fixtures.builder import trace

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from launchscope.analysis.document import ReportDocument
-from launchscope.analysis.fusion_document import FusionDoc
+from launchscope.analysis.fusion.document import FusionDoc
 from launchscope.analysis.report import load
 
 FAULTS = Path(__file__).parents[2] / "fixtures" / "captures" / "faults"

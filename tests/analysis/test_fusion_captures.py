@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from launchscope.analysis.document import ModeDoc, ReportDocument
-from launchscope.analysis.fusion_document import CandidateDoc, FusedRunDoc, FusionDoc
+from launchscope.analysis.fusion.document import CandidateDoc, FusedRunDoc, FusionDoc
 from launchscope.analysis.report import load
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures"

@@ -8,10 +8,10 @@ from typing import Any
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.fusion import findings, fusion_doc
-from launchscope.analysis.fusion_ops import Already, Finding, Occurrence
-from launchscope.analysis.fusion_step import FusionStep, StepOp, fusion_step
-from launchscope.analysis.fusion_worth import Prices, Rates
+from launchscope.analysis.fusion.advisor import findings, fusion_doc
+from launchscope.analysis.fusion.ops import Already, Finding, Occurrence
+from launchscope.analysis.fusion.step import FusionStep, StepOp, fusion_step
+from launchscope.analysis.fusion.worth import Prices, Rates
 from launchscope.analysis.steps import find_steps
 from launchscope.analysis.tensor_shapes import Input, Tensor, inputs_of
 from launchscope.fixtures.builder import trace

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from launchscope.analysis.fusion import findings, fusion_doc
-from launchscope.analysis.fusion_document import FusionDoc
-from launchscope.analysis.fusion_ops import Occurrence
-from launchscope.analysis.fusion_step import FusionStep
-from launchscope.analysis.fusion_worth import TAU_STEP, Prices, Rates, bytes_of
+from launchscope.analysis.fusion.advisor import findings, fusion_doc
+from launchscope.analysis.fusion.document import FusionDoc
+from launchscope.analysis.fusion.ops import Occurrence
+from launchscope.analysis.fusion.step import FusionStep
+from launchscope.analysis.fusion.worth import TAU_STEP, Prices, Rates, bytes_of
 
 from .fusion_steps import Op, step_of
 

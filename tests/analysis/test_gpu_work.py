@@ -11,11 +11,11 @@ import launchscope
 import numpy as np
 import pytest
 from launchscope.analysis.errors import LaunchscopeError
-from launchscope.analysis.gpu_work import OTHER_KERNELS, ROWS, SAVED, StepBytes, Work, changed_times
-from launchscope.analysis.knobs import Knobs
 from launchscope.analysis.op_classes import CLASSES, class_of
 from launchscope.analysis.report import Report, load
-from launchscope.analysis.whatif import what_if
+from launchscope.analysis.whatif.gpu_work import OTHER_KERNELS, ROWS, SAVED, StepBytes, Work, changed_times
+from launchscope.analysis.whatif.knobs import Knobs
+from launchscope.analysis.whatif.prediction import what_if
 
 LLAMA = Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip"
 MATMUL, ATTENTION, OTHER = (CLASSES.index(name) for name in ("matmul", "attention", "other"))

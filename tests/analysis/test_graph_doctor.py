@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.analyses import analyze_trace
 from launchscope.analysis.capture import Calibration
-from launchscope.analysis.graph_document import (
+from launchscope.analysis.graphs.document import (
     BetweenDoc,
     FallbackDoc,
     FindingDoc,

@@ -20,8 +20,8 @@ from launchscope.analysis.capture import (
     ReplacedBuffer,
     Target,
 )
-from launchscope.analysis.graph_document import FindingDoc
-from launchscope.analysis.graph_reasons import profile_findings
+from launchscope.analysis.graphs.document import FindingDoc
+from launchscope.analysis.graphs.reasons import profile_findings
 from launchscope.analysis.measured_mode import MeasuredMode
 from launchscope.analysis.report import analyze
 

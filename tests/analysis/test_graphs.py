@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.graphs import GraphReplays, graph_replays
+from launchscope.analysis.graphs.replays import GraphReplays, graph_replays
 from launchscope.analysis.readers import open_trace
 from launchscope.analysis.trace import Trace
 from launchscope.fixtures.builder import TraceBuilder, trace

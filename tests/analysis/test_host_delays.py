@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from launchscope.analysis.knobs import Knobs
 from launchscope.analysis.report import load
-from launchscope.analysis.whatif import what_if
+from launchscope.analysis.whatif.knobs import Knobs
+from launchscope.analysis.whatif.prediction import what_if
 
 SPIN = Path(__file__).parents[2] / "fixtures" / "captures" / "spin"
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from launchscope.analysis.document import CalibrationDoc
 from launchscope.analysis.errors import LaunchscopeError
-from launchscope.analysis.plan_changes import as_graph, spread_evenly, with_ops_after, without_ops
-from launchscope.analysis.planned_steps import plan_steps
 from launchscope.analysis.report import load
-from launchscope.analysis.simulator import Plan, simulate
 from launchscope.analysis.trace import NONE
+from launchscope.analysis.whatif.plan_changes import as_graph, spread_evenly, with_ops_after, without_ops
+from launchscope.analysis.whatif.planned_steps import plan_steps
+from launchscope.analysis.whatif.simulator import Plan, simulate
 from launchscope.fixtures.builder import trace
 
 

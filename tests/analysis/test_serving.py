@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.analyses import analyze_trace
 from launchscope.analysis.document import PHASES, ServingDoc, ServingKindDoc, ServingPhaseDoc, Summary
-from launchscope.analysis.host_phases import IN_REPLAY, NO_COPY_IN, NO_SAMPLING, TWO_SAMPLINGS
+from launchscope.analysis.serving.host_phases import IN_REPLAY, NO_COPY_IN, NO_SAMPLING, TWO_SAMPLINGS
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.simulator import Plan, simulate
 from launchscope.analysis.trace import NONE
+from launchscope.analysis.whatif.simulator import Plan, simulate
 
 
 def launches(

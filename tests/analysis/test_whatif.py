@@ -11,12 +11,12 @@ import launchscope
 import numpy as np
 import pytest
 from launchscope.analysis.errors import LaunchscopeError
-from launchscope.analysis.knobs import Knobs
-from launchscope.analysis.planned_steps import plan_steps
 from launchscope.analysis.report import Report, load
-from launchscope.analysis.simulator import simulate
 from launchscope.analysis.steps import periods_ns
-from launchscope.analysis.whatif import what_if, whatif
+from launchscope.analysis.whatif.knobs import Knobs
+from launchscope.analysis.whatif.planned_steps import plan_steps
+from launchscope.analysis.whatif.prediction import what_if, whatif
+from launchscope.analysis.whatif.simulator import simulate
 from launchscope.fixtures.builder import trace
 
 CAPTURES = Path(launchscope.__file__).parent / "fixtures" / "captures"

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from launchscope.analysis.document import ReportDocument
 from launchscope.analysis.export import markdown, terminal
-from launchscope.analysis.graph_document import (
+from launchscope.analysis.graphs.document import (
     BetweenDoc,
     FindingDoc,
     GraphDoctorDoc,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.graph_document import FindingDoc
+from launchscope.analysis.graphs.document import FindingDoc
 from launchscope.analysis.report import load
 from launchscope.tracer.api import run_profile
 from launchscope.tracer.options import ProfileOptions

@@ -17,7 +17,7 @@ pytest.importorskip("torch")
 import torch
 from launchscope import Target
 from launchscope.analysis.capture import CompileRecord, OwnGraphs, ProcessRecord, ReplacedBuffer, open_capture
-from launchscope.analysis.graph_document import FindingDoc
+from launchscope.analysis.graphs.document import FindingDoc
 from launchscope.analysis.report import load
 from launchscope.fixtures.models import llama_1b_faults
 from launchscope.tracer import reasons
