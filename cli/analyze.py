@@ -1,4 +1,4 @@
-"""``launchscope analyze``: the report of captures and of traces that others recorded."""
+"""``launchscope analyze``: the report of captures and of traces that others recorded, or the table of many ranks."""
 
 from __future__ import annotations
 
@@ -12,30 +12,62 @@ from .progress import Bar
 
 
 @click.command("analyze", short_help="Report on captures or on trace files that someone else recorded.")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=choices.PATH)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=choices.PATH_OR_URL)
 @choices.step_regex
 @choices.output_format(default="by FILE's suffix, else terminal")
 @choices.output_file
 @choices.strict
 @choices.no_cache
 @choices.verbose
+@click.option(
+    "--ranks/--no-ranks", default=None, help="The table of ranks, or each trace's report.  [default: by their number]"
+)
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes that read.  [default: the cores]")
+@click.option("--dask", metavar="ADDRESS", help="Read on the workers of this Dask scheduler: tcp://scheduler:8786.")
+@click.option("--resume", metavar="FOLDER", type=choices.PATH, help="Keep finished rows in FOLDER, and go on there.")
 def command(
-    paths: tuple[Path, ...],
+    paths: tuple[Path | str, ...],
     step_regex: str | None,
     output: str | None,
     file: Path | None,
     strict: bool,
     no_cache: bool,
     verbose: bool,
+    ranks: bool | None,
+    workers: int | None,
+    dask: str | None,
+    resume: Path | None,
 ) -> None:
     """Report on each PATH: a capture (folder or .zip) of `launchscope profile`, a Kineto trace (.json, .json.gz)
     as torch.profiler, vLLM and SGLang write it, an SQLite export of Nsight Systems, or a folder or .zip of traces.
     Needs no GPU and no torch.
+
+    Of over 16 traces, or of a folder or pattern in storage (`s3://bucket/run/`), a table of ranks: what each one's
+    steps took, and which stand out.
     """
-    check_output(file, paths)
+    local = tuple(path for path in paths if isinstance(path, Path))
+    check_output(file, local)
+    from .many import files_of_many, put_side_by_side, stored_locally
+
+    forced = ranks is True or dask is not None or resume is not None or workers is not None
+    many = None if ranks is False else files_of_many(paths, forced=forced, output=output, file=file)
+    if many is not None:
+        put_side_by_side(
+            paths,
+            many,
+            step_regex=step_regex,
+            strict=strict,
+            workers=workers,
+            dask=dask,
+            resume=resume,
+            output=output,
+            file=file,
+            verbose=verbose,
+        )
+        return
     from ..analysis.report import analyze
 
-    with Bar() as progress:
-        report = analyze(*paths, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
+    with stored_locally(paths) as here, Bar() as progress:
+        report = analyze(*here, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
     report.require_gpu_ops()
     deliver(report, output=output, file=file, verbose=verbose)

@@ -28,6 +28,16 @@ class _Path(click.Path):
 PATH: Final = _Path(path_type=Path)
 
 
+class _PathOrUrl(_Path):
+    """A path, or a URL as it was given: a Path would take one of its two slashes."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if "://" in str(value) else super().convert(value, param, ctx)
+
+
+PATH_OR_URL: Final = _PathOrUrl(path_type=Path)
+
+
 class Quantity(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer ones alone
     """A number with one of these units, in that whose scale is 1; above 0 unless it may be nothing."""
 

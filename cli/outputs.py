@@ -58,6 +58,12 @@ SWEEP: Final = _story("analysis.export.sweep_story")
 PREDICT: Final = _story("analysis.export.predict_story")
 """What the textbook model, a simulated step, a sweep and a step predicted without a GPU can become."""
 
+RANKS: Final = {
+    **_story("analysis.export.many_story"),
+    "parquet": Output("analysis.export.ranks_parquet:render", ".parquet", extra="cluster"),
+}
+"""What the table of many ranks can become."""
+
 COMPARED: Final = {
     "terminal": Output("analysis.export.compare_story:render_terminal", styled=True),
     "json": Output("analysis.export.compare_json:render", ".json"),

@@ -25,7 +25,7 @@ _NAME_WIDTH: Final = 32
 _MB: Final = 1e6
 
 
-def _can_redraw() -> bool:
+def can_redraw() -> bool:
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -33,7 +33,7 @@ class ProgressLine:
     """Call it with a message. Leaving the ``with`` block clears the line on a terminal."""
 
     def __init__(self) -> None:
-        self._live = _can_redraw()
+        self._live = can_redraw()
         self._begun = time.monotonic()
 
     def __enter__(self) -> ProgressLine:
@@ -70,7 +70,7 @@ class Bar:
     """
 
     def __init__(self, doing: str = "reading") -> None:
-        self._live = _can_redraw()
+        self._live = can_redraw()
         self._doing = doing
         self._begun = time.monotonic()
         self._at: tuple[str, int | None, int] = ("", None, 0)  # path, size, done: replaced as one

@@ -55,6 +55,8 @@ ROOMS = {
     "analysis.report": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
                         "analysis.freed_memory",
                         "analysis.trace_files", "analysis.captured_traces", "analysis.readers", "analysis.export"},
+    "analysis.many": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
+                      "analysis.trace_files", "analysis.freed_memory", "analysis.readers", "analysis.many"},
     "analysis.compared_paths": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document",
                                 "analysis.capture", "analysis.readers", "analysis.report", "analysis.checks",
                                 "analysis.export"},
@@ -63,10 +65,11 @@ ROOMS = {
     "analysis.check": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
                        "analysis.readers", "analysis.report", "analysis.checks"},
     "analysis.export.kernel_names": {"analysis"},
+    "analysis.export.ranks_parquet": {"analysis.document", "analysis.many"},
     "analysis.export": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.document",
                         "analysis.capture", "analysis.report", "analysis.compared_paths", "analysis.checks",
                         "analysis.textbook", "analysis.whatif", "analysis.sweep", "analysis.predict", "analysis.gpus",
-                        "analysis.fusion.document", "analysis.graphs.document", "analysis.export",
+                        "analysis.fusion.document", "analysis.graphs.document", "analysis.many", "analysis.export",
                         "analysis.export.kernel_names"},
     "dashboard": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.document",
                   "analysis.fusion.document", "analysis.graphs.document", "analysis.capture", "analysis.trace_files",
@@ -77,7 +80,7 @@ ROOMS = {
     "fixtures.models": {"", "fixtures.models"},
     "cli": {"", "analysis.errors", "analysis.capture", "analysis.report", "analysis.compared_paths",
             "analysis.step_regex", "analysis.quantities", "analysis.textbook", "analysis.whatif", "analysis.sweep",
-            "analysis.predict", "analysis.gpus",
+            "analysis.predict", "analysis.gpus", "analysis.many", "analysis.trace_files",
             "analysis", "analysis.document", "analysis.check", "analysis.checks", "tracer", "dashboard", "cli"},
 }  # fmt: skip
 
@@ -88,6 +91,7 @@ AT_TOP = {
     "analysis.errors": set[str](),
     "analysis.step_regex": set[str](),
     "analysis.quantities": set[str](),
+    "analysis.export.ranks_parquet": {"msgspec", "pyarrow"},
     "analysis.readers": {"numpy", "msgspec", "isal"},
     "analysis.export": {"numpy", "msgspec", "rich", "perfetto"},
     "dashboard": {"numpy", "msgspec", "plotly", "dash", "dash_ag_grid", "flask", "flask_compress", "werkzeug",
@@ -102,6 +106,7 @@ AT_TOP = {
 }  # fmt: skip
 INSIDE = {
     "analysis": {"pandas", "isal"},
+    "analysis.many": {"fsspec", "distributed"},
     "analysis.export": {"rich", "perfetto"},
     "tracer": {"torch", "transformers", "pynvml"},
     "fixtures.models": {"transformers"},

@@ -1,0 +1,238 @@
+"""The table of ranks told: how the figures lie, what stands out, and the rows that say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from ..many.document import DistributionDoc, OddDoc, RankRow, RanksDocument
+from ..many.odd_ones import FEWEST, missing_words
+from ..units import MISSING, byte_size, duration, number, plural, seconds, share, written
+from . import markdown, terminal
+from .blocks import Block, Fact, Heading, Headline, Listing
+from .tables import Column, Row, Table
+
+TOLD: Final = 20
+"""Rows told without --verbose."""
+
+_NAMED: Final = 4  # ranks in the headline
+_MISSING_CHARACTERS: Final = 300
+
+_FIGURES: Final = {
+    "period_ns": "step",
+    "busy_ns": "GPU work W",
+    "gpu_work_without_waiting_ns": "W without waiting",
+    "idle_fraction": "idle",
+    "launch_tax_ns": "launch tax",
+    "launch_tax_share": "of the step",
+    "kernels": "kernels",
+    "launches": "launches",
+    "collectives": "collectives",
+    "communication_exposed_ns": "communication, exposed",
+    "communication_hidden_ns": "communication, hidden",
+    "communication_transfer_ns": "transfer",
+    "communication_waiting_ns": "waiting",
+    "arrives_last_share": "arrives last",
+    "steps": "steps",
+}
+
+_EXTREMES: Final = ("period_ns", "idle_fraction", "launch_tax_ns", "communication_waiting_ns", "busy_ns")
+"""Figures whose lowest and highest rank have a row."""
+
+
+def render_terminal(doc: RanksDocument, *, width: int, color: bool, verbose: bool) -> str:
+    """As text, ``width`` columns at most; ``verbose``: a row for every rank."""
+    return terminal.render_blocks(_tell(doc, verbose=verbose), width=width, color=color)
+
+
+def render_json(doc: RanksDocument) -> str:
+    """As one JSON document of its schema; a line per rank, not one per number."""
+    head = msgspec.json.encode(msgspec.structs.replace(doc, rows=[]))
+    start, end = msgspec.json.format(head, indent=2).decode().split('"rows": []')
+    rows = ",\n    ".join(msgspec.json.encode(row).decode() for row in doc.rows)
+    listed = f'"rows": [\n    {rows}\n  ]' if doc.rows else '"rows": []'
+    return f"{start}{listed}{end}\n"
+
+
+def render_markdown(doc: RanksDocument) -> str:
+    """As Markdown."""
+    return markdown.render_blocks(_tell(doc, verbose=False))
+
+
+def _tell(doc: RanksDocument, *, verbose: bool) -> Iterator[Block]:
+    gpus = sorted({row.gpu for row in doc.rows if row.gpu})
+    size = sum(row.bytes or 0 for row in doc.rows)
+    right = [plural(len(doc.rows), "file"), byte_size(size), *(gpus[:1] if len(gpus) == 1 else [])]
+    yield Heading(_inputs(doc), " · ".join(right))
+    yield _headline(doc)
+    yield from _facts(doc)
+    if doc.distributions:
+        yield Listing(_distribution_table(doc))
+    if doc.odd:
+        yield Listing(_odd_table(doc, None if verbose else TOLD))
+    yield Listing(_rank_table(doc, verbose=verbose))
+
+
+def _inputs(doc: RanksDocument) -> str:
+    return doc.inputs[0] + (f" and {len(doc.inputs) - 1:,} more" if len(doc.inputs) > 1 else "")
+
+
+def _headline(doc: RanksDocument) -> Headline:
+    read = [row for row in doc.rows if row.error is None]
+    if not read:
+        return Headline(f"none of {plural(len(doc.rows), 'file')} can be read", None)
+    rows = list(dict.fromkeys(odd.row for odd in doc.odd))
+    if not rows:
+        if len(read) < FEWEST:
+            return Headline(f"{plural(len(read), 'rank')}: too few to tell which one stands out", None)
+        return Headline(f"no rank of {len(read):,} stands out", True)
+    named = ", ".join(label(doc.rows[row]) for row in rows[:_NAMED]) + (", …" if len(rows) > _NAMED else "")
+    return Headline(f"{len(rows):,} of {len(doc.rows):,} stand out: {named}", False)
+
+
+def label(row: RankRow) -> str:
+    """``rank 3``, or the file's name where no rank is known."""
+    return row.name if row.rank is None else f"rank {row.rank}"
+
+
+def _facts(doc: RanksDocument) -> Iterator[Fact]:
+    failed = sum(row.error is not None for row in doc.rows)
+    told = [f"{len(doc.rows) - failed:,} of {len(doc.rows):,} read in {seconds(doc.seconds)}"]
+    told.append(f"{plural(doc.workers, 'worker')}")
+    peak = max((row.worker_peak_bytes or 0 for row in doc.rows), default=0)
+    told += [f"a worker held {byte_size(peak)} at most"] if peak else []
+    told += [f"{number(doc.resumed)} rows from an earlier run"] if doc.resumed else []
+    yield Fact("files", [" · ".join(told)])
+    if doc.missing_ranks:
+        size = doc.world_size or max(row.rank for row in doc.rows if row.rank is not None) + 1
+        text = missing_words(doc.missing_ranks, size)
+        yield Fact("missing", [text if len(text) < _MISSING_CHARACTERS else f"{text[:_MISSING_CHARACTERS]}…"], True)
+    yield Fact("compared", [f"{doc.alignment.kind}: {doc.alignment.reason}"])
+    verdicts = [row.verdict_class for row in doc.rows if row.verdict_class is not None]
+    counted = sorted(((verdicts.count(name), name) for name in dict.fromkeys(verdicts)), key=lambda each: -each[0])
+    if counted:
+        yield Fact("verdicts", [" · ".join(f"{name} {count:,}" for count, name in counted)])
+
+
+def _distribution_table(doc: RanksDocument) -> Table:
+    columns = [
+        Column("over the ranks", right=False),
+        Column("min"),
+        Column("rank", rank=1, optional=True),
+        Column("p10"),
+        Column("median"),
+        Column("p90"),
+        Column("max"),
+        Column("rank", rank=1),
+        Column("ranks", rank=1, optional=True),
+    ]
+    rows = [
+        Row(
+            [
+                _FIGURES[each.figure],
+                _figure(each, each.min),
+                _at(doc, each, each.min_at),
+                _figure(each, each.p10),
+                _figure(each, each.median),
+                _figure(each, each.p90),
+                _figure(each, each.max),
+                _at(doc, each, each.max_at),
+                number(each.count),
+            ]
+        )
+        for each in doc.distributions
+    ]
+    return Table(columns, rows)
+
+
+def _figure(its: DistributionDoc, value: float) -> str:
+    return written(value, its.unit)
+
+
+def _at(doc: RanksDocument, its: DistributionDoc, row: int) -> str:
+    """The rank that has the extreme; none where all ranks are alike."""
+    if its.min == its.max:
+        return MISSING
+    rank = doc.rows[row].rank
+    return doc.rows[row].name if rank is None else str(rank)
+
+
+def _odd_table(doc: RanksDocument, limit: int | None) -> Table:
+    """A row per rank that stands out, with all that does."""
+    by_row: dict[int, list[OddDoc]] = {}
+    for odd in doc.odd:
+        by_row.setdefault(odd.row, []).append(odd)
+    listed = list(by_row.items())[:limit]
+    columns = [
+        Column("stands out", right=False),
+        Column("file", right=False, least=20, foreign=True),
+        Column("why", right=False, least=36, wraps=True),
+    ]
+    rows = [
+        Row([label(doc.rows[row]), doc.rows[row].name, "; ".join(odd.message for odd in its)]) for row, its in listed
+    ]
+    return Table(columns, rows, more=len(by_row) - len(listed))
+
+
+def _rank_table(doc: RanksDocument, *, verbose: bool) -> Table:
+    chosen = range(len(doc.rows)) if verbose else _chosen(doc)
+    odd = {each.row for each in doc.odd}
+    columns = [
+        Column("rank"),
+        Column("host", right=False, optional=True, foreign=True),
+        Column("verdict", right=False),
+        Column("step"),
+        Column("p90", optional=True),
+        Column("GPU\nwork"),
+        Column("W without\nwaiting", rank=1),
+        Column("idle"),
+        Column("launch\ntax"),
+        Column("launches"),
+        Column("kernels", optional=True),
+        Column("waiting", rank=1),
+        Column("arrives\nlast", rank=1),
+        Column("steps", optional=True),
+        Column("file", right=False, least=18, rank=2, optional=True, foreign=True),
+    ]
+    rows = [_rank_row(doc.rows[index], strong=index in odd) for index in chosen]
+    table = Table(columns, rows, more=len(doc.rows) - len(rows))
+    return table.without_empty_columns(MISSING)
+
+
+def _chosen(doc: RanksDocument) -> Sequence[int]:
+    """The odd ones, then the lowest and the highest of the main figures, then from the first on; in order."""
+    wanted = [odd.row for odd in doc.odd]
+    by_figure = {each.figure: each for each in doc.distributions}
+    for figure in _EXTREMES:
+        if (its := by_figure.get(figure)) is not None and its.min < its.max:
+            wanted += [its.max_at, its.min_at]
+    return sorted(list(dict.fromkeys([*wanted, *range(len(doc.rows))]))[:TOLD])
+
+
+def _rank_row(row: RankRow, *, strong: bool) -> Row:
+    name = MISSING if row.rank is None else str(row.rank)
+    if row.error is not None:
+        return Row([name], span=f"{row.name}: {row.error}")
+    period, busy = row.period_ns, row.busy_ns
+    return Row(
+        [
+            name,
+            row.host or MISSING,
+            row.verdict_class or MISSING,
+            MISSING if period is None else duration(period.median),
+            MISSING if period is None else duration(period.p90),
+            MISSING if busy is None else duration(busy.median),
+            duration(row.gpu_work_without_waiting_ns),
+            share(row.idle_fraction),
+            duration(row.launch_tax_ns),
+            number(row.launches),
+            number(row.kernels),
+            duration(row.communication_waiting_ns),
+            share(row.arrives_last_share),
+            number(row.steps),
+            row.name,
+        ],
+        strong=strong,
+    )

@@ -1,0 +1,61 @@
+"""The workers of a Dask scheduler: the same function as on one machine, submitted; they read from storage themselves.
+
+Nothing here schedules: Dask gives the files of a worker that is lost to the others, and says when one file has cost too
+many of them (``distributed.scheduler.allowed-failures``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ..errors import LaunchscopeError, MissingRequirement
+from .pool import lost_row
+from .reading import Finished, Job, finish
+from .storage import is_shared
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_CONNECTING_S: Final = 20.0
+
+
+def finished_by_dask(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Finished]]:
+    """Every job with its row, in the order in which they are finished. Closing the iterator gives up the rest.
+
+    MissingRequirement without Dask here, LaunchscopeError where no scheduler answers or its workers lack launchscope.
+    """
+    own = next((job.file.path for job in jobs if not is_shared(job.file.path)), None)
+    if own is not None:
+        raise LaunchscopeError(f"{own}: lies in this process, where no Dask worker can read it")
+    with _connected(address) as client:
+        from distributed import KilledWorker, as_completed
+
+        waiting = {client.submit(finish, job, pure=False): job for job in jobs}
+        for future in as_completed(list(waiting)):  # type: ignore[no-untyped-call]
+            job = waiting.pop(future)
+            try:
+                yield job, future.result()
+            except KilledWorker as error:
+                told = f"{error.allowed_failures + 1} workers died over it: probably for want of memory"
+                yield job, Finished(row=lost_row(job, told))
+            except ModuleNotFoundError as error:
+                raise LaunchscopeError(
+                    f"{address}: a worker lacks the package {error.name}: install launchscope where its workers run"
+                ) from error
+            future.release()  # the row's own memory on its worker
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[Client]:
+    try:
+        from distributed import Client
+    except ModuleNotFoundError as error:
+        raise MissingRequirement(f"Dask needs the package {error.name}: pip install 'launchscope[cluster]'") from error
+    try:
+        client = Client(address, timeout=_CONNECTING_S, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise LaunchscopeError(f"{address}: no Dask scheduler answers: {error}") from error
+    with client:
+        yield client

@@ -1,0 +1,138 @@
+"""The figures of one rank's trace: those of its report, without what no table of ranks shows.
+
+Stacks, graph doctor, kernels by name and operators take half the time of a report, and the rows of hundreds of ranks
+don't tell them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from ..blocking import blocking_words
+from ..coverage import coverage
+from ..freed_memory import return_freed_memory
+from ..gap_causes import Threads
+from ..gaps import Gaps, find_gaps
+from ..graphs.replays import graph_replays
+from ..intervals import Intervals
+from ..statistics import summarize
+from ..steps import Steps, find_steps, first_op_ns, has_period, periods_ns, steady_windows, step_busy_ns
+from ..trace import NONE, Trace
+from ..trace_verdict import TraceTimes, trace_times, trace_verdict
+from .document import MOST_IN_SERIES, RankRow, StepSeriesDoc
+
+_NUMBERED: Final = re.compile(r"ProfilerStep#([0-9]{1,15})")
+
+
+@dataclass(frozen=True, eq=False)
+class RankTrace:
+    """One trace, analysed as far as a row needs it; ``device`` is null without a GPU op."""
+
+    trace: Trace
+    steps: Steps
+    device: int | None
+
+
+def with_figures(row: RankRow, trace: Trace, *, step_regex: str | None = None) -> tuple[RankRow, RankTrace]:
+    """The row with what its trace tells. LaunchscopeError for a step expression that takes too long."""
+    graphs = graph_replays(trace)
+    steps = find_steps(trace, step_regex=step_regex, replays=graphs)
+    covered = coverage(trace, steps, graphs)
+    device = busiest_device(trace)
+    known: dict[str, Any] = {
+        "warnings": covered.warnings(),
+        "unreliable": list(covered.unreliable),
+        "format": trace.source.format,
+        "gpu_ops": len(trace.gpu_ops),
+        "step_source": steps.source,
+        "steps_found": steps.found,
+        "steps": len(steps.kept_rows),
+    }
+    times = None
+    if device is not None:
+        whole, steady = _gaps(trace, steps, device)
+        times = trace_times(trace, steps, whole, steady)
+        known |= {"device": device, "gpu": trace.device_names.get(device)} | _idle(whole, steady)
+        known |= _step_figures(trace, steps, device, times)
+    told = trace_verdict(times, covered.unreliable, blocking_words(trace, steps))
+    known |= {"verdict_class": told.verdict_class, "verdict_reason": told.reason}
+    return msgspec.structs.replace(row, **known), RankTrace(trace, steps, device)
+
+
+def busiest_device(trace: Trace) -> int | None:
+    """The headline device, as a report chooses it; None without a GPU op."""
+    ops = trace.gpu_ops
+    busy_ns: dict[int, int] = {}
+    for device in trace.devices:
+        own = ops.device == device
+        union = Intervals.union(ops.start_ns[own], ops.end_ns[own])
+        busy_ns[device] = int((union.end_ns - union.start_ns).sum())
+    return max(busy_ns, key=lambda device: busy_ns[device], default=None)
+
+
+def _gaps(trace: Trace, steps: Steps, device: int) -> tuple[Gaps, Gaps | None]:
+    """Of the whole file, and of its kept steps where one follows another."""
+    threads = Threads(trace)
+    windows = steady_windows(trace, steps, device)
+    whole = find_gaps(trace, steps, device, None, threads)
+    steady = find_gaps(trace, steps, device, windows, threads) if windows else None
+    return_freed_memory(len(trace.gpu_ops))
+    return whole, steady
+
+
+def _idle(whole: Gaps, steady: Gaps | None) -> dict[str, Any]:
+    scope = whole if steady is None else steady
+    return {
+        "idle_fraction": scope.idle_ns / scope.window_ns if scope.window_ns else 0.0,
+        "idle_scope": "whole" if steady is None else "steady",
+    }
+
+
+def _step_figures(trace: Trace, steps: Steps, device: int, times: TraceTimes) -> dict[str, Any]:
+    """Figures per kept step of the device; none without a kept step."""
+    if not len(steps.kept_rows):
+        return {}
+    periods = periods_ns(trace, steps, device)
+    on_device = np.where(trace.gpu_ops.device == device, steps.op_step, NONE)
+    kernels = steps.count_kept(on_device[trace.gpu_ops.is_kernel])
+    launch_tax = None if times.taxes_ns is None or not len(periods) else times.taxes_ns["launch"]
+    return {
+        "period_ns": summarize(periods) if len(periods) else None,
+        "busy_ns": summarize(step_busy_ns(trace, steps, device)),
+        "launch_tax_ns": launch_tax,
+        "launch_tax_share": launch_tax / times.step_ns if launch_tax is not None and times.step_ns > 0 else None,
+        "host_submit_ns": times.host_ns,
+        "kernels": float(np.median(kernels)),
+        "launches": times.launches,
+        "graph_launches": times.graph_launches,
+        "series": _series(trace, steps, device),
+    }
+
+
+def _series(trace: Trace, steps: Steps, device: int) -> StepSeriesDoc:
+    """Every kept step, or as many of them, evenly, as a row may carry."""
+    first = first_op_ns(trace, steps, device)
+    period = np.where(has_period(first, steps), np.append(first[1:], 0) - first, NONE)
+    busy = step_busy_ns(trace, steps, device)
+    kept = steps.kept_rows
+    every = -(-len(kept) // MOST_IN_SERIES)
+    chosen = kept[::every]
+    return StepSeriesDoc(
+        every=every,
+        number=_numbers(steps, chosen.tolist()),
+        period_ns=[None if ns == NONE else ns for ns in period[chosen].tolist()],
+        busy_ns=[int(ns) for ns in busy[::every].tolist()],
+    )
+
+
+def _numbers(steps: Steps, chosen: list[int]) -> list[int]:
+    """The numbers that profiler steps are called by, which ranks share; else the places of the steps."""
+    called = [_NUMBERED.fullmatch(steps.names[step]) for step in chosen]
+    if all(called):
+        return [int(match[1]) for match in called if match]
+    return chosen

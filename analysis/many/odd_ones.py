@@ -1,0 +1,140 @@
+"""Which ranks stand out, by what figure and by how much. The rules are those of docs/many-ranks.md.
+
+Robust: the median and the median deviation from it don't move with the odd ones, as a mean and a standard deviation do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from ..units import number, plural, share, written
+from .distributions import FIGURES
+from .document import DistributionDoc, OddDoc, RankRow
+
+FEWEST: Final = 4
+"""Ranks from which one can stand out: of three, one or two could be the odd ones."""
+
+DEVIATIONS: Final = 5.0
+"""Scaled median deviations from the median: of a bell curve's figures, 6 in 10 million lie outside."""
+
+SCALE: Final = 1.4826  # a bell curve's standard deviation ÷ its median deviation
+
+_CUT: Final = ("cut_file", "damaged_file")
+
+
+class Rule(NamedTuple):
+    """From where on a figure stands out: beyond DEVIATIONS, and by this part of the median, and by this much."""
+
+    kind: str
+    figure: str
+    words: str  # of what the figure is
+    least_part: float
+    least: float = 0.0
+    both_ways: bool = False
+
+
+RULES: Final = (
+    Rule("slow_steps", "period_ns", "step time", 0.05),
+    Rule("more_work", "gpu_work_without_waiting_ns", "GPU work without waiting", 0.05),
+    Rule("other_kernels", "kernels", "kernels per step", 0.01, 0.5, both_ways=True),
+    Rule("other_launches", "launches", "launches per step", 0.01, 0.5, both_ways=True),
+    Rule("launch_tax", "launch_tax_ns", "launch tax per step", 0.10),
+    Rule("idle", "idle_fraction", "idle", 0.0, 0.05),
+    Rule("few_steps", "steps", "steps", 0.10, 1.5, both_ways=True),
+)
+
+
+def odd_ones(rows: Sequence[RankRow], known: Sequence[DistributionDoc]) -> list[OddDoc]:
+    """Everything that stands out, the files that tell nothing first, then by how far."""
+    by_figure = {each.figure: each for each in known}
+    figures = [
+        odd for rule in RULES if rule.figure in by_figure for odd in _outside(rule, rows, by_figure[rule.figure])
+    ]
+    return [
+        *_failed(rows),
+        *_doubtful(rows),
+        *_same_rank(rows),
+        *sorted(figures, key=lambda odd: -(odd.excess or 0.0)),
+    ]
+
+
+def _outside(rule: Rule, rows: Sequence[RankRow], its: DistributionDoc) -> Iterator[OddDoc]:
+    if its.count < FEWEST:
+        return
+    figure = next(figure for figure in FIGURES if figure.name == rule.figure)
+    limit = max(DEVIATIONS * SCALE * its.spread, rule.least_part * abs(its.median), rule.least)
+    for index, row in enumerate(rows):
+        value = figure.of(row)
+        if value is None or limit <= 0:
+            continue
+        beyond = value - its.median
+        if beyond > limit or (rule.both_ways and -beyond > limit):
+            yield OddDoc(
+                row=index,
+                kind=rule.kind,
+                message=f"{rule.words} {_compared(value, its)}",
+                figure=rule.figure,
+                value=value,
+                typical=its.median,
+                excess=abs(beyond) / limit,
+            )
+
+
+def _compared(value: float, its: DistributionDoc) -> str:
+    """``12.4 ms, 1.24× the median 10.0 ms``; shares and counts by their difference."""
+    told, typical = written(value, its.unit), written(its.median, its.unit)
+    if its.unit == "ns" and its.median > 0:
+        return f"{told}, {value / its.median:.2f}× the median {typical}"
+    if its.unit == "share":
+        return f"{told}, the median is {typical}"
+    difference = value - its.median
+    return f"{told}, {number(abs(difference))} {'more' if difference > 0 else 'fewer'} than the median {typical}"
+
+
+def _failed(rows: Sequence[RankRow]) -> Iterator[OddDoc]:
+    for index, row in enumerate(rows):
+        if row.error is not None:
+            yield OddDoc(row=index, kind=row.error_kind or "unreadable", message=row.error)
+        elif not row.gpu_ops:
+            yield OddDoc(row=index, kind="no_gpu_ops", message=row.verdict_reason or "no GPU op in the file")
+
+
+def _doubtful(rows: Sequence[RankRow]) -> Iterator[OddDoc]:
+    for index, row in enumerate(rows):
+        if row.error is not None or not row.gpu_ops:
+            continue
+        cut = [warning.message for warning in row.warnings if warning.code in _CUT]
+        if cut:
+            yield OddDoc(row=index, kind="cut", message=cut[0])
+        elif row.unreliable:
+            yield OddDoc(row=index, kind="unreliable", message=f"not reliable: {'; '.join(row.unreliable)}")
+        elif not row.steps:
+            yield OddDoc(
+                row=index, kind="no_steps", message="no steps found" if not row.steps_found else "no step kept"
+            )
+
+
+def _same_rank(rows: Sequence[RankRow]) -> Iterator[OddDoc]:
+    """Files that say that they are of the same rank: one of them is not what it is taken for."""
+    first: dict[int, int] = {}
+    for index, row in enumerate(rows):
+        if row.rank is None or row.error is not None:
+            continue
+        if row.rank in first:
+            told = f"of rank {row.rank}, as {rows[first[row.rank]].name} is"
+            yield OddDoc(row=index, kind="same_rank", message=told)
+        first.setdefault(row.rank, index)
+
+
+def missing_words(missing: Sequence[int], world_size: int) -> str:
+    """``3 of 256 ranks have no file: 17, 18, 200``; runs of ranks as ``17–31``."""
+    runs: list[list[int]] = []
+    for rank in missing:
+        if runs and runs[-1][1] == rank - 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    told = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in runs)
+    noun = plural(len(missing), "rank").partition(" ")[2]
+    return f"{len(missing):,} of {world_size:,} ({share(len(missing) / world_size)}) {noun} without a file: {told}"

@@ -1,0 +1,129 @@
+"""The table of ranks of many files: each one's row, how the figures lie, and what stands out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from ... import __version__
+from ..trace_files import natural_order
+from .distributions import distributions
+from .document import AlignmentDoc, RankRow, RanksDocument
+from .files import RankFile, rank_files
+from .kept_rows import KeptRows
+from .odd_ones import odd_ones
+from .pool import available_cores, finished_by_processes
+from .reading import Finished, Job, finish
+from .storage import is_shared
+
+Progress = Callable[[int, int, RankRow], None]
+"""Told of each row as it is finished: (rows so far, of how many, the row)."""
+
+_UNKNOWN_RANK: Final = 1 << 62
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C in the middle; ``finished`` of ``total`` rows had been made."""
+
+    def __init__(self, finished: int, total: int) -> None:
+        super().__init__()
+        self.finished, self.total = finished, total
+
+
+def analyze_ranks(
+    paths: Sequence[str | Path],
+    *,
+    files: Sequence[RankFile] | None = None,
+    step_regex: str | None = None,
+    strict: bool = False,
+    workers: int | None = None,
+    dask: str | None = None,
+    resume: Path | None = None,
+    progress: Progress | None = None,
+) -> RanksDocument:
+    """Read every trace at the paths, patterns and URLs, and put their rows side by side.
+
+    ``workers`` processes of this machine, one for each core by default, or those of the Dask scheduler at ``dask``,
+    read one file at a time each. ``resume`` is a folder that keeps finished rows for the next run. ``files`` are those
+    at the paths, where they are known already. UnreadableInput where nothing is found; what is wrong with a file is
+    its row's error.
+    """
+    begun = time.perf_counter()
+    found = rank_files(list(paths)) if files is None else files
+    jobs = [Job(file, step_regex=step_regex, strict=strict) for file in found]
+    count = min(workers or available_cores(), max(len(jobs), 1))
+    kept = None if resume is None else KeptRows(resume)
+    done: dict[Job, Finished] = {}
+    if kept is not None:
+        done = {job: row for job in jobs if (row := kept.find(job)) is not None}
+    resumed = set(done)
+    try:
+        for job, finished in _finished([job for job in jobs if job not in done], count, dask):
+            if kept is not None:
+                kept.keep(job, finished)
+            done[job] = finished
+            if progress is not None:
+                progress(len(done), len(jobs), finished.row)
+    except KeyboardInterrupt as error:
+        raise Stopped(len(done), len(jobs)) from error
+    return _document(
+        [str(path) for path in paths],
+        [done[job] for job in jobs],
+        seconds=time.perf_counter() - begun,
+        workers=len({each.worker for job, each in done.items() if job not in resumed}),
+        resumed=len(resumed),
+    )
+
+
+def _finished(jobs: Sequence[Job], workers: int, dask: str | None) -> Iterator[tuple[Job, Finished]]:
+    """Each job and its row, by whoever is to make it."""
+    if dask is not None:
+        from .dask_workers import finished_by_dask
+
+        yield from finished_by_dask(jobs, dask)
+        return
+    alone = [job for job in jobs if not is_shared(job.file.path)]
+    yield from ((job, finish(job)) for job in alone)
+    yield from finished_by_processes([job for job in jobs if is_shared(job.file.path)], workers)
+
+
+def _document(
+    inputs: list[str], finished: Sequence[Finished], *, seconds: float, workers: int, resumed: int
+) -> RanksDocument:
+    rows = sorted((each.row for each in finished), key=_order)
+    world_size = _world_size(rows)
+    known = distributions(rows)
+    return RanksDocument(
+        launchscope=__version__,
+        inputs=inputs,
+        seconds=seconds,
+        workers=workers,
+        resumed=resumed,
+        world_size=world_size,
+        missing_ranks=_missing(rows, world_size),
+        alignment=AlignmentDoc(kind="none", reason="only durations are compared"),
+        distributions=known,
+        odd=odd_ones(rows, known),
+        rows=rows,
+    )
+
+
+def _order(row: RankRow) -> tuple[int, list[tuple[int, str]]]:
+    """By rank, those without one behind."""
+    return (_UNKNOWN_RANK if row.rank is None else row.rank, natural_order(row.path))
+
+
+def _world_size(rows: Sequence[RankRow]) -> int | None:
+    """What the files agree on."""
+    sizes = {row.world_size for row in rows if row.world_size is not None}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _missing(rows: Sequence[RankRow], world_size: int | None) -> list[int]:
+    """Ranks without a file, as far as the world's size, else the highest rank, tells."""
+    there = {row.rank for row in rows if row.rank is not None}
+    if not there:
+        return []
+    return sorted(set(range(world_size or max(there) + 1)) - there)

@@ -1,0 +1,127 @@
+"""One file's row: fetched, read, its figures found. Every worker calls this, wherever it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from ... import __version__
+from ..bare_traces import require_whole
+from ..errors import LaunchscopeError, one_line
+from ..freed_memory import no_collection
+from ..trace import Trace, utf8_text
+from ..trace_files import TraceFile, rank_of
+from .document import INTERNAL, LOST_WORKER, NOT_FETCHED, UNREADABLE, RankRow
+from .figures import with_figures
+from .files import RankFile, host_of
+from .storage import StorageError, fetched, is_url
+
+_KIB: Final = 1 << 10
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What a worker has to know to make a row; ``launchscope`` is the version of who asks."""
+
+    file: RankFile
+    step_regex: str | None = None
+    strict: bool = False
+    launchscope: str = __version__
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """What comes back."""
+
+    row: RankRow
+    worker: str = ""  # the process that made it, by host and number
+
+
+def finish(job: Job) -> Finished:
+    """The row of one file. Whatever goes wrong with it is the row's error: nothing is raised."""
+    file = job.file
+    begun = time.perf_counter()
+    row = bare_row(file)
+    if job.launchscope != __version__:
+        told = f"the worker has launchscope {__version__}, this is {job.launchscope}: install the same on both"
+        return Finished(row=msgspec.structs.replace(row, error=told, error_kind=NOT_FETCHED))
+    try:
+        with no_collection(), _at_hand(file) as (path, fetch_seconds):
+            row = _read(job, row, path, fetch_seconds)
+    except StorageError as error:
+        row = _failed(row, str(error), NOT_FETCHED)
+    except MemoryError:
+        row = _failed(row, "out of memory: fewer workers leave more for each", LOST_WORKER)
+    except OSError as error:  # of the temporary file
+        row = _failed(row, f"can't be kept while it is read ({error.strerror or error})", NOT_FETCHED)
+    seconds = time.perf_counter() - begun
+    row = msgspec.structs.replace(row, seconds=seconds, worker_peak_bytes=peak_bytes())
+    return Finished(row=row, worker=f"{socket.gethostname()}:{os.getpid()}")
+
+
+def _read(job: Job, row: RankRow, path: Path, fetch_seconds: float | None) -> RankRow:
+    """The row of a file at hand."""
+    file = job.file
+    try:
+        trace = TraceFile(path, file.name, file.member).open(cache=False)
+        if job.strict:
+            require_whole(trace)
+        return with_figures(_known(row, trace, fetch_seconds), trace, step_regex=job.step_regex)[0]
+    except LaunchscopeError as error:
+        return _failed(row, str(error).removeprefix(f"{path}: "), UNREADABLE)
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # a bug here must not cost the other files' rows
+        return _failed(row, f"internal error, {type(error).__name__}: {error} (please report it)", INTERNAL)
+
+
+def bare_row(file: RankFile) -> RankRow:
+    """What is known of a file that nobody has read."""
+    path = file.path if file.member is None else f"{file.path}/{file.member}"
+    return RankRow(
+        path=utf8_text(path), name=file.name, rank=rank_of(file.name), host=host_of(file.name), bytes=file.bytes
+    )
+
+
+@contextlib.contextmanager
+def _at_hand(file: RankFile) -> Iterator[tuple[Path, float | None]]:
+    """The file on this machine, and how long it took to fetch it; None where it was there."""
+    if not is_url(file.path):
+        yield Path(file.path), None
+        return
+    begun = time.perf_counter()
+    with fetched(file.path) as path:
+        yield path, time.perf_counter() - begun
+
+
+def _known(row: RankRow, trace: Trace, fetch_seconds: float | None) -> RankRow:
+    known: dict[str, Any] = {"fetch_seconds": fetch_seconds, "world_size": trace.world_size}
+    if trace.rank is not None:
+        known["rank"] = trace.rank
+    return msgspec.structs.replace(row, **known)
+
+
+def _failed(row: RankRow, why: str, kind: str) -> RankRow:
+    return msgspec.structs.replace(row, error=utf8_text(one_line(why)).removeprefix(f"{row.path}: "), error_kind=kind)
+
+
+def peak_bytes() -> int | None:
+    """The most memory that this process has held so far; None where the system doesn't tell.
+
+    Not ``ru_maxrss`` on Linux: a process begins with that of the one that started it.
+    """
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) * _KIB
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * _KIB

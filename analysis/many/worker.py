@@ -1,0 +1,49 @@
+"""A worker process: jobs come in on stdin, finished rows go out on stdout, until nobody sends any more.
+
+Started afresh, not forked, since the caller may hold threads or a CUDA context. It ends at once when the caller does,
+however that ends: nobody is left to read for.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+from typing import BinaryIO, Final
+
+import msgspec
+
+from ..readers.second_process import leave_other_cores
+from .reading import Job, finish
+
+SIZE_BYTES: Final = 8
+
+
+def framed(message: bytes) -> bytes:
+    """A message with its length before it."""
+    return len(message).to_bytes(SIZE_BYTES, "little") + message
+
+
+def serve() -> None:
+    """Finish jobs, one at a time."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is told by the caller, who then ends this
+    leave_other_cores()
+    jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_take, args=(sys.stdin.buffer, jobs), daemon=True).start()
+    with os.fdopen(os.dup(1), "wb") as results:
+        os.dup2(2, 1)  # what a library prints must not stand among the rows
+        results.write(framed(b""))  # ready
+        results.flush()
+        while True:
+            finished = finish(msgspec.msgpack.decode(jobs.get(), type=Job))
+            results.write(framed(msgspec.msgpack.encode(finished)))
+            results.flush()
+
+
+def _take(stream: BinaryIO, jobs: queue.SimpleQueue[bytes]) -> None:
+    """Take jobs as they come in; the end of the stream is the end of the process."""
+    while size := int.from_bytes(stream.read(SIZE_BYTES), "little"):
+        jobs.put(stream.read(size))
+    os._exit(0)

@@ -1,0 +1,140 @@
+"""Whether ``analyze`` tells each trace's report or the table of many ranks, and how it makes the table."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ..analysis.errors import LaunchscopeError, UnreadableInput
+from .outputs import RANKS, by_suffix, hand_over, renderer
+from .progress import ProgressLine, can_redraw
+from .writing import say
+
+if TYPE_CHECKING:
+    from ..analysis.many.document import RankRow
+    from ..analysis.many.files import RankFile
+
+_MB: Final = 1e6
+_LIVE_S: Final = 0.2
+_LOGGED_S: Final = 10.0  # between lines of a log
+
+
+def files_of_many(
+    paths: Sequence[Path | str], *, forced: bool, output: str | None, file: Path | None
+) -> list[RankFile] | None:
+    """The files of a table of ranks; None where reports are asked for, or of more use. Says which on stderr."""
+    from ..analysis.many.files import MANY, rank_files
+    from ..analysis.many.odd_ones import FEWEST
+
+    suffixed = None if file is None or output is not None else by_suffix(file, RANKS)
+    if file is not None and output is None and suffixed is None and by_suffix(file) is not None:
+        if forced:
+            raise click.UsageError(f"the table of ranks can't become {file.suffix}: .json, .md, .parquet or text")
+        return None
+    if not forced and suffixed != "parquet":
+        count = _trace_count(paths)
+        if count is not None and count <= MANY:
+            if count >= FEWEST:
+                say(f"{count} traces: a report of each; --ranks puts them side by side")
+            return None
+    renderer(output or suffixed or "terminal", RANKS)  # what it lacks is told before the work
+    files = rank_files(paths)
+    say(f"{len(files):,} trace files: a table of ranks; --no-ranks gives each one's report")
+    return files
+
+
+def _trace_count(paths: Sequence[Path | str]) -> int | None:
+    """How many traces there are; None for many. Where a path is no good its reader tells it better, so it counts."""
+    from ..analysis.capture import is_capture, is_zip
+    from ..analysis.many.storage import local_path, names_several
+    from ..analysis.trace_files import expanded, trace_files
+
+    count = 0
+    for path in paths:
+        here = path if isinstance(path, Path) else local_path(path)
+        if here is None:
+            if names_several(str(path)):
+                return None
+            count += 1
+            continue
+        try:
+            for each in expanded([here]):
+                several = each.is_dir() or (each.is_file() and is_zip(each))
+                count += len(trace_files(each)) if several and not is_capture(each) else 1
+        except UnreadableInput:
+            count += 1
+    return count
+
+
+@contextlib.contextmanager
+def stored_locally(paths: Sequence[Path | str]) -> Iterator[list[Path]]:
+    """The paths, files that URLs name fetched into temporary folders for as long as the ``with`` block lasts."""
+    from ..analysis.many.storage import fetched, local_path
+
+    with contextlib.ExitStack() as stack:
+        here: list[Path] = []
+        for path in paths:
+            if isinstance(path, Path):
+                here.append(path)
+            elif (local := local_path(path)) is not None:
+                here.append(local)
+            else:
+                say(f"fetching {path}")
+                here.append(stack.enter_context(fetched(path)))
+        yield here
+
+
+def put_side_by_side(
+    paths: Sequence[Path | str],
+    files: Sequence[RankFile],
+    *,
+    output: str | None,
+    file: Path | None,
+    verbose: bool,
+    resume: Path | None,
+    **how: Any,
+) -> None:
+    """Make the table of ranks, and hand it over."""
+    from ..analysis.many.ranks import Stopped, analyze_ranks
+
+    try:
+        with ProgressLine() as line:
+            progress = _Told(line)
+            document = analyze_ranks(
+                [str(path) for path in paths], files=files, resume=resume, progress=progress, **how
+            )
+    except Stopped as stopped:
+        kept = (
+            f"kept in {resume}: the same command goes on from there" if resume else "lost: --resume FOLDER keeps them"
+        )
+        say(f"{stopped.finished:,} of {stopped.total:,} files were finished; they are {kept}")
+        raise
+    inputs = tuple(path for path in paths if isinstance(path, Path))
+    hand_over(document, output, file=file, inputs=inputs, verbose=verbose, table=RANKS)
+    if all(row.error is not None for row in document.rows):
+        raise LaunchscopeError(f"none of {len(document.rows):,} files can be read; the first: {document.rows[0].error}")
+
+
+class _Told:
+    """How far it is: at most a few times a second on a terminal, every ten seconds in a log."""
+
+    def __init__(self, line: ProgressLine) -> None:
+        self._line = line
+        self._begun = self._told = time.monotonic()
+        self._bytes = self._failed = 0
+
+    def __call__(self, done: int, total: int, row: RankRow) -> None:
+        self._bytes += row.bytes or 0
+        self._failed += row.error is not None
+        now = time.monotonic()
+        if now - self._told < (_LIVE_S if can_redraw() else _LOGGED_S) or done == total:
+            return
+        self._told = now
+        rate = self._bytes / max(now - self._begun, 1e-3) / _MB
+        failed = f" · {self._failed:,} can't be read" if self._failed else ""
+        self._line(f"{done:,} of {total:,} files · {rate:,.0f} MB/s{failed}")
