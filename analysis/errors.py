@@ -5,6 +5,7 @@
     ├── BadTarget               the script named on the command line can't be profiled as it stands
     ├── MissingRequirement      no GPU, no driver, no torch, an absent extra
     ├── NothingMeasured         a profile in which no mode ran
+    ├── RankFailed              a profile of several ranks of which one failed, and not the others
     └── ConfigError             limits or settings of a check that say nothing, or too much
 
 A command prints the message on stderr and exits with 2. Anything else that is raised is a bug.
@@ -55,6 +56,10 @@ class MissingRequirement(LaunchscopeError):
 
 class NothingMeasured(LaunchscopeError):
     """A profile in which every mode failed."""
+
+
+class RankFailed(LaunchscopeError):
+    """A rank that died, hung or failed while the others did not; the message says which, and what is kept."""
 
 
 class ConfigError(LaunchscopeError):

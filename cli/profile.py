@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ..analysis.errors import LaunchscopeError
 from ..tracer.options import (
     CHECK_REPEATS,
     MODES,
@@ -16,6 +17,7 @@ from ..tracer.options import (
     parse_modes,
     parse_settings,
 )
+from ..tracer.ranks.options import BACKENDS, RanksOptions, place_from
 from . import choices
 from .outputs import COMPARED, deliver, hand_over
 from .progress import ProgressLine
@@ -58,6 +60,20 @@ from .writing import say
     metavar="OTHER",
     help="Measure OTHER in turn with TARGET, as --for-check does: another file, or git:REV, whose code is run.",
 )
+@click.option(
+    "--nproc-per-node",
+    type=int,
+    metavar="N",
+    help="Run TARGET on N GPUs of this host at once, a rank each, as torchrun would; all ranks go into one capture.",
+)
+@click.option("--nnodes", type=int, metavar="N", default=1, show_default=True, help="Hosts with as many ranks each.")
+@click.option("--node-rank", type=int, metavar="N", help="Which of them this is, for --rdzv-backend static.")
+@click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Where hosts meet: the same on each.")
+@click.option(
+    "--rdzv-backend", type=click.Choice(BACKENDS), default=BACKENDS[0], show_default=True, help="How hosts meet."
+)
+@click.option("--rdzv-id", metavar="ID", help="What tells this run from others that meet there.")
+@click.option("--local-addr", metavar="ADDRESS", help="This host's, as the others reach it.")
 @choices.output_format(default="terminal")
 @click.option(
     "--timeout",
@@ -80,6 +96,13 @@ def command(
     out: Path | None,
     for_check: bool,
     against: str | None,
+    nproc_per_node: int | None,
+    nnodes: int,
+    node_rank: int | None,
+    rdzv_endpoint: str | None,
+    rdzv_backend: str,
+    rdzv_id: str | None,
+    local_addr: str | None,
     output: str | None,
     timeout: float,
     verbose: bool,
@@ -100,12 +123,42 @@ def command(
         timeout_s=timeout,
         for_check=for_check or against is not None,
     )
+    launch = None
+    if nproc_per_node is not None or nnodes != 1:
+        launch = RanksOptions(
+            nproc_per_node=1 if nproc_per_node is None else nproc_per_node,
+            nnodes=nnodes,
+            node_rank=node_rank,
+            rdzv_endpoint=rdzv_endpoint,
+            rdzv_backend=rdzv_backend,
+            rdzv_id=rdzv_id,
+            local_addr=local_addr,
+        )
+    _measure(options, launch, against, output, verbose)
+
+
+def _measure(
+    options: ProfileOptions, launch: RanksOptions | None, against: str | None, output: str | None, verbose: bool
+) -> None:
+    """Measure and report; with several ranks rank 0's process does, and the others are silent."""
     from ..tracer.api import Interrupted, run_against, run_profile
 
+    place = place_from() if launch is None else None
+    several = launch is not None or place is not None
+    if several and against is not None:
+        raise LaunchscopeError(
+            "--against measures two targets in turn, in one process each: with several ranks profile each of them, and "
+            "compare the captures (launchscope compare)"
+        )
+    capture: Path | None
     other: Path | None = None
     try:
         with ProgressLine() as progress:
-            if against is None:
+            if several:
+                from ..tracer.ranks.launch import run_ranks
+
+                capture = run_ranks(options, launch, progress if place is None or place.rank == 0 else _unheard)
+            elif against is None:
                 capture = run_profile(options, progress)
             else:
                 capture, other = run_against(options, against, progress)
@@ -115,10 +168,17 @@ def command(
         if stopped.against is not None:
             say(f"kept in {stopped.against}: what was measured of {against}")
         raise
+    if capture is None:
+        return
     if other is None:
         _report(capture, output, verbose)
     else:
+        assert against is not None
         _compare(capture, other, output, verbose)
+
+
+def _unheard(_: str) -> None:
+    """Progress is rank 0's to tell."""
 
 
 def _compare(capture: Path, other: Path, output: str | None, verbose: bool) -> None:

@@ -20,7 +20,7 @@ from .describe import parts_of_target
 from .device import CUDA, require_hardware
 from .options import MODES, REPEATS, STEPS, ProfileOptions, Progress
 from .reasons import nothing_measured
-from .run import Run
+from .run import Run, in_turn
 from .worker import load_device
 
 PRELOAD: Final = ("torch", "torch.profiler", "torch._dynamo", "launchscope.tracer.worker")
@@ -48,7 +48,7 @@ def run_profile(options: ProfileOptions, progress: Progress, device_layer: str =
     """
     if device_layer == CUDA:
         require_hardware()
-    run = Run(options, capture.CaptureWriter(_place(options)), progress, device_layer)
+    run = Run(options, capture.CaptureWriter(place_of(options)), progress, device_layer)
     (path,) = _measure([run], progress)
     return path
 
@@ -68,7 +68,7 @@ def run_against(
         checkout, other = None, against
         if kind == "git" and colon:
             checkout, other = stack.enter_context(checked_out(revision, options.target))
-        place, pair = _place(options), uuid.uuid4().hex
+        place, pair = place_of(options), uuid.uuid4().hex
         beside = place.with_name(f"{place.stem}-against{place.suffix}")
         writer = capture.CaptureWriter(place)
         try:
@@ -94,16 +94,9 @@ def run_against(
 def _measure(runs: Sequence[Run], progress: Progress) -> list[Path]:
     """Every (repeat, mode) of each run in turn, then the stacks; the captures."""
     try:
-        with ForkServer(_preload([run.options for run in runs])) as server:
+        with ForkServer(preload([run.options for run in runs])) as server:
             progress("starting")
-            for run in runs:
-                run.prepare(server)
-            for repeat in range(runs[0].options.repeats):
-                for mode in dict.fromkeys(mode for run in runs for mode in run.modes):
-                    for run in runs if repeat % 2 == 0 else reversed(runs):  # neither side is always the first
-                        run.repeat(server, mode, repeat)
-            for run in runs:
-                run.stacks(server)
+            in_turn(runs, server)
     except KeyboardInterrupt:
         kept = [run.finish() for run in runs]
         raise Interrupted(*kept) from None
@@ -161,7 +154,8 @@ def profile(
     )
 
 
-def _preload(runs: Sequence[ProfileOptions]) -> list[str]:
+def preload(runs: Sequence[ProfileOptions]) -> list[str]:
+    """What every process of these runs imports, once."""
     theirs = [name for options in runs for name in _imports_of_transformers(_script(options))]
     return list(dict.fromkeys([*PRELOAD, *theirs]))
 
@@ -184,7 +178,8 @@ def _imports_of_transformers(script: Path) -> list[str]:
     ]
 
 
-def _place(options: ProfileOptions) -> Path:
+def place_of(options: ProfileOptions) -> Path:
+    """Where its capture goes."""
     return options.out or _default_place(_script(options).stem)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -10,34 +11,48 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
 from ..analysis.errors import MissingRequirement
-from .server import Event, Request
+from .server import STOP, Event, Request
 
 _GRACE_S: Final = 10.0
+_MEANWHILE_S: Final = 0.25  # how often a wait lets its caller look elsewhere
+
+Meanwhile = Callable[[], None]
+"""Called again and again during a wait."""
 
 
 class ProcessFailed(Exception):
     """A child process died, failed or was stopped; the message says how. ``kept`` is what it had found, as JSON."""
 
-    def __init__(self, message: str, kept: bytes | None = None) -> None:
+    def __init__(
+        self, message: str, kept: bytes | None = None, *, timed_out: bool = False, stopped: bool = False
+    ) -> None:
         super().__init__(message)
         self.kept = kept
+        self.timed_out = timed_out
+        self.stopped = stopped  # by ForkServer.stop
 
 
 class ForkServer:
     """Fresh processes on demand; a context manager that leaves none behind. ``preload`` names what they import,
-    ``environment`` holds variables of theirs alone.
+    ``environment`` holds variables of theirs alone. ``meanwhile`` is called four times a second while it waits.
 
     Compiled kernels are cached in a folder of its own, so that a compile time is one from a cold cache.
     """
 
-    def __init__(self, preload: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        preload: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        meanwhile: Meanwhile | None = None,
+    ) -> None:
         self._preload = preload
         self._environment = dict(environment or {})
+        self._meanwhile = meanwhile
         self.preload_s = 0.0
 
     def __enter__(self) -> Self:
@@ -57,7 +72,8 @@ class ForkServer:
             env=os.environ | caches | self._environment,
         )
         os.close(writing)
-        self._events: IO[bytes] = os.fdopen(reading, "rb")
+        self._events = reading
+        self._pending = b""
         self._jobs = 0
         try:
             event = self._next_event()
@@ -94,18 +110,33 @@ class ForkServer:
                 tell(event.phase)
             if event.end:
                 if event.error is not None:
-                    raise ProcessFailed(event.error, result.read_bytes() if result.is_file() else None)
+                    kept = result.read_bytes() if result.is_file() else None
+                    raise ProcessFailed(event.error, kept, timed_out=event.timed_out, stopped=event.stopped)
                 if not result.is_file():  # os._exit(0), in the target or in a library of it
                     raise ProcessFailed("ended itself before it was done, with exit status 0")
                 return msgspec.json.decode(result.read_bytes(), type=kind)
         raise ProcessFailed(self._gone())
 
+    def stop(self) -> None:
+        """End the job that runs; ``run`` raises ProcessFailed. To be called from ``meanwhile``."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(STOP + b"\n")
+            self._process.stdin.flush()
+
     def __exit__(self, *exception: object) -> None:
         self._close()
 
     def _next_event(self) -> Event | None:
-        line = self._events.readline()
-        return msgspec.json.decode(line, type=Event) if line.endswith(b"\n") else None
+        while b"\n" not in self._pending:
+            while self._meanwhile is not None and not select.select([self._events], [], [], _MEANWHILE_S)[0]:
+                self._meanwhile()
+            received = os.read(self._events, 1 << 16)
+            if not received:
+                return None
+            self._pending += received
+        line, _, self._pending = self._pending.partition(b"\n")
+        return msgspec.json.decode(line, type=Event)
 
     def _gone(self) -> str:
         return f"the process that starts the others is gone (exit status {self._process.poll()})"
@@ -119,5 +150,5 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        self._events.close()
+        os.close(self._events)
         self._scratch.cleanup()

@@ -48,6 +48,12 @@ class Device(Protocol):
     def state(self) -> GpuState | None:
         """Clocks, power, temperature and throttling now; null where nothing tells."""
 
+    def use(self, index: int) -> str | None:
+        """Let this process run on its host's device of this number; why it can't, null when it can."""
+
+    def identity(self) -> str | None:
+        """What tells the device from others of its host; null where nothing does."""
+
     def synchronize(self) -> None:
         """Wait until the device has nothing left to do."""
 
@@ -89,6 +95,22 @@ class CudaDevice:
         from .describe import environment
 
         return environment()
+
+    def use(self, index: int) -> str | None:
+        import torch
+
+        count = torch.cuda.device_count()
+        if count == 1:  # whoever starts ranks may show each of them its own GPU alone
+            return None
+        if index >= count:
+            return f"{count} GPUs are there, and the process of local rank {index} needs one of its own"
+        torch.cuda.set_device(index)
+        return None
+
+    def identity(self) -> str | None:
+        import torch
+
+        return str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
 
     def state(self) -> GpuState | None:
         import torch

@@ -84,9 +84,14 @@ def compare(step: Step, target: Target, expected: Reference) -> OutputCheck | No
     )
 
 
-def frozen_inputs(step: Step, target: Target, expected: Reference) -> tuple[str, ...]:
-    """The inputs that change eager's outputs when they alone change, and not this step's."""
-    return tuple(name for name in expected.read if not _changes(step, target, name, expected.state))
+def frozen_inputs(step: Step, target: Target, expected: Reference, *, every: bool = False) -> tuple[str, ...]:
+    """The inputs that change eager's outputs when they alone change, and not this step's.
+
+    ``every`` input is tried where ranks that read others run the same steps.
+    """
+    tried = tuple(target.inputs) if every else expected.read
+    same = [name for name in tried if not _changes(step, target, name, expected.state)]
+    return tuple(name for name in expected.read if name in same)
 
 
 def unread_inputs(step: Step, target: Target) -> tuple[str, ...]:

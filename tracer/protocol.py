@@ -20,6 +20,7 @@ from .device import Device, Step, host_times
 from .modes import Prepared, prepare
 from .reasons import reason
 from .target import Target
+from .together import ALONE, Together
 from .watch import watching
 
 WARM_UP_STEPS: Final = 10
@@ -62,7 +63,7 @@ def first_steps(target: Target, device: Device, progress: Progress) -> tuple[lis
 
 
 def into_mode(
-    mode: str, target: Target, device: Device, progress: Progress, *, check: bool
+    mode: str, target: Target, device: Device, progress: Progress, *, check: bool, together: Together = ALONE
 ) -> tuple[Prepared, OutputCheck | None]:
     """Compile and capture as the mode asks; with ``check``, compare its outputs with eager's."""
     from . import outputs
@@ -79,9 +80,10 @@ def into_mode(
     prepared = prepare(mode, target.step, device, progress, WARM_UP_STEPS)
     progress("output check")
     found = outputs.compare(prepared.step, target, expected)
-    if found is not None and not found.matches and mode in UNGRAPHED:
-        frozen = outputs.frozen_inputs(prepared.step, target, expected)
-        found = msgspec.structs.replace(found, frozen_inputs=frozen)
+    wrong = found is not None and not found.matches
+    if together.any(wrong) and mode in UNGRAPHED:
+        frozen = outputs.frozen_inputs(prepared.step, target, expected, every=together.several)
+        found = msgspec.structs.replace(found, frozen_inputs=frozen) if found is not None and wrong else found
     return prepared, found
 
 
@@ -95,19 +97,24 @@ def costs(prepared: Prepared) -> Fields:
     }
 
 
-def unprofiled(step: Step, device: Device, progress: Progress) -> Fields:
+def unprofiled(step: Step, device: Device, progress: Progress, together: Together = ALONE) -> Fields:
     """T's samples and host_submit's, in turn; nothing may have profiled in this process."""
     progress("timing")
-    estimate = min(device.time_batches(step, 5, 1))
-    steps = int(min(max(round(BATCH_NS / estimate), 1), MOST_STEPS_PER_BATCH))
+    estimate = min(_batches(step, device, 5, 1, together))
+    steps = together.of_first(int(min(max(round(BATCH_NS / estimate), 1), MOST_STEPS_PER_BATCH)))
     gc.collect()
     before = device.state()
-    device.time_batches(step, 2, steps)  # the clocks are up and the allocator has settled
+    _batches(step, device, 2, steps, together)  # the clocks are up and the allocator has settled
     samples: list[float] = []
     submits: list[float] = []
+
+    def drained() -> None:
+        device.synchronize()
+        together.barrier()
+
     for _ in range(ROUNDS):
-        samples += device.time_batches(step, BATCHES, steps)
-        submits += host_times(step, HOST_SUBMITS, device.synchronize)
+        samples += _batches(step, device, BATCHES, steps, together)
+        submits += host_times(step, HOST_SUBMITS, drained)
     return {
         "samples_ns": tuple(samples),
         "steps_per_sample": steps,
@@ -115,6 +122,18 @@ def unprofiled(step: Step, device: Device, progress: Progress) -> Fields:
         "before": before,
         "after": device.state(),
     }
+
+
+def _batches(step: Step, device: Device, batches: int, steps: int, together: Together) -> list[float]:
+    """Device time of a step in each batch, ns; of several ranks all begin a batch at once."""
+    if not together.several:
+        return device.time_batches(step, batches, steps)
+    times: list[float] = []
+    for _ in range(batches):
+        device.synchronize()
+        together.barrier()
+        times += device.time_batches(step, 1, steps)
+    return times
 
 
 def marked_steps(step: Step, count: int) -> tuple[tuple[int, int], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -76,13 +77,12 @@ class Run:
 
     def one(self, server: ForkServer, mode: str, repeat: int, trace_pass: str) -> None:
         """One fresh process."""
-        job = self._job(mode, repeat, trace_pass)
-        of = "with stacks" if trace_pass == "stacks" else f"process {repeat + 1} of {self.options.repeats}"
-        phases = ["start"]
+        job, phases = self._job(mode, repeat, trace_pass), ["start"]
+        name = self._name(mode, repeat, trace_pass)
 
         def tell(phase: str) -> None:
             phases.append(phase)
-            self.progress(f"{self.side}{mode}, {of}: {phase}")
+            self.progress(f"{self.side}{name}: {phase}")
 
         try:
             result: Result = server.run(
@@ -93,19 +93,31 @@ class Run:
                 tell,
             )
         except ProcessFailed as error:
-            if phases[-1] == "build":
-                result = Result(refusal=f"{self.options.target}: the process that builds it {error}")
-            else:
-                result = _failed(repeat, f"the process {error} ({phases[-1]})", error.kept)
+            result = self._of_failed(repeat, error, phases[-1])
         if result.refusal is not None:
             if not self.measured:
                 raise BadTarget(result.refusal)  # as it would be in every other mode
-            result = _failed(repeat, result.refusal)
+            result = failed(repeat, result.refusal)
+        self._take(mode, result)
+
+    def _name(self, mode: str, repeat: int, trace_pass: str) -> str:
+        """What a process is for, as progress tells it."""
+        of = "with stacks" if trace_pass == "stacks" else f"process {repeat + 1} of {self.options.repeats}"
+        return f"{mode}, {of}"
+
+    def _of_failed(self, repeat: int, error: ProcessFailed, phase: str) -> Result:
+        if phase == "build":
+            return Result(refusal=f"{self.options.target}: the process that builds it {error}")
+        return failed(repeat, f"the process {error} ({phase})", error.kept)
+
+    def _take(self, mode: str, result: Result) -> None:
+        """Keep what a process found out."""
         for phase, seconds in result.seconds.items():
             self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
-        if result.as_written is not None and mode != capture.AS_WRITTEN:
-            self._only_as_written(mode)
-            mode = capture.AS_WRITTEN
+        if result.as_written is not None:
+            if mode != capture.AS_WRITTEN:
+                self._only_as_written(mode)
+                mode = capture.AS_WRITTEN
             result = self._renamed(result)
         self.target = self.target or _labelled(result, self.labels)
         self.floor = self.floor or result.floor
@@ -159,7 +171,7 @@ class Run:
         record = result.process
         if record is None or record.trace is None:
             return result
-        trace = trace_name(capture.AS_WRITTEN, record.repeat, record.trace_pass or "")
+        trace = trace_name(capture.AS_WRITTEN, record.repeat, record.trace_pass or "", record.rank)
         (self.writer.folder / record.trace).rename(self.writer.folder / trace)
         return msgspec.structs.replace(result, process=msgspec.structs.replace(record, trace=trace))
 
@@ -181,12 +193,24 @@ class Run:
         )
 
 
-def _failed(repeat: int, error: str, kept: bytes | None = None) -> Result:
+def failed(repeat: int, error: str, kept: bytes | None = None) -> Result:
     """The result of a process that failed: what it had kept, with the error."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     result = msgspec.json.decode(kept, type=Result) if kept else Result()
     record = result.process or capture.ProcessRecord(repeat=repeat, started=now)
     return msgspec.structs.replace(result, process=msgspec.structs.replace(record, error=error))
+
+
+def in_turn(runs: Sequence[Run], server: ForkServer) -> None:
+    """Every (repeat, mode) of each run in turn, then the stacks."""
+    for run in runs:
+        run.prepare(server)
+    for repeat in range(runs[0].options.repeats):
+        for mode in dict.fromkeys(mode for run in runs for mode in run.modes):
+            for run in runs if repeat % 2 == 0 else reversed(runs):  # neither side is always the first
+                run.repeat(server, mode, repeat)
+    for run in runs:
+        run.stacks(server)
 
 
 def _labelled(result: Result, labels: tuple[str, ...]) -> capture.Target | None:

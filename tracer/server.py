@@ -3,9 +3,10 @@
     python -P -m launchscope.tracer.server EVENTS_FD [MODULE:NAME ...]
 
 Jobs come as JSON lines on standard input; events go as JSON lines to EVENTS_FD. When standard input closes, however
-the parent ended, every child's process group is killed. A child that outlives its time is killed likewise. What a
-child leaves running in a group of its own becomes the server's child (PR_SET_CHILD_SUBREAPER) and is killed too. If
-the server itself is killed, the kernel kills its children (PR_SET_PDEATHSIG).
+the parent ended, every child's process group is killed. A child that outlives its time, or that a line ``stop`` ends,
+is killed likewise. What a child leaves running in a group of its own becomes the server's child
+(PR_SET_CHILD_SUBREAPER) and is killed too. If the server itself is killed, the kernel kills its children
+(PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ import msgspec
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _POLL_S: Final = 0.05
+_OUTLIVED: Final = -1
+_STOPPED: Final = -2
+STOP: Final = b"stop"
+"""The line that ends the child that runs; without one it is passed over."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +51,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     end: bool = False
     ready: bool = False
     error: str | None = None
+    timed_out: bool = False
+    stopped: bool = False  # by the parent
     seconds: float = 0.0
 
 
@@ -84,6 +91,8 @@ def serve(events: int, preload: list[str]) -> None:
                 return
             pending += received
         line, _, pending = pending.partition(b"\n")
+        if line == STOP:  # it came as the child ended by itself
+            continue
         if not _one(decode(line), events):
             return
 
@@ -132,12 +141,19 @@ def _one(request: Request, events: int) -> bool:
     _kill_orphans(helpers)
     if status is None:
         return False
-    _send(events, Event(end=True, error=_how_it_ended(status, request), seconds=time.perf_counter() - began))
+    end = Event(
+        end=True,
+        error=_how_it_ended(status, request),
+        timed_out=status == _OUTLIVED,
+        stopped=status == _STOPPED,
+        seconds=time.perf_counter() - began,
+    )
+    _send(events, end)
     return True
 
 
 def _wait(child: int, deadline: float) -> int | None:
-    """The child's wait status; -1 when it outlived its time; null when the parent is gone (all is killed then)."""
+    """The child's wait status, _OUTLIVED or _STOPPED; null when the parent is gone. All is killed in each case."""
     with selectors.DefaultSelector() as selector:
         selector.register(0, selectors.EVENT_READ)
         while True:
@@ -145,19 +161,22 @@ def _wait(child: int, deadline: float) -> int | None:
             if ended:
                 _kill_group(child)  # what the child itself left running
                 return status
-            if selector.select(_POLL_S):  # the parent sends nothing during a job: it closed its end
+            if selector.select(_POLL_S):  # the parent sends nothing else during a job: to stop, or it closed its end
+                said = os.read(0, 1 << 16)
                 _kill_group(child)
                 os.waitpid(child, 0)
-                return None
+                return _STOPPED if said else None
             if time.perf_counter() > deadline:
                 _kill_group(child)
                 os.waitpid(child, 0)
-                return -1
+                return _OUTLIVED
 
 
 def _how_it_ended(status: int, request: Request) -> str | None:
     """What went wrong, null when the child ended as it should."""
-    if status == -1:
+    if status == _STOPPED:
+        return "was stopped"
+    if status == _OUTLIVED:
         return f"did not end within {request.timeout_s:g} s and was stopped (--timeout)"
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)

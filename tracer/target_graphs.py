@@ -14,10 +14,13 @@ from .watch import UNDER_GRAPHS
 Found = tuple[OwnGraphs | None, tuple[ReplacedBuffer, ...]]
 
 
-def target_graphs(seen: CapturesSeen, target: Target, buffers: Buffers | None, as_written: str | None) -> Found:
+def target_graphs(
+    seen: CapturesSeen, target: Target, buffers: Buffers | None, as_written: str | None, *, several: bool = False
+) -> Found:
     """The graphs that it captured itself, and the buffers that its steps replaced; ``buffers`` as they were at first.
 
-    Without ``buffers`` nothing is run for it.
+    Without ``buffers`` nothing is run for it, nor with ``several`` ranks: how many steps are run depends on what a rank
+    computes, and each waits for the others.
     """
     replaced = () if buffers is None else buffers.replaced(target.step)
     if not seen.captured and not seen.failed:
@@ -25,7 +28,7 @@ def target_graphs(seen: CapturesSeen, target: Target, buffers: Buffers | None, a
     replays = as_written == UNDER_GRAPHS
     table, sizes = ladder(target.step)
     unread: Sequence[str] = ()
-    if replays and buffers is not None and target.inputs:
+    if replays and buffers is not None and target.inputs and not several:
         unread = unread_inputs(target.step, target)
         if unread:
             replaced += _replaced_by_a_step(target)

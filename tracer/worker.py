@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ..analysis import capture
-from ..analysis.errors import LaunchscopeError
+from ..analysis.errors import LaunchscopeError, MissingRequirement
 from . import protocol
 from .checkout import Checkout
 from .compiler import Compiler
@@ -20,8 +20,10 @@ from .describe import masked, parameter_count, parts_of_target, revision, target
 from .device import Device, Step
 from .modes import NotCaptured
 from .options import ProfileOptions
+from .ranks.child import Among, leave
 from .reasons import NO_CAPTURE, failure, reason
 from .server import Tell
+from .together import ALONE, Together
 
 SEED: Final = 0
 STACK_STEPS: Final = 3  # recorded in the `stacks` pass, which is heavy
@@ -42,11 +44,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str]
     device_layer: str
     checkout: Checkout | None = None  # the revision that the target lies in
+    among: Among | None = None  # the ranks that run it, of which this is one; null for one process alone
+
+    @property
+    def rank(self) -> int | None:
+        """This one's; null for one process alone."""
+        return None if self.among is None else self.among.place.rank
 
 
-def trace_name(mode: str, repeat: int, trace_pass: str) -> str:
+def trace_name(mode: str, repeat: int, trace_pass: str, rank: int | None) -> str:
     """Where a process's trace goes inside the capture."""
-    return f"traces/{mode}-{repeat}-{trace_pass}.json.gz"
+    return f"traces/{mode}-{repeat}-{trace_pass}{'' if rank is None else f'-rank{rank}'}.json.gz"
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,9 +91,11 @@ def run(argument: bytes, tell: Tell) -> Result:
     job = msgspec.json.decode(argument, type=Job)
     progress = protocol.Progress(tell)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    record = capture.ProcessRecord(repeat=job.repeat, started=started)
+    record = capture.ProcessRecord(repeat=job.repeat, rank=job.rank, started=started)
     state = _State(job, record, progress, tell)
     try:
+        if job.among is not None:
+            state.together = job.among.meet()
         _measure(state)
     except LaunchscopeError as error:
         return Result(refusal=str(error), seconds=progress.seconds)
@@ -96,7 +106,17 @@ def run(argument: bytes, tell: Tell) -> Result:
         _keep_failure(state, error, words)
     state.keep(compiler=state.compiler.record(state.folder))
     progress("end")
+    if job.among is not None and state.record.error is None:
+        _leave_together(state)
     return state.result()
+
+
+def _leave_together(state: _State) -> None:
+    """Ranks end when all are done: what is measured is safe before, as another one may not come."""
+    state.tell.keep(state.result())
+    state.together.barrier()
+    if (note := leave()) is not None:
+        state.keep(notes=(*state.record.notes, note))
 
 
 def _keep_failure(state: _State, error: BaseException, words: str) -> None:
@@ -123,6 +143,7 @@ class _State:
     target: capture.Target | None = None
     floor: capture.Floor | None = None
     as_written: str | None = None
+    together: Together = ALONE
     compiler: Compiler = field(default_factory=Compiler)
 
     @property
@@ -151,8 +172,10 @@ def _measure(state: _State) -> None:
     from .target_graphs import target_graphs
     from .variables import Buffers
 
-    job, progress = state.job, state.progress
+    job, progress, together = state.job, state.progress, state.together
     device = load_device(job.device_layer)
+    if job.among is not None and (refusal := device.use(job.among.place.local_rank)) is not None:
+        raise MissingRequirement(refusal)
     torch.manual_seed(SEED)
     torch.set_grad_enabled(False)
     if job.checkout is not None:
@@ -166,23 +189,25 @@ def _measure(state: _State) -> None:
     if job.checkout is not None:
         job.checkout.refuse_strangers()
     state.target = describe(job, resolved)
-    own_graphs, replaced = target_graphs(seen, target, buffers, state.as_written)
+    own_graphs, replaced = target_graphs(seen, target, buffers, state.as_written, several=together.several)
     state.keep(warmup_ns=tuple(warmup), own_graphs=own_graphs, replaced=replaced)
     del buffers
     mode = "eager" if state.as_written else job.mode
-    prepared, output = protocol.into_mode(mode, target, device, progress, check=job.repeat == 0)
+    check = job.repeat == 0
+    prepared, output = protocol.into_mode(mode, target, device, progress, check=check, together=together)
     state.keep(output=output, **protocol.costs(prepared))
     if job.trace_pass != "stacks":  # no time is ever taken from that process
-        state.keep(**protocol.unprofiled(prepared.step, device, progress))
+        state.keep(**protocol.unprofiled(prepared.step, device, progress, together))
         state.keep(compiler=state.compiler.record(state.folder))
         state.tell.keep(state.result())  # a profiler can take its process down with it
     if job.trace_pass == "timing":
         return
     progress("profiler session")
     with device.session(job.trace_pass) as session:
+        together.barrier()
         marks = protocol.marked_steps(prepared.step, STACK_STEPS if job.trace_pass == "stacks" else job.steps)
     progress("export")
-    trace = trace_name(job.mode, job.repeat, job.trace_pass)
+    trace = trace_name(job.mode, job.repeat, job.trace_pass, job.rank)
     session.export(Path(job.folder) / trace)
     state.keep(trace_pass=job.trace_pass, trace=trace, marks_ns=marks)
     if mode == "eager" and not state.as_written and job.repeat == 0:

@@ -4,7 +4,9 @@ from functools import partial
 
 from launchscope.cli import main
 from launchscope.tracer import api
+from launchscope.tracer.ranks import launch
 
 if __name__ == "__main__":
+    launch.run_ranks = partial(launch.run_ranks, device_layer="fake_device:FakeDevice")
     api.run_profile = partial(api.run_profile, device_layer="fake_device:FakeDevice")
     main()

@@ -113,6 +113,12 @@ class FakeDevice:
     def environment(self) -> dict[str, str | int | float | bool | None]:
         return {"gpu": "Fake GPU", "driver": "1.0", "cpu_cores": 2}
 
+    def use(self, index: int) -> str | None:
+        return None
+
+    def identity(self) -> str | None:
+        return None
+
     def state(self) -> GpuState | None:
         return GpuState(sm_clock_mhz=1_000)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,14 +17,29 @@ PAGE = (ROOT / "docs" / "targets.md").read_text("utf-8")
 SNIPPETS = dict(re.findall(r"^## ([^\n]*)\n(?:(?!^## ).)*?```python\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
 OPTIONS = {"A factory": {"batch_size": 8, "settings": {"layers": "2"}}, "Inputs and state": {"dtype": "fp32"}}
 LIVE = "From Python, and in a notebook"
+RANKS = "Several ranks"
 
 
 def test_the_page_has_one_example_of_each_kind() -> None:
     assert list(SNIPPETS) == [
-        "A step function", "A factory", "Inputs and state", "A module", "A Hugging Face model", LIVE,
+        "A step function", "A factory", "Inputs and state", "A module", "A Hugging Face model", LIVE, RANKS,
     ]  # fmt: skip
 
 
+@pytest.fixture
+def group_of_one(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What torchrun tells a rank that is alone."""
+    with socket.create_server(("localhost", 0)) as free:
+        port = free.getsockname()[1]
+    told = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("group_of_one")
 @pytest.mark.parametrize("title", [title for title in SNIPPETS if title != LIVE])
 def test_every_example_is_a_target(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
