@@ -31,6 +31,11 @@ def parameters(name: str) -> list[click.Parameter]:
     return [*found.params, *(parameter for each in below for parameter in each.params)]
 
 
+def _names(parameter: click.Parameter) -> list[str]:
+    """How an option is written, in all its ways; an argument is not."""
+    return [*parameter.opts, *parameter.secondary_opts] if isinstance(parameter, click.Option) else []
+
+
 def section(name: str) -> str:
     """The part of docs/cli.md about one command."""
     return CLI.partition(f"## launchscope {name}\n")[2].partition("\n## ")[0]
@@ -42,13 +47,13 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     assert about, f"docs/cli.md has no section about {name}"
     assert f"launchscope {name}" in README
     for parameter in parameters(name):
-        for option in parameter.opts if isinstance(parameter, click.Option) else []:
+        for option in _names(parameter):
             assert f"`{option}" in about + shared, f"{name} {option}"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_option_is_documented_that_is_not_there(name: str) -> None:
-    there = {option for parameter in parameters(name) for option in parameter.opts} | {"--help"}
+    there = {option for parameter in parameters(name) for option in _names(parameter)} | {"--help"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", section(name))) <= there
 
 

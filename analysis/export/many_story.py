@@ -109,7 +109,9 @@ def _facts(doc: RanksDocument) -> Iterator[Fact]:
         size = doc.world_size or max(row.rank for row in doc.rows if row.rank is not None) + 1
         text = missing_words(doc.missing_ranks, size)
         yield Fact("missing", [text if len(text) < _MISSING_CHARACTERS else f"{text[:_MISSING_CHARACTERS]}…"], True)
-    yield Fact("compared", [f"{doc.alignment.kind}: {doc.alignment.reason}"])
+    compared = [doc.alignment.reason]
+    compared += [f"left out: {'; '.join(doc.alignment.unmatched)}"] if doc.alignment.unmatched else []
+    yield Fact("compared", compared)
     verdicts = [row.verdict_class for row in doc.rows if row.verdict_class is not None]
     counted = sorted(((verdicts.count(name), name) for name in dict.fromkeys(verdicts)), key=lambda each: -each[0])
     if counted:
@@ -186,13 +188,13 @@ def _rank_table(doc: RanksDocument, *, verbose: bool) -> Table:
         Column("step"),
         Column("p90", optional=True),
         Column("GPU\nwork"),
-        Column("W without\nwaiting", rank=1),
+        Column("W without\nwaiting"),
         Column("idle"),
         Column("launch\ntax"),
-        Column("launches"),
+        Column("waiting"),
+        Column("arrives\nlast"),
+        Column("launches", optional=True),
         Column("kernels", optional=True),
-        Column("waiting", rank=1),
-        Column("arrives\nlast", rank=1),
         Column("steps", optional=True),
         Column("file", right=False, least=18, rank=2, optional=True, foreign=True),
     ]
@@ -227,10 +229,10 @@ def _rank_row(row: RankRow, *, strong: bool) -> Row:
             duration(row.gpu_work_without_waiting_ns),
             share(row.idle_fraction),
             duration(row.launch_tax_ns),
-            number(row.launches),
-            number(row.kernels),
             duration(row.communication_waiting_ns),
             share(row.arrives_last_share),
+            number(row.launches),
+            number(row.kernels),
             number(row.steps),
             row.name,
         ],

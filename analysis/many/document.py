@@ -70,7 +70,12 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     communication_hidden_ns: float | None = None
     communication_transfer_ns: float | None = None  # null where no other rank's collectives match
     communication_waiting_ns: float | None = None
-    arrives_last_share: float | None = None  # of the matching collectives
+    arrives_last_share: float | None = None  # of the matching collectives for which anybody waited
+    arrives_last_chance: float | None = None  # if all arrived alike: 1 ÷ ranks of the group
+    arrivals: int | None = None  # how many of them there were
+    awaited_ns: float | None = None  # median per step: the others' mean wait for this rank
+    clock_offset_ns: float | None = None  # ahead of the first rank's, by the ends of matching collectives
+    clock_spread_ns: float | None = None  # p10 to p90 of that
     verdict_class: str | None = None
     verdict_reason: str | None = None
     series: StepSeriesDoc | None = None
@@ -105,12 +110,13 @@ class OddDoc(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlignmentDoc(msgspec.Struct, frozen=True, kw_only=True):
-    """How ranks were compared: ``collectives``, or ``none``: durations alone."""
+    """How ranks were compared: ``collectives``, or ``none``: durations alone. Clocks of hosts never are, without."""
 
     kind: str
     reason: str
-    groups: int = 0  # of ranks that wait for one another, as far as known
-    ranks: int = 0  # of those whose collectives match another's
+    groups: int = 0  # process groups whose collectives match
+    ranks: int = 0  # ranks of which transfer and waiting are told apart
+    unmatched: list[str] = []  # why others don't, the first few
 
 
 class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):

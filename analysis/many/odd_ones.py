@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from ..units import number, plural, share, written
+from ..units import duration, number, plural, share, written
 from .distributions import FIGURES
 from .document import DistributionDoc, OddDoc, RankRow
 
@@ -19,6 +19,9 @@ DEVIATIONS: Final = 5.0
 """Scaled median deviations from the median: of a bell curve's figures, 6 in 10 million lie outside."""
 
 SCALE: Final = 1.4826  # a bell curve's standard deviation ÷ its median deviation
+
+CHANCES: Final = 3.0
+"""Standard deviations beyond chance."""
 
 _CUT: Final = ("cut_file", "damaged_file")
 
@@ -55,6 +58,7 @@ def odd_ones(rows: Sequence[RankRow], known: Sequence[DistributionDoc]) -> list[
         *_failed(rows),
         *_doubtful(rows),
         *_same_rank(rows),
+        *_stragglers(rows),
         *sorted(figures, key=lambda odd: -(odd.excess or 0.0)),
     ]
 
@@ -90,6 +94,22 @@ def _compared(value: float, its: DistributionDoc) -> str:
         return f"{told}, the median is {typical}"
     difference = value - its.median
     return f"{told}, {number(abs(difference))} {'more' if difference > 0 else 'fewer'} than the median {typical}"
+
+
+def _stragglers(rows: Sequence[RankRow]) -> Iterator[OddDoc]:
+    """Ranks for which the others wait: last in over half of their collectives, and beyond what chance does."""
+    found = []
+    for index, row in enumerate(rows):
+        last, chance = row.arrives_last_share, row.arrives_last_chance
+        if last is None or chance is None or not row.arrivals or not row.awaited_ns:
+            continue
+        limit = max(0.5, chance + CHANCES * (chance * (1 - chance) / row.arrivals) ** 0.5)
+        if last > limit:
+            told = f"arrives last in {share(last)} of {number(row.arrivals)} collectives (by chance {share(chance)})"
+            told += f": the others wait {duration(row.awaited_ns)} a step for it"
+            odd = OddDoc(row=index, kind="straggler", message=told, figure="arrives_last_share", value=last)
+            found.append((row.awaited_ns, odd))
+    yield from (odd for _, odd in sorted(found, key=lambda each: -each[0]))
 
 
 def _failed(rows: Sequence[RankRow]) -> Iterator[OddDoc]:

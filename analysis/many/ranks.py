@@ -9,8 +9,9 @@ from typing import Final
 
 from ... import __version__
 from ..trace_files import natural_order
+from .across import compared
 from .distributions import distributions
-from .document import AlignmentDoc, RankRow, RanksDocument
+from .document import RankRow, RanksDocument
 from .files import RankFile, rank_files
 from .kept_rows import KeptRows
 from .odd_ones import odd_ones
@@ -92,7 +93,9 @@ def _finished(jobs: Sequence[Job], workers: int, dask: str | None) -> Iterator[t
 def _document(
     inputs: list[str], finished: Sequence[Finished], *, seconds: float, workers: int, resumed: int
 ) -> RanksDocument:
-    rows = sorted((each.row for each in finished), key=_order)
+    ordered = sorted(finished, key=lambda each: _order(each.row))
+    carried = {place: each.collectives for place, each in enumerate(ordered) if each.collectives is not None}
+    rows, alignment = compared([each.row for each in ordered], carried)
     world_size = _world_size(rows)
     known = distributions(rows)
     return RanksDocument(
@@ -103,7 +106,7 @@ def _document(
         resumed=resumed,
         world_size=world_size,
         missing_ranks=_missing(rows, world_size),
-        alignment=AlignmentDoc(kind="none", reason="only durations are compared"),
+        alignment=alignment,
         distributions=known,
         odd=odd_ones(rows, known),
         rows=rows,

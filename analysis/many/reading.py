@@ -19,6 +19,7 @@ from ..errors import LaunchscopeError, one_line
 from ..freed_memory import no_collection
 from ..trace import Trace, utf8_text
 from ..trace_files import TraceFile, rank_of
+from .carried import CarriedCollectives, communication
 from .document import INTERNAL, LOST_WORKER, NOT_FETCHED, UNREADABLE, RankRow
 from .figures import with_figures
 from .files import RankFile, host_of
@@ -40,12 +41,13 @@ class Finished(msgspec.Struct, frozen=True):
     """What comes back."""
 
     row: RankRow
+    collectives: CarriedCollectives | None = None  # to compare with other ranks'
     worker: str = ""  # the process that made it, by host and number
 
 
 def finish(job: Job) -> Finished:
     """The row of one file. Whatever goes wrong with it is the row's error: nothing is raised."""
-    file = job.file
+    file, carried = job.file, None
     begun = time.perf_counter()
     row = bare_row(file)
     if job.launchscope != __version__:
@@ -53,7 +55,7 @@ def finish(job: Job) -> Finished:
         return Finished(row=msgspec.structs.replace(row, error=told, error_kind=NOT_FETCHED))
     try:
         with no_collection(), _at_hand(file) as (path, fetch_seconds):
-            row = _read(job, row, path, fetch_seconds)
+            row, carried = _read(job, row, path, fetch_seconds)
     except StorageError as error:
         row = _failed(row, str(error), NOT_FETCHED)
     except MemoryError:
@@ -62,23 +64,25 @@ def finish(job: Job) -> Finished:
         row = _failed(row, f"can't be kept while it is read ({error.strerror or error})", NOT_FETCHED)
     seconds = time.perf_counter() - begun
     row = msgspec.structs.replace(row, seconds=seconds, worker_peak_bytes=peak_bytes())
-    return Finished(row=row, worker=f"{socket.gethostname()}:{os.getpid()}")
+    return Finished(row=row, collectives=carried, worker=f"{socket.gethostname()}:{os.getpid()}")
 
 
-def _read(job: Job, row: RankRow, path: Path, fetch_seconds: float | None) -> RankRow:
-    """The row of a file at hand."""
+def _read(job: Job, row: RankRow, path: Path, fetch_seconds: float | None) -> tuple[RankRow, CarriedCollectives | None]:
+    """The row of a file at hand, and its collectives."""
     file = job.file
     try:
         trace = TraceFile(path, file.name, file.member).open(cache=False)
         if job.strict:
             require_whole(trace)
-        return with_figures(_known(row, trace, fetch_seconds), trace, step_regex=job.step_regex)[0]
+        row, found = with_figures(_known(row, trace, fetch_seconds), trace, step_regex=job.step_regex)
+        figures, carried = communication(found)
+        return msgspec.structs.replace(row, **figures), carried
     except LaunchscopeError as error:
-        return _failed(row, str(error).removeprefix(f"{path}: "), UNREADABLE)
+        return _failed(row, str(error).removeprefix(f"{path}: "), UNREADABLE), None
     except (MemoryError, OSError):
         raise
     except Exception as error:  # a bug here must not cost the other files' rows
-        return _failed(row, f"internal error, {type(error).__name__}: {error} (please report it)", INTERNAL)
+        return _failed(row, f"internal error, {type(error).__name__}: {error} (please report it)", INTERNAL), None
 
 
 def bare_row(file: RankFile) -> RankRow:
