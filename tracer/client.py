@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from ..analysis.errors import MissingRequirement
-from .server import STOP, Event, Request
+from .server import STOP, Event, Request, whole
 
 _GRACE_S: Final = 10.0
 _MEANWHILE_S: Final = 0.25  # how often a wait lets its caller look elsewhere
@@ -109,11 +109,11 @@ class ForkServer:
             if event.phase is not None:
                 tell(event.phase)
             if event.end:
+                kept = result.read_bytes() if result.is_file() else None
                 if event.error is not None:
-                    kept = result.read_bytes() if result.is_file() else None
                     raise ProcessFailed(event.error, kept, timed_out=event.timed_out, stopped=event.stopped)
-                if not result.is_file():  # os._exit(0), in the target or in a library of it
-                    raise ProcessFailed("ended itself before it was done, with exit status 0")
+                if not whole(result).is_file():  # os._exit(0), in the target or in a library of it
+                    raise ProcessFailed("ended itself before it was done, with exit status 0", kept)
                 return msgspec.json.decode(result.read_bytes(), type=kind)
         raise ProcessFailed(self._gone())
 

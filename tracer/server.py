@@ -73,6 +73,16 @@ class Tell:
         partial.write_bytes(msgspec.json.encode(found))
         partial.rename(self._result)
 
+    def done(self, found: object) -> None:
+        """This is the result, and all of it."""
+        self.keep(found)
+        whole(self._result).touch()
+
+
+def whole(result: Path) -> Path:
+    """The file beside a result that says that it is all there is: the process came to its end."""
+    return result.with_suffix(".whole")
+
 
 def serve(events: int, preload: list[str]) -> None:
     """Preload, then fork one child per request until standard input closes."""
@@ -228,7 +238,7 @@ def _child(request: Request, events: int) -> NoReturn:
         module, _, name = request.function.partition(":")
         function: Callable[..., object] = getattr(import_module(module), name)
         tell = Tell(events, request.result)
-        tell.keep(function(bytes(request.argument), tell))
+        tell.done(function(bytes(request.argument), tell))
         status = 0
     except BaseException:
         import traceback

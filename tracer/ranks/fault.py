@@ -48,9 +48,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
             self.result is not None and self.result.refusal is not None
         )
 
-    def names(self) -> str:
+    def told(self, doing: str) -> str:
         """What failed where."""
-        return f"rank {self.rank} on {self.host}: {self.error}"
+        return f"rank {self.rank} on {self.host}: {doing}: {self.error}"
 
 
 def at_fault(outcomes: Sequence[Outcome], arrived: Mapping[int, int]) -> list[Outcome]:

@@ -35,6 +35,9 @@ _DONE: Final = "done"
 _SOMETHING_TO_FIX: Final = 2
 _HANDLED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
+Handlers = dict[signal.Signals, Any]
+"""What a process does on each signal."""
+
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How a coordinator ended, left in a file for the agent."""
@@ -99,13 +102,13 @@ def _launched(options: ProfileOptions, launch: RanksOptions, progress: Progress,
     failures: Mapping[int, Any] = {}
     interrupted = False
     with tempfile.TemporaryDirectory(prefix="launchscope-ranks-") as folder:
-
-        def coordinator() -> None:
-            _forked(options, progress, device_layer, Path(folder))
-
         sys.stdout.flush()
         sys.stderr.flush()
         with _quiet(), _handlers_restored() as handlers:
+
+            def coordinator() -> None:
+                _forked(options, progress, device_layer, Path(folder), handlers)
+
             try:
                 elastic_launch(_config(launch, folder), coordinator)()
             except ChildFailedError as error:
@@ -144,11 +147,10 @@ def _config(launch: RanksOptions, folder: str) -> Any:
         )
 
 
-def _forked(options: ProfileOptions, progress: Progress, device_layer: str, folder: Path) -> None:
+def _forked(options: ProfileOptions, progress: Progress, device_layer: str, folder: Path, handlers: Handlers) -> None:
     """A coordinator in a fork of the agent: it leaves word of how it ended, and ends badly if it did."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # instead of torch's SIGINT
-    for number in _HANDLED:  # but while it coordinates, what it inherits from the agent is not for this process
-        signal.signal(number, signal.SIG_IGN)
+    _set_handlers(handlers)  # the agent's are not for this process
     place = place_from()
     assert place is not None
     how, message, path = _DONE, "", None
@@ -164,6 +166,7 @@ def _forked(options: ProfileOptions, progress: Progress, device_layer: str, fold
         import traceback
 
         how, message = "internal", traceback.format_exc()
+    _set_handlers(dict.fromkeys(handlers, signal.SIG_IGN))  # there is nothing left to interrupt
     kept = None if path is None else str(path)
     ended = Ended(rank=place.rank, host=place.host, how=how, message=message, path=kept)
     (folder / f"ended-{place.rank}.json").write_bytes(msgspec.json.encode(ended))
@@ -225,9 +228,6 @@ def _cuda_not_started() -> Iterator[None]:
             os.environ[name] = before
 
 
-Handlers = dict[signal.Signals, Any]
-
-
 @contextmanager
 def _handlers_restored() -> Iterator[Handlers]:
     """The launcher takes over what signals do, and does not give it back."""
@@ -235,8 +235,12 @@ def _handlers_restored() -> Iterator[Handlers]:
     try:
         yield before
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        _set_handlers(before)
+
+
+def _set_handlers(handlers: Handlers) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def _as_before(handlers: Handlers, number: signal.Signals) -> None:

@@ -120,9 +120,9 @@ class RanksRun(Run):
         for outcome in outcomes:
             self._take_of(mode, repeat, outcome, faults[0] if alone else None)
         if self._coordinator.lost is not None:
-            raise RankFailed(f"{self._coordinator.lost} ({name})")
+            raise RankFailed(f"{name}: {self._coordinator.lost}")
         if alone:
-            raise RankFailed(f"{faults[0].names()} ({name})")
+            raise RankFailed(faults[0].told(name))
 
     def manifest(self) -> capture.Manifest:
         return msgspec.structs.replace(super().manifest(), ranks=self.ranks)

@@ -24,13 +24,15 @@ def first_signal_interrupts() -> Iterator[None]:
     """Inside, the first signal to end raises KeyboardInterrupt, and later ones do nothing: a terminal's Ctrl-C comes
     twice, once by way of the launcher, and what was measured is to be kept."""
     before = {number: signal.getsignal(number) for number in _ENDING}
+    if before[signal.SIGHUP] == signal.SIG_IGN:  # nohup
+        del before[signal.SIGHUP]
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-        for number in _ENDING:
+        for number in before:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for number in _ENDING:
+    for number in before:
         signal.signal(number, interrupt)
     try:
         yield
