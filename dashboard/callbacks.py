@@ -11,6 +11,7 @@ from .enlarged import css_px, scale_of
 from .moves import BUTTONS, happened, op_of_row, show_op, shown_bands
 from .opened import Opened
 from .panels import MODEL_REM, chart, comparison_panel, details_panel
+from .ranks.section import RANK_CONTROLS, register_ranks
 from .shown import control_values, stores, timelines
 from .tables import table
 from .theme import Theme, theme_named
@@ -28,6 +29,8 @@ def register(app: Dash, opened: Opened, watched: Watched) -> None:
         _model(app, opened)
     if len(opened.bands) > 1:
         _compare(app, opened)
+    if opened.rank_sets:
+        register_ranks(app, opened)
     _tables(app, opened)
 
 
@@ -39,17 +42,21 @@ def _changes(app: Dash, watched: Watched) -> None:
 
 
 def _navigation(app: Dash, opened: Opened) -> None:
+    has_ranks = bool(opened.rank_sets)
+    names = [*stores(View(), with_ranks=has_ranks)]
     has_model = what_if.starting_point(opened).step is not None
     sliders = what_if.slider_marks(what_if.starting_point(opened)) if has_model else {}
     controls = {
         **{name: name for name in ("align", "overlays", "search", "bands")},
         **({"compare_a": "compare-a", "compare_b": "compare-b"} if len(opened.bands) > 1 else {}),
         **{name: f"knob-{name}" for name in sliders},
+        **(RANK_CONTROLS if opened.rank_sets else {}),
     }
     events = {
         "click": Input("timeline", "clickData"),
         "cell": Input("cell", "data"),
         "keys": Input("keys", "data"),
+        **({"heat_click": Input("heat-click", "data")} if opened.rank_sets else {}),
         **{name: Input(name, "n_clicks") for name in BUTTONS if name != "reset" or has_model},
     }
 
@@ -58,7 +65,7 @@ def _navigation(app: Dash, opened: Opened) -> None:
             "url": Output("url", "search"),
             "answered": Output("answered", "data"),
             **{name: Output(component, "value") for name, component in controls.items()},
-            **{name: Output(name, "data") for name in stores(View())},
+            **{name: Output(name, "data") for name in names},
         },
         inputs={
             "url": Input("url", "search"),
@@ -67,7 +74,7 @@ def _navigation(app: Dash, opened: Opened) -> None:
             "rows": Input({"op": ALL, "row": ALL}, "n_clicks"),
             "answered": State("answered", "data"),
             "scheme": State("scheme", "data"),
-            "known": {name: State(name, "data") for name in stores(View())},
+            "known": {name: State(name, "data") for name in names},
         },
     )
     def navigate(
@@ -82,21 +89,21 @@ def _navigation(app: Dash, opened: Opened) -> None:
         del rows
         told = values | events
         given = ctx.args_grouping["values"] | ctx.args_grouping["events"]
-        names = [name for name in told if given[name]["triggered"] or told[name] != answered.get(name)]
+        changed = [name for name in told if given[name]["triggered"] or told[name] != answered.get(name)]
         after = from_query(url or "")
-        for name in names:
+        for name in changed:
             after = happened(opened, after, name, told, answered, scheme)
         for row in ctx.args_grouping["rows"]:
             if row["triggered"] and row["value"] is not None:  # else it was drawn just now
                 after = show_op(opened, after, op_of_row(row["id"]["op"]))
         query = to_query(after)
-        shown = control_values(opened, after)
+        shown, parts = control_values(opened, after), stores(after, with_ranks=has_ranks)
         answer = {name: shown[name] for name in values} | events
         return {
             "url": no_update if query == (url or "") else query,
             "answered": no_update if answer == answered else answer,
             **{name: no_update if shown[name] == value else shown[name] for name, value in values.items()},
-            **{name: no_update if value == known[name] else value for name, value in stores(after).items()},
+            **{name: no_update if value == known[name] else value for name, value in parts.items()},
         }
 
 

@@ -73,7 +73,8 @@ def first_response(opened: Opened, view: View) -> Markup:
     light, dark = (timelines(opened, view, scheme, STILL_PX) for scheme in ("light", "dark"))
     stand_for = {"timeline": still(light.figure, dark.figure, light.height_px)}
     answer = [layout.header(opened), layout.next_steps(opened), layout.mode_cards(opened)]
-    section = layout.timelines_section(opened, control_values(opened, view), light)
+    values = control_values(opened, view)
+    section = [*layout.ranks_section(opened, view, values), layout.timelines_section(opened, values, light)]
     return Markup('<div id="first">{}<div inert>{}</div></div>').format(
         to_html(answer, {}), to_html(section, stand_for)
     )

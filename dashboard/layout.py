@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import dash_ag_grid as dag  # type: ignore[import-untyped]
@@ -10,11 +10,13 @@ from dash import dcc, html
 
 from . import cards, tables, what_if
 from .charts import chart_rem
+from .controls import attribute, choice, labelled, named
 from .enlarged import css_px
 from .graph_view import graph_sections
 from .grid_table import TableData
 from .opened import Opened
 from .panels import GRAPH_CONFIG, MODEL_REM, section_parts
+from .ranks.section import has_one_clock, ranks_section
 from .shown import Timelines, control_values, stores, timelines
 from .theme import LIGHT
 from .timeline import legend_items
@@ -44,11 +46,13 @@ TIMELINE_CONFIG: Final[Any] = GRAPH_CONFIG | {
 def page(opened: Opened, view: View, scheme: str, width_px: int, *, most_upload_bytes: int | None = None) -> html.Div:
     """Everything; callbacks fill in what is not drawn yet. Null where no other file can be opened."""
     values = control_values(opened, view)
-    data: dict[str, Any] = {"scheme": scheme, "width": width_px, "answered": values, **stores(view)}
+    kept = stores(view, with_ranks=bool(opened.rank_sets))
+    data: dict[str, Any] = {"scheme": scheme, "width": width_px, "answered": values, **kept}
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),
             *(dcc.Store(id=name) for name in ("keys", "cell", "painted", "can-grid")),
+            *([dcc.Store(id="heat-click")] if opened.rank_sets else []),
             *(dcc.Store(id=name, data=value) for name, value in data.items()),
             header(opened),
             html.Main(
@@ -56,6 +60,7 @@ def page(opened: Opened, view: View, scheme: str, width_px: int, *, most_upload_
                     html.Div(id="changed", role="alert"),
                     next_steps(opened),
                     mode_cards(opened),
+                    *ranks_section(opened, view, values),
                     timelines_section(opened, values, timelines(opened, view, scheme, width_px)),
                     _charts(opened),
                     _graph_doctor(opened),
@@ -82,7 +87,7 @@ def header(opened: Opened) -> html.Header:
                     html.Div(
                         [
                             html.Button("theme", id="theme", title="Light or dark"),
-                            html.Button("?", id="help-button", **_named("Keys and help")),
+                            html.Button("?", id="help-button", **named("Keys and help")),
                         ],
                         className="buttons",
                     ),
@@ -112,7 +117,7 @@ def next_steps(opened: Opened) -> html.Section:
 
 
 def mode_cards(opened: Opened) -> html.Section:
-    return html.Section([_card(card) for card in cards.cards(opened)], className="cards", **_named("Modes"))
+    return html.Section([_card(card) for card in cards.cards(opened)], className="cards", **named("Modes"))
 
 
 def _card(card: cards.Card) -> html.Article:
@@ -141,13 +146,13 @@ def timelines_section(opened: Opened, values: Mapping[str, Any], drawn: Timeline
                 [
                     html.Div(
                         [
-                            html.Button("◀", id="previous", **_named("Step before")),
+                            html.Button("◀", id="previous", **named("Step before")),
                             html.Span(drawn.step, id="step-label", role="status"),
-                            html.Button("▶", id="next", **_named("Step after")),
+                            html.Button("▶", id="next", **named("Step after")),
                         ],
                         className="steps",
                     ),
-                    _choice("align", [("time", "same scale"), ("step", "step to step")], values["align"], "Align"),
+                    choice("align", _alignments(opened), values["align"], "Align"),
                     dcc.Checklist(
                         id="overlays",
                         options=[{"value": "queue", "label": "queue depth"}, {"value": "idle", "label": "GPU idle"}],
@@ -172,7 +177,7 @@ def timelines_section(opened: Opened, values: Mapping[str, Any], drawn: Timeline
                 ],
                 className="controls",
             ),
-            _labelled(
+            labelled(
                 f"Traces shown, of {len(opened.bands):,}" if len(opened.bands) > len(opened.first) else "Traces shown",
                 "bands",
                 dcc.Dropdown(
@@ -201,12 +206,17 @@ def timelines_section(opened: Opened, values: Mapping[str, Any], drawn: Timeline
                 className="timeline-frame",
                 tabIndex="0",
                 role="group",
-                **_named("Timelines; zoom with w and s, pan with a and d, fit with f"),
+                **named("Timelines; zoom with w and s, pan with a and d, fit with f"),
             ),
-            html.Aside(id="details", className="details", **_attribute("aria-live", "polite")),
+            html.Aside(id="details", className="details", **attribute("aria-live", "polite")),
         ],
         className="timelines",
     )
+
+
+def _alignments(opened: Opened) -> list[tuple[str, str]]:
+    one_clock = [("clock", "one clock for all ranks")] if has_one_clock(opened.rank_sets) else []
+    return [("time", "same scale"), ("step", "step to step"), *one_clock]
 
 
 def _swatch(item: Mapping[str, str]) -> html.Span:
@@ -230,7 +240,7 @@ def _model(opened: Opened, values: Mapping[str, Any]) -> html.Section:
     if start.step is None:
         return html.Section([html.H2("The model, to play with"), html.P(f"Not for this report: {start.reason}")])
     sliders = [
-        _labelled(
+        labelled(
             spec.label,
             f"knob-{name}",
             dcc.Slider(
@@ -263,7 +273,7 @@ def _compare(opened: Opened, values: Mapping[str, Any]) -> html.Section:
         return html.Section([])
     options = _band_options(opened)
     pickers = [
-        _labelled(label, name, dcc.Dropdown(id=name, options=options, value=value, placeholder="a mode or trace"))
+        labelled(label, name, dcc.Dropdown(id=name, options=options, value=value, placeholder="a mode or trace"))
         for label, name, value in (
             ("Compare", "compare-a", values["compare_a"]),
             ("with", "compare-b", values["compare_b"]),
@@ -279,7 +289,7 @@ def _tables(opened: Opened) -> html.Section:
             html.H2("Tables"),
             html.Div(
                 [
-                    _choice("table", [(name, name) for name in known], known[0], "Table"),
+                    choice("table", [(name, name) for name in known], known[0], "Table"),
                     html.A("CSV", id="csv", href="", download="", className="button"),
                 ],
                 className="controls",
@@ -321,7 +331,7 @@ def _downloads() -> html.Section:
 
 
 def _open_another(most_bytes: int) -> html.Section:
-    place = html.Div(id="upload", className="controls", **_attribute("data-most-bytes", str(most_bytes)))
+    place = html.Div(id="upload", className="controls", **attribute("data-most-bytes", str(most_bytes)))
     note = (
         f"Up to {most_bytes >> 20:,} MiB; it is read by the launchscope that serves this page, into a page of its own."
     )
@@ -333,31 +343,9 @@ def _open_another(most_bytes: int) -> html.Section:
 def _help() -> html.Dialog:
     rows = [part for keys, what in KEYS for part in (html.Dt(keys), html.Dd(what))]
     return html.Dialog(
-        [html.H2("Keys"), html.Dl(rows), html.Button("close", id="help-close")], id="help", **_named("Help")
+        [html.H2("Keys"), html.Dl(rows), html.Button("close", id="help-close")], id="help", **named("Help")
     )
-
-
-def _choice(name: str, options: Sequence[tuple[str, str]], value: str, label: str) -> html.Div:
-    radios = dcc.RadioItems(
-        id=name, options=[{"value": key, "label": text} for key, text in options], value=value, inline=True
-    )
-    return html.Div(
-        [html.Span(label, id=f"{name}-label"), radios], role="group", **_attribute("aria-labelledby", f"{name}-label")
-    )
-
-
-def _labelled(label: str, name: str, control: Any) -> html.Div:
-    return html.Div([html.Label(label, htmlFor=name), control], className="labelled")
 
 
 def _band_options(opened: Opened) -> list[dict[str, str]]:
     return [{"value": band.key, "label": band.label} for band in opened.bands]
-
-
-def _named(label: str) -> dict[str, Any]:
-    return _attribute("aria-label", label)
-
-
-def _attribute(name: str, value: str) -> dict[str, Any]:
-    """An attribute whose name is no Python name."""
-    return {name: value}

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from .opened import Band, Opened
+from .ranks.moves import of_ranks
 from .starting_point import slider_marks, starting_point
 from .view import Theme, View
 
@@ -22,8 +23,7 @@ _LEAST_BESIDE_US: Final = 50.0
 
 def shown_bands(opened: Opened, view: View) -> list[Band]:
     """The bands of the view; those shown first where it names none that there is."""
-    named = [band for key in view.bands if (band := opened.band(key)) is not None]
-    return named or [band for key in opened.first if (band := opened.band(key)) is not None]
+    return opened.shown(view.bands)
 
 
 def zoomed(view: View, x: Sequence[float] | None) -> View:
@@ -90,6 +90,8 @@ def follow_op(opened: Opened, view: View, op: Op) -> View:
     band = opened.band(op[0])
     if band is None or there.step != view.step or there.x is None or there.x == view.x:
         return there
+    if view.align == "clock":
+        return there
     start, end = band.step_windows[there.step]
     scale = 1.0 if view.align == "time" else 1000 / max(1, end - start)
     place = sum(there.x) / 2 * scale
@@ -140,6 +142,8 @@ def happened(
         case "bands":
             chosen = tuple(told["bands"] or ())
             return change(view, bands=() if chosen == opened.first else chosen)
+        case "heat_click" | "heat" | "ranks" | "rank_a" | "rank_b":
+            return of_ranks(opened, view, name, told)
         case "compare_a" | "compare_b":
             return change(view, compare=(told["compare_a"] or "", told["compare_b"] or ""))
         case knob:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -18,6 +18,7 @@ from ..analysis.recordings import middle_first
 from ..analysis.report import Report
 from ..analysis.steps import first_op_ns
 from ..analysis.trace import NONE
+from .ranks.sets import RankSet, rank_sets
 
 FIRST_BANDS: Final = 6
 """Traces without modes that are shown at first; the others can be chosen."""
@@ -80,10 +81,16 @@ class Opened:
     report: Report
     bands: tuple[Band, ...]
     first: tuple[str, ...]  # keys of the bands that are shown first
+    rank_sets: tuple[RankSet, ...] = ()  # none where nothing has several ranks
 
     def band(self, key: str) -> Band | None:
         """The band of this key, or None."""
         return self._by_key.get(key)
+
+    def shown(self, keys: Sequence[str]) -> list[Band]:
+        """The bands of these keys; those shown first where they name none that there is."""
+        named = [band for key in keys if (band := self.band(key)) is not None]
+        return named or [band for key in self.first if (band := self.band(key)) is not None]
 
     @cached_property
     def _by_key(self) -> dict[str, Band]:
@@ -103,9 +110,16 @@ class Opened:
         named = [band for band in self.bands if mode is not None and band.key == mode]
         return next(iter([*named, *(band for band in self.bands if band.device is not None)]), None)
 
+    def rank_set(self, key: str) -> RankSet | None:
+        """The ranks of this key; the first ones for any other, None without any."""
+        return next((each for each in self.rank_sets if each.key == key), next(iter(self.rank_sets), None))
+
 
 def open_bands(report: Report) -> Opened:
-    """A capture's modes, each with the recording whose process stands in the middle; else every trace."""
+    """A capture's modes, each with the recording whose process stands in the middle; else every trace.
+
+    Of several ranks each has the recording of the same processes; rank 0's stand for the mode.
+    """
     profile = report.document.profile
     modes = {} if profile is None else profile.modes
     keys = _Keys()
@@ -113,23 +127,53 @@ def open_bands(report: Report) -> Opened:
     shown = []
     for name, mode in modes.items():
         recorded = [a for a in report.analyses if (a.mode or AS_WRITTEN) == name and a.trace_pass is not None]
-        for place, analysis in enumerate(middle_first(recorded, mode)):
-            key = keys.add(name if place == 0 else f"{name}-{analysis.trace_pass}-{analysis.repeat}")
-            label = name.replace("_", " ") if name == AS_WRITTEN else name
-            if place:
-                label += f", {analysis.trace_pass} pass, repeat {analysis.repeat}"
-            else:
-                shown.append(key)
-            bands.append(Band(key, label, analysis, mode))
-    others = [a for a in report.analyses if a.trace_pass is None]
-    for analysis in others:
-        rank = analysis.trace.rank
-        key = keys.add(analysis.name if rank is None or len(others) == 1 else f"rank{rank}")
-        label = analysis.name if rank is None or len(others) == 1 else f"rank {rank}"
-        bands.append(Band(key, label, analysis, None))
-        if len(shown) < FIRST_BANDS:
-            shown.append(key)
-    return Opened(report, tuple(bands), tuple(shown))
+        ordered = _rank_by_rank(middle_first(recorded, mode))
+        for place, analysis in enumerate(ordered):
+            is_middle = (analysis.trace_pass, analysis.repeat) == (ordered[0].trace_pass, ordered[0].repeat)
+            bands.append(_mode_band(keys, name, mode, analysis, is_first=place == 0, is_middle=is_middle))
+            if place == 0:
+                shown.append(bands[-1].key)
+    of_modes = [(name, [band for band in bands if band.mode is mode]) for name, mode in modes.items()]
+    bare = _bare_bands(keys, [a for a in report.analyses if a.trace_pass is None])
+    shown += [band.key for band in bare[: max(0, FIRST_BANDS - len(shown))]]
+    return Opened(report, (*bands, *bare), tuple(shown), rank_sets(of_modes, bare))
+
+
+def _rank_by_rank(recorded: Sequence[TraceAnalysis]) -> list[TraceAnalysis]:
+    """Those of the lowest rank as they come; behind each the other ranks' of the same processes."""
+    processes: dict[tuple[str | None, int | None], list[TraceAnalysis]] = {}
+    for analysis in sorted(recorded, key=_rank):
+        processes.setdefault((analysis.trace_pass, analysis.repeat), []).append(analysis)
+    order = dict.fromkeys((analysis.trace_pass, analysis.repeat) for analysis in recorded)
+    return [analysis for process in order for analysis in processes[process]]
+
+
+def _rank(analysis: TraceAnalysis) -> int:
+    return -1 if analysis.document.rank is None else analysis.document.rank
+
+
+def _mode_band(
+    keys: _Keys, name: str, mode: ModeDoc, analysis: TraceAnalysis, *, is_first: bool, is_middle: bool
+) -> Band:
+    """A recording of a mode; ``is_first``: the one that stands for it, ``is_middle``: of the same processes as that."""
+    label, rank = name.replace("_", " ") if name == AS_WRITTEN else name, analysis.document.rank
+    parts = [] if is_middle else [str(analysis.trace_pass), str(analysis.repeat)]
+    told = [] if is_middle else [f"{analysis.trace_pass} pass", f"repeat {analysis.repeat}"]
+    if rank is not None:
+        parts += [] if is_first else [f"rank{rank}"]
+        told = [f"rank {rank}", *told]
+    return Band(keys.add("-".join([name, *parts])), ", ".join([label, *told]), analysis, mode)
+
+
+def _bare_bands(keys: _Keys, analyses: Sequence[TraceAnalysis]) -> list[Band]:
+    """Traces of no mode: by their ranks where these tell them apart, else by their names."""
+    ranks = [analysis.document.rank for analysis in analyses]
+    bands = []
+    for analysis, rank in zip(analyses, ranks, strict=True):
+        is_named = rank is None or len(analyses) == 1 or ranks.count(rank) > 1
+        key = keys.add(analysis.name if is_named else f"rank{rank}")
+        bands.append(Band(key, analysis.name if is_named else f"rank {rank}", analysis, None))
+    return bands
 
 
 class _Keys:

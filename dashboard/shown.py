@@ -11,6 +11,8 @@ from .enlarged import enlarged, scale_of
 from .moves import shown_bands
 from .opened import Opened
 from .plotting import Figure
+from .ranks.moves import rank_controls
+from .ranks.sets import clocks
 from .theme import theme_named
 from .timeline import search_count, timeline_figure
 from .view import View, to_query
@@ -22,6 +24,9 @@ _STORES: Final = {
     "compare-view": ("compare",),
 }
 """The parts of the view that each part of the page is drawn from."""
+
+_OF_RANKS: Final = {"ranks-view": ("heat", "ranks", "bands", "step", "theme")}
+"""The same, on a page of several ranks."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,9 @@ def timelines(opened: Opened, view: View, scheme: str | None, width_px: int) -> 
     """As drawn where the view names no theme: in that of the system's colour scheme."""
     bands = shown_bands(opened, view)
     scale = scale_of(width_px)
-    figure = timeline_figure(bands, view, theme_named(view.theme or scheme), width_px=round(width_px / scale))
+    on_one = clocks(opened.rank_sets) if view.align == "clock" else {}
+    theme = theme_named(view.theme or scheme)
+    figure = timeline_figure(bands, view, theme, width_px=round(width_px / scale), clocks=on_one)
     height_px = figure["layout"]["height"]
     figure = enlarged(figure, scale)
     layout = figure["layout"]
@@ -49,9 +56,10 @@ def timelines(opened: Opened, view: View, scheme: str | None, width_px: int) -> 
     return Timelines(figure, height_px, f"step {min(view.step, max(steps - 1, 0)) + 1} of {steps}", found)
 
 
-def stores(view: View) -> dict[str, str]:
-    """Store → its part of the view, as a query."""
-    return {name: to_query(only(view, parts)) for name, parts in _STORES.items()}
+def stores(view: View, *, with_ranks: bool = False) -> dict[str, str]:
+    """Store → its part of the view, as a query; ``with_ranks``: of a page of several ranks."""
+    kept = _STORES | (_OF_RANKS if with_ranks else {})
+    return {name: to_query(only(view, parts)) for name, parts in kept.items()}
 
 
 def only(view: View, parts: Sequence[str]) -> View:
@@ -75,4 +83,5 @@ def control_values(opened: Opened, view: View) -> dict[str, Any]:
         "compare_a": view.compare[0] or None,
         "compare_b": view.compare[1] or None,
         **knobs,
+        **(rank_controls(opened, view) if opened.rank_sets else {}),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +12,7 @@ from ..analysis.trace import Ints
 from .heat_strip import Lane, within_bounds
 from .lanes import BandLanes, prepare
 from .opened import Band
+from .ranks.sets import Clock
 from .view import View
 
 LEFT_PX: Final = 118  # labels of lanes
@@ -104,12 +105,14 @@ class Stage:
         return low - beside, high + beside
 
 
-def stage(bands: Sequence[Band], view: View, width_px: int) -> Stage:
-    """Lay out the bands."""
-    placed = []
+def stage(bands: Sequence[Band], view: View, width_px: int, clocks: Mapping[str, Clock] | None = None) -> Stage:
+    """Lay out the bands; ``clocks``: key of a band → its clock, where one is known."""
+    placed: list[PlacedBand] = []
     top = 0
-    for lanes in map(prepare, bands):
-        placed.append(_placed(lanes, view, top))
+    prepared = [prepare(band) for band in bands]
+    zeros = _zeros(prepared, view, clocks or {})
+    for lanes, zero in zip(prepared, zeros, strict=True):
+        placed.append(_placed(lanes, view, top, zero))
         top = placed[-1].bottom + BETWEEN_BANDS_PX
     plot_px = max(100, width_px - LEFT_PX - RIGHT_PX)
     whole = _whole(placed, view)
@@ -117,9 +120,22 @@ def stage(bands: Sequence[Band], view: View, width_px: int) -> Stage:
     return Stage(tuple(placed), _in_view(placed, view, whole), whole, view.align, plot_px, height)
 
 
-def _placed(lanes: BandLanes, view: View, top: int) -> PlacedBand:
+def _zeros(bands: Sequence[BandLanes], view: View, clocks: Mapping[str, Clock]) -> list[int]:
+    """Where each band's axis begins, on its own clock: with its step, or with the first one's of those on one clock."""
+    since = [lanes.window(view.step)[0] for lanes in bands]
+    known = [clocks.get(lanes.band.key) if view.align == "clock" else None for lanes in bands]
+    first: dict[str, int] = {}
+    for start, clock in zip(since, known, strict=True):
+        if clock is not None:
+            first[clock.of] = min(first.get(clock.of, start - clock.ahead_ns), start - clock.ahead_ns)
+    return [
+        start if clock is None else first[clock.of] + clock.ahead_ns for start, clock in zip(since, known, strict=True)
+    ]
+
+
+def _placed(lanes: BandLanes, view: View, top: int, zero_ns: int) -> PlacedBand:
     since, until = lanes.window(view.step)
-    scale = Scale(since, 1e3, 3) if view.align == "time" else Scale(since, max(1, until - since), 9)
+    scale = Scale(zero_ns, max(1, until - since), 9) if view.align == "step" else Scale(zero_ns, 1e3, 3)
     place = top + TITLE_PX
     notes = []
     for _ in lanes.notes:
@@ -139,9 +155,9 @@ def _placed(lanes: BandLanes, view: View, top: int) -> PlacedBand:
 
 
 def _whole(bands: Sequence[PlacedBand], view: View) -> tuple[float, float]:
-    """The longest step, and a little on either side."""
-    lengths = [band.scale.length(np.diff(band.lanes.window(view.step)))[0] for band in bands]
-    longest = max(lengths, default=0.0) or 1.0
+    """From the start to the end of the last step to end, and a little on either side."""
+    ends = [band.scale.x(np.array(band.lanes.window(view.step)[1:]))[0] for band in bands]
+    longest = max(ends, default=0.0) or 1.0
     return -MARGIN * longest, (1 + MARGIN) * longest
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from .heat_strip import FAINTEST, Lane, heat_strip
 from .hover import CAUSE_WORDS
 from .marks import Marks, search_count, selected_name
 from .opened import Band
+from .ranks.sets import Clock
 from .rectangles import Rectangles, Trace, mixed, style_colors
 from .stage import (
     IDLE_PX,
@@ -49,13 +50,15 @@ def legend_items(theme: Theme) -> list[dict[str, str]]:
     return [{"cause": cause, "color": CAUSE_COLORS[cause], "meaning": CAUSE_WORDS[cause]} for cause in CAUSES]
 
 
-def timeline_figure(bands: Sequence[Band], view: View, theme: Theme, width_px: int = 1200) -> Figure:
+def timeline_figure(
+    bands: Sequence[Band], view: View, theme: Theme, width_px: int = 1200, clocks: Mapping[str, Clock] | None = None
+) -> Figure:
     """The bands one below the other on one axis: what is in view, and a little on either side.
 
     Rectangles have customdata [band key, kind, row]: ``gpu_op``, ``launch``, ``blocking`` and ``host_op`` are rows of
     the trace's tables, ``gap`` of the headline device's gaps. Heat strips and lines have a list of one number, a count.
     """
-    placed = stage(bands, view, width_px)
+    placed = stage(bands, view, width_px, clocks)
     name = selected_name(bands, view)
     marks = {id(band): Marks.of(band.lanes, view, name) for band in placed.bands}
     strips: list[Trace] = []

@@ -23,9 +23,15 @@ from .stage import (
     Stage,
 )
 from .theme import Theme
-from .view import View
+from .view import Align, View
 
 _LABEL_CHARS: Final = 16
+
+_AXES: Final[dict[Align, tuple[str, str]]] = {
+    "time": ("µs since the step's first GPU op", ",~f"),
+    "step": ("share of the step", ".4~p"),
+    "clock": ("µs since the first rank's first GPU op of the step", ",~f"),
+}
 
 
 def timeline_layout(placed: Stage, view: View, theme: Theme, width_px: int) -> Trace:
@@ -38,7 +44,7 @@ def timeline_layout(placed: Stage, view: View, theme: Theme, width_px: int) -> T
         ticks += [(band.idle + IDLE_PX / 2, "GPU idle")] if band.idle is not None else []
     if not placed.bands:
         annotations.append(_text("Nothing is shown: choose a trace.", TITLE_PX, theme.muted))
-    is_time = view.align == "time"
+    title, ticks_as = _AXES[view.align]
     font = {"family": FONT, "color": theme.ink, "size": 12}
     return {
         "width": width_px,
@@ -57,8 +63,8 @@ def timeline_layout(placed: Stage, view: View, theme: Theme, width_px: int) -> T
         "xaxis": {
             "range": list(placed.view),
             "side": "top",
-            "title": {"text": "µs since the step's first GPU op" if is_time else "share of the step", "standoff": 4},
-            "tickformat": ",~f" if is_time else ".4~p",
+            "title": {"text": title, "standoff": 4},
+            "tickformat": ticks_as,
             "gridcolor": theme.grid,
             "zeroline": False,
         },

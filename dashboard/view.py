@@ -9,9 +9,10 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-Align = Literal["time", "step"]
+Align = Literal["time", "step", "clock"]
 Theme = Literal["light", "dark"]
 Overlay = Literal["queue", "idle"]
+HeatOf = Literal["period", "busy", "waiting"]
 
 _MOST_TEXT: Final = 200  # characters of a search
 _MOST_BANDS: Final = 32
@@ -19,7 +20,10 @@ _KNOBS: Final = ("tau", "bandwidth", "kernels", "batch", "weights")
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown. ``x`` are µs since the start of the step, or shares of it where steps are stretched; null: all."""
+    """What is shown. ``x`` are µs since the start of the step, or shares of it where steps are stretched; null: all.
+
+    With ``align`` at "clock" ranks that share a clock begin with the first one's step.
+    """
 
     bands: tuple[str, ...] = ()  # keys, in order; none: those shown first
     step: int = 0  # of the kept ones
@@ -30,6 +34,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     overlays: tuple[Overlay, ...] = ()
     compare: tuple[str, str] = ("", "")  # bands; empty where none is chosen
     knobs: Mapping[str, float] = {}  # of the model, as factors of what was measured: tau, bandwidth, kernels, …
+    heat: HeatOf = "period"  # what of ranks × steps the colours are
+    ranks: str = ""  # of which mode; empty: the first
     theme: Theme | None = None  # null: the system's
 
 
@@ -52,6 +58,10 @@ def to_query(view: View) -> str:
         parts["overlays"] = ",".join(view.overlays)
     if any(view.compare):
         parts["compare"] = ",".join(view.compare)
+    if view.heat != "period":
+        parts["heat"] = view.heat
+    if view.ranks:
+        parts["ranks"] = view.ranks
     parts |= {name: f"{value:.6g}" for name, value in view.knobs.items()}
     if view.theme is not None:
         parts["theme"] = view.theme
@@ -65,17 +75,19 @@ def from_query(query: str) -> View:
     except ValueError:
         parts = {}
     selected = _pair(parts.get("op", ""))
-    align, theme = parts.get("align"), parts.get("theme")
+    align, heat, theme = (parts.get(name) for name in ("align", "heat", "theme"))
     return View(
         bands=tuple(dict.fromkeys(filter(None, parts.get("bands", "").split(","))))[:_MOST_BANDS],
         step=_whole(parts.get("step", "")) or 0,
         x=_range(parts.get("x", "")),
-        align="step" if align == "step" else "time",
+        align="step" if align == "step" else "clock" if align == "clock" else "time",
         search=parts.get("search", "")[:_MOST_TEXT],
         selected=None if selected is None or (row := _whole(selected[1])) is None else (selected[0], row),
         overlays=tuple(name for name in get_args(Overlay) if name in parts.get("overlays", "").split(",")),
         compare=_two(parts.get("compare", "")),
         knobs={name: value for name in _KNOBS if (value := _positive(parts.get(name, ""))) is not None},
+        heat="busy" if heat == "busy" else "waiting" if heat == "waiting" else "period",
+        ranks=parts.get("ranks", "")[:_MOST_TEXT],
         theme="dark" if theme == "dark" else "light" if theme == "light" else None,
     )
 

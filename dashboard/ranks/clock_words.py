@@ -1,0 +1,49 @@
+"""What is known of the clocks of ranks, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from ...analysis.units import duration, number
+from .sets import RankSet
+
+_NO_CLOCK: Final = (
+    "No collective of these ranks matches another's, so nothing here tells how their clocks lie: each timeline is on "
+    "its own clock, and only durations can be compared between ranks."
+)
+
+
+def has_one_clock(sets: Sequence[RankSet]) -> bool:
+    """Whether two ranks of any of them can be drawn on one clock."""
+    return any(sum(offset is not None for offset in each.offsets) > 1 for each in sets)
+
+
+def clock_words(chosen: RankSet) -> str:
+    """How the ranks' clocks are aligned, or that they are not."""
+    known = [place for place, offset in enumerate(chosen.offsets) if offset is not None]
+    if len(known) < 2:
+        return _NO_CLOCK
+    reference, others = chosen.ranks[known[0]], known[1:]
+    measured = [offset for place in others if (offset := chosen.offsets[place]) is not None]
+    spread = max(abs(end - offset.offset_ns) for offset in measured for end in (offset.p10_ns, offset.p90_ns))
+    collectives = min(offset.collectives for offset in measured)
+    if len(others) == 1:
+        ahead = measured[0].offset_ns
+        which = f"rank {chosen.ranks[others[0]]}'s clock is {duration(abs(ahead))} {_ahead(ahead)} rank {reference}'s"
+    else:
+        apart = np.array([offset.offset_ns for offset in measured])
+        which = f"the ranks' clocks are {duration(apart.min())} to {duration(apart.max())} ahead of rank {reference}'s"
+    rest = len(chosen.bands) - len(known)
+    without = f" {number(rest)} without a matching collective stay on their own." if rest else ""
+    return (
+        f"Clocks: by the ends of {number(collectives)} collectives, which no rank can leave before all have come, "
+        f"{which} (within {duration(spread)}, p10 to p90). “One clock” takes that off; with the same scale each rank's "
+        f"step begins with its own first GPU op.{without}"
+    )
+
+
+def _ahead(ns: float) -> str:
+    return "ahead of" if ns > 0 else "behind"

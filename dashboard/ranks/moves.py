@@ -1,0 +1,71 @@
+"""What a person does with the ranks, as what it makes of the view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .heat import cell_at
+
+if TYPE_CHECKING:
+    from ..opened import Opened
+    from ..view import View
+    from .sets import RankSet
+
+
+def of_ranks(opened: Opened, view: View, name: str, told: Mapping[str, Any]) -> View:
+    """The view after what was done with the control of this name; the same one where that changes nothing."""
+    chosen = opened.rank_set(view.ranks)
+    if chosen is None:
+        return view
+    change = msgspec.structs.replace
+    match name:
+        case "heat":
+            return change(view, heat=told["heat"])
+        case "ranks":
+            first = opened.rank_sets[0].key
+            return change(view, ranks="" if told["ranks"] == first else told["ranks"])
+        case "heat_click":
+            return _clicked(chosen, view, told["heat_click"])
+        case _:
+            keys = [key for key in dict.fromkeys((told["rank_a"], told["rank_b"])) if key]
+            return change(view, bands=tuple(keys))
+
+
+def _clicked(chosen: RankSet, view: View, click: Any) -> View:
+    """The step of the cell. Where its rank is one of two that are shown both stay; else it alone."""
+    cell = cell_at(chosen.heat(chosen.figure(view.heat)), click)
+    if cell is None:
+        return view
+    rank, column = cell
+    step = chosen.step_of(rank, column)
+    key = chosen.bands[rank].key
+    if step is None:
+        return view
+    bands = view.bands if key in view.bands and len(view.bands) == 2 else (key,)
+    return msgspec.structs.replace(view, bands=bands, step=step, x=None)
+
+
+def rank_controls(opened: Opened, view: View) -> dict[str, Any]:
+    """What the controls of the ranks show: two ranks where they are the first that are shown."""
+    chosen = opened.rank_set(view.ranks)
+    assert chosen is not None
+    shown = [band.key for band in opened.shown(view.bands) if chosen.place(band.key) is not None]
+    return {
+        "heat": chosen.figure(view.heat),
+        "ranks": chosen.key,
+        "rank_a": shown[0] if shown else None,
+        "rank_b": shown[1] if len(shown) > 1 else None,
+    }
+
+
+def shown_cells(opened: Opened, view: View) -> list[tuple[int, int]]:
+    """Row and column of the heat map of each timeline that is shown."""
+    chosen = opened.rank_set(view.ranks)
+    if chosen is None:
+        return []
+    places = [chosen.place(band.key) for band in opened.shown(view.bands)]
+    cells = [(place, chosen.column_of(place, view.step)) for place in places if place is not None]
+    return [(place, column) for place, column in cells if column is not None]

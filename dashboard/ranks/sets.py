@@ -1,0 +1,203 @@
+"""The ranks of one mode, or of bare traces: their steps put beside one another, their figures, their clocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analysis.ranks.clocks import Offset, clock_offsets
+from ...analysis.ranks.collectives import collectives_of
+from ...analysis.ranks.matching import Matching, match
+from ...analysis.ranks.waiting import Waits, waits_of
+from ...analysis.steps import first_op_ns, has_period, step_busy_ns
+from ...analysis.trace import NONE, Ints
+from .heat import Heat
+
+if TYPE_CHECKING:
+    from ..opened import Band
+
+RankFigure = Literal["period", "busy", "waiting"]
+FIGURE_WORDS: Final[dict[RankFigure, str]] = {
+    "period": "step period",
+    "busy": "GPU busy per step",
+    "waiting": "waiting in collectives per step",
+}
+
+_RANK_IN_NAME: Final = re.compile(r"(rank|TP|DP|PP|EP)[-_.=]?\d+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class RankSet:
+    """One recording of each of two ranks or more, by rank. Any thread may ask; what is found once is kept."""
+
+    key: str  # the mode; 'traces', 'traces-2', … outside captures
+    label: str
+    bands: tuple[Band, ...]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The rank of each band."""
+        return tuple(rank for band in self.bands if (rank := band.analysis.document.rank) is not None)
+
+    @property
+    def labels(self) -> list[str]:
+        """What each is called among the ranks."""
+        return [f"rank {rank}" for rank in self.ranks]
+
+    def place(self, key: str) -> int | None:
+        """Where the band of this key stands; None for one of others."""
+        return next((place for place, band in enumerate(self.bands) if band.key == key), None)
+
+    @cached_property
+    def matching(self) -> Matching:
+        """Which steps and which collectives of the ranks are the same."""
+        traces = [(band, band.analysis) for band in self.bands]
+        return match([collectives_of(each.trace, each.steps, band.device) for band, each in traces])
+
+    @cached_property
+    def waits(self) -> list[Waits]:
+        return waits_of(self.matching)
+
+    @cached_property
+    def offsets(self) -> list[Offset | None]:
+        """How far each rank's clock is ahead of the first one's; None where no collective tells."""
+        return clock_offsets(self.matching)
+
+    @property
+    def figures(self) -> list[RankFigure]:
+        """What is known of the steps."""
+        return ["period", "busy", *(["waiting"] if any(each.is_known for each in self.waits) else [])]
+
+    def figure(self, asked: RankFigure) -> RankFigure:
+        """The figure that is asked for where it is known; else the first that is."""
+        return asked if asked in self.figures else self.figures[0]
+
+    @property
+    def in_step(self) -> bool:
+        """The n-th step of one rank's timeline is the n-th of every other's."""
+        places = self.matching.steps.places
+        return len(places) > 0 and bool((places == np.arange(len(places))[:, None]).all())
+
+    def heat(self, figure: RankFigure) -> Heat:
+        """A figure of each rank and step, by the steps that the first rank's timeline counts."""
+        places = self.matching.steps.places
+        values = np.full((len(self.bands), len(places)), np.nan)
+        for rank, (band, at) in enumerate(zip(self.bands, places.T, strict=True)):
+            known = _per_step(band, figure, self.waits[rank] if figure == "waiting" else None)
+            there = at != NONE
+            values[rank, there] = known[at[there]]
+        steps = np.arange(len(places)) + 1 if self.in_step else np.array(self._numbers)
+        return Heat(FIGURE_WORDS[figure], self.labels, steps.tolist(), values)
+
+    @property
+    def _numbers(self) -> list[int]:
+        """What ranks that began apart call their steps in common: the profiler's number, else the first one's place."""
+        numbers = []
+        for row in self.matching.steps.places:
+            rank = int(np.flatnonzero(row != NONE)[0])
+            numbers.append(int(self.matching.ranks[rank].step_number[row[rank]]))
+        return numbers
+
+    def step_of(self, rank: int, column: int) -> int | None:
+        """The step of a rank's timeline that a column of the heat map is; None where it has none."""
+        place = int(self.matching.steps.places[column, rank])
+        if place == NONE:
+            return None
+        return int(_has_ops(self.bands[rank])[:place].sum())
+
+    def column_of(self, rank: int, step: int) -> int | None:
+        """The column of the heat map that a step of a rank's timeline is; None outside of it."""
+        windows = np.flatnonzero(_has_ops(self.bands[rank]))
+        if not len(windows):
+            return None
+        place = windows[min(step, len(windows) - 1)]
+        found = np.flatnonzero(self.matching.steps.places[:, rank] == place)
+        return int(found[0]) if len(found) else None
+
+
+def _has_ops(band: Band) -> NDArray[np.bool_]:
+    """[kept steps] Those with a GPU op: only they have a place in the timeline. Without steps the file is one."""
+    steps = band.analysis.steps
+    if not len(steps.kept_rows) or band.device is None:
+        return np.ones(1, np.bool_)
+    has: NDArray[np.bool_] = first_op_ns(band.analysis.trace, steps, band.device)[steps.kept_rows] != NONE
+    return has
+
+
+def _per_step(band: Band, figure: RankFigure, waits: Waits | None) -> NDArray[np.float64]:
+    """[kept steps] ns, NaN where a step has none."""
+    if waits is not None:
+        return np.where(waits.told, waits.step_waiting_ns, np.nan)
+    trace, steps, device = band.analysis.trace, band.analysis.steps, band.device
+    if device is None or not len(steps.kept_rows):
+        return np.array([np.nan])
+    if figure == "busy":
+        return step_busy_ns(trace, steps, device)
+    first = first_op_ns(trace, steps, device)
+    period = np.where(has_period(first, steps), np.append(first[1:], 0) - first, np.nan)
+    return period[steps.kept_rows]
+
+
+def rank_sets(modes: Sequence[tuple[str, Sequence[Band]]], bare: Sequence[Band]) -> tuple[RankSet, ...]:
+    """Of each mode's bands, one of each rank, and of bare traces; none of a single rank."""
+    found = [RankSet(name, name.replace("_", " "), _by_rank(bands)) for name, bands in modes]
+    for number, bands in enumerate(_alike(bare)):
+        key = f"traces-{number + 1}" if number else "traces"
+        found.append(RankSet(key, _shared_name(bands), _by_rank(bands)))
+    return tuple(each for each in found if len(each.bands) > 1)
+
+
+def _by_rank(bands: Sequence[Band]) -> tuple[Band, ...]:
+    first: dict[int, Band] = {}
+    for band in bands:
+        rank = band.analysis.document.rank
+        if rank is not None and band.device is not None:
+            first.setdefault(rank, band)
+    return tuple(first[rank] for rank in sorted(first))
+
+
+def _alike(bands: Sequence[Band]) -> Iterator[list[Band]]:
+    """Bare traces that belong together: all, or where ranks come twice those whose names differ in the rank alone."""
+    ranks = [band.analysis.document.rank for band in bands if band.analysis.document.rank is not None]
+    if len(set(ranks)) == len(ranks):
+        yield list(bands)
+        return
+    by_name: dict[str, list[Band]] = {}
+    for band in bands:
+        by_name.setdefault(_RANK_IN_NAME.sub("", band.analysis.name), []).append(band)
+    yield from by_name.values()
+
+
+def _shared_name(bands: Sequence[Band]) -> str:
+    """What the names of traces begin with, for people."""
+    names = {_RANK_IN_NAME.sub("", band.analysis.name).removesuffix(".gz").removesuffix(".json") for band in bands}
+    return (names.pop().strip("-_. ") or "traces") if len(names) == 1 else "traces"
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Whose clock a band's times are on, once its offset is taken off."""
+
+    of: str  # key of the set
+    ahead_ns: int
+
+
+def clocks(sets: Sequence[RankSet]) -> dict[str, Clock]:
+    """Key of a band → its clock, where collectives tell how far it is ahead."""
+    return {
+        band.key: Clock(each.key, round(offset.offset_ns))
+        for each in sets
+        for band, offset in zip(each.bands, each.offsets, strict=True)
+        if offset is not None
+    }
+
+
+def differing(offsets: Sequence[Offset | None]) -> Ints:
+    """Offsets of the ranks but the first that has one, in ns."""
+    return np.array([round(each.offset_ns) for each in offsets if each is not None and each.collectives], np.int64)
