@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from ..analysis.errors import MissingRequirement
-from .server import STOP, Event, Request, whole
+from .server import STOP, Event, Request, stacks_of, whole
 
 _GRACE_S: Final = 10.0
 _MEANWHILE_S: Final = 0.25  # how often a wait lets its caller look elsewhere
@@ -29,12 +29,19 @@ class ProcessFailed(Exception):
     """A child process died, failed or was stopped; the message says how. ``kept`` is what it had found, as JSON."""
 
     def __init__(
-        self, message: str, kept: bytes | None = None, *, timed_out: bool = False, stopped: bool = False
+        self,
+        message: str,
+        kept: bytes | None = None,
+        *,
+        timed_out: bool = False,
+        stopped: bool = False,
+        stacks: str = "",
     ) -> None:
         super().__init__(message)
         self.kept = kept
         self.timed_out = timed_out
         self.stopped = stopped  # by ForkServer.stop
+        self.stacks = stacks  # of its threads, of one that outlived its time; where that was asked for
 
 
 class ForkServer:
@@ -88,7 +95,14 @@ class ForkServer:
         return self
 
     def run(
-        self, function: str, argument: object, kind: type[Any], timeout_s: float, tell: Callable[[str], None]
+        self,
+        function: str,
+        argument: object,
+        kind: type[Any],
+        timeout_s: float,
+        tell: Callable[[str], None],
+        *,
+        stacks: bool = False,
     ) -> Any:
         """One job in a fresh process: its result as ``kind``. ProcessFailed when it left none."""
         self._jobs += 1
@@ -98,6 +112,7 @@ class ForkServer:
             argument=msgspec.Raw(msgspec.json.encode(argument)),
             result=str(result),
             timeout_s=timeout_s,
+            stacks=stacks,
         )
         assert self._process.stdin is not None
         try:
@@ -111,7 +126,9 @@ class ForkServer:
             if event.end:
                 kept = result.read_bytes() if result.is_file() else None
                 if event.error is not None:
-                    raise ProcessFailed(event.error, kept, timed_out=event.timed_out, stopped=event.stopped)
+                    raise ProcessFailed(
+                        event.error, kept, timed_out=event.timed_out, stopped=event.stopped, stacks=_read(result)
+                    )
                 if not whole(result).is_file():  # os._exit(0), in the target or in a library of it
                     raise ProcessFailed("ended itself before it was done, with exit status 0", kept)
                 return msgspec.json.decode(result.read_bytes(), type=kind)
@@ -152,3 +169,10 @@ class ForkServer:
             self._process.wait()
         os.close(self._events)
         self._scratch.cleanup()
+
+
+def _read(result: Path) -> str:
+    """The stacks that a child left beside its result."""
+    with suppress(OSError):
+        return stacks_of(result).read_text(errors="replace")
+    return ""

@@ -12,6 +12,7 @@ is killed likewise. What a child leaves running in a group of its own becomes th
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import os
 import selectors
 import signal
@@ -28,6 +29,7 @@ import msgspec
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _POLL_S: Final = 0.05
+_DUMP_S: Final = 0.5  # for a child to write its stacks
 _OUTLIVED: Final = -1
 _STOPPED: Final = -2
 STOP: Final = b"stop"
@@ -42,6 +44,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     argument: msgspec.Raw
     result: str  # file to write, whole or not at all
     timeout_s: float
+    stacks: bool = False  # where all threads are is written beside it before a child that outlived its time is killed
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +80,11 @@ class Tell:
         """This is the result, and all of it."""
         self.keep(found)
         whole(self._result).touch()
+
+
+def stacks_of(result: Path) -> Path:
+    """The file beside a result with the stacks of a child that outlived its time."""
+    return result.with_suffix(".stacks")
 
 
 def whole(result: Path) -> Path:
@@ -147,7 +155,7 @@ def _one(request: Request, events: int) -> bool:
         _child(request, events)
     with suppress(ProcessLookupError, PermissionError):  # both sides set it: whoever comes first
         os.setpgid(child, child)
-    status = _wait(child, began + request.timeout_s)
+    status = _wait(child, began + request.timeout_s, request.stacks)
     _kill_orphans(helpers)
     if status is None:
         return False
@@ -162,7 +170,7 @@ def _one(request: Request, events: int) -> bool:
     return True
 
 
-def _wait(child: int, deadline: float) -> int | None:
+def _wait(child: int, deadline: float, stacks: bool) -> int | None:
     """The child's wait status, _OUTLIVED or _STOPPED; null when the parent is gone. All is killed in each case."""
     with selectors.DefaultSelector() as selector:
         selector.register(0, selectors.EVENT_READ)
@@ -177,6 +185,9 @@ def _wait(child: int, deadline: float) -> int | None:
                 os.waitpid(child, 0)
                 return _STOPPED if said else None
             if time.perf_counter() > deadline:
+                if stacks:
+                    os.kill(child, signal.SIGUSR2)
+                    time.sleep(_DUMP_S)
                 _kill_group(child)
                 os.waitpid(child, 0)
                 return _OUTLIVED
@@ -238,6 +249,8 @@ def _child(request: Request, events: int) -> NoReturn:
         module, _, name = request.function.partition(":")
         function: Callable[..., object] = getattr(import_module(module), name)
         tell = Tell(events, request.result)
+        if request.stacks:
+            faulthandler.register(signal.SIGUSR2, stacks_of(Path(request.result)).open("w"))
         tell.done(function(bytes(request.argument), tell))
         status = 0
     except BaseException:

@@ -11,11 +11,13 @@ from typing import Final
 import msgspec
 
 from ..client import ForkServer, ProcessFailed
+from ..describe import parts_of_target
 from ..worker import Job, Result
 from .child import Among, Asked, Found
 from .exchange import Exchange, Lost
 from .fault import Outcome
 from .options import Place
+from .stuck import stuck
 
 END: Final = "end"
 GRACE_S: Final = 5.0  # for a process to fail by itself once another rank's has
@@ -111,22 +113,25 @@ class Coordinator:
             tell(phase)
 
         try:
-            result = self._server.run("launchscope.tracer.worker:run", job, Result, task.timeout_s, told)
+            result = self._server.run("launchscope.tracer.worker:run", job, Result, task.timeout_s, told, stacks=True)
             outcome = Outcome(rank=self.place.rank, host=self.place.host, result=result, phase=self._phase)
         except ProcessFailed as error:
-            outcome = self._of_failed(error)
+            outcome = self._of_failed(error, parts_of_target(job.target)[0])
         if outcome.error is not None and not outcome.stopped:
             outcome = msgspec.structs.replace(outcome, place=self._say_failed())
         self._failed_key = None
         return msgspec.structs.replace(outcome, sends=trace_of(outcome, folder) is not None)
 
-    def _of_failed(self, error: ProcessFailed) -> Outcome:
+    def _of_failed(self, error: ProcessFailed, script: str) -> Outcome:
+        found = stuck(error.stacks, Path(script).parent) if error.timed_out else None
         return Outcome(
             rank=self.place.rank,
             host=self.place.host,
             result=msgspec.json.decode(error.kept, type=Result) if error.kept else None,
             died=str(error),
             phase=self._phase,
+            line=found.line if found is not None else None,
+            waits=found is not None and found.waits,
             timed_out=error.timed_out,
             stopped=error.stopped,
         )

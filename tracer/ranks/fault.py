@@ -28,6 +28,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     died: str | None = None  # in words; null for one that ended as it should, a target that failed included
     phase: str = "start"  # its last
     timed_out: bool = False
+    waits: bool = False  # of one that took too long: in a call that comes back when others have done their part
+    line: str | None = None  # of the user's, where it was
     stopped: bool = False  # since another one had failed
     place: int = 0  # among those that failed: 1 is the first
     sends: bool = False  # the trace that its result names follows
@@ -36,7 +38,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     def error(self) -> str | None:
         """What went wrong, in words; null when nothing did."""
         if self.died is not None:
-            return f"the process {self.died} ({self.phase})"
+            return f"the process {self.died} ({self.phase})" + ("" if self.line is None else f", at {self.line}")
         if self.result is None or self.result.refusal is not None:
             return self.result.refusal if self.result else None
         return self.result.process.error if self.result.process else None
@@ -56,8 +58,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 def at_fault(outcomes: Sequence[Outcome], arrived: Mapping[int, int]) -> list[Outcome]:
     """Those that failed by themselves, the first first; empty when all went well.
 
-    ``arrived``: how many barriers each rank has come to. Of ranks that took too long, those that came to the fewest
-    kept the others waiting.
+    ``arrived``: how many barriers each rank has come to. Of ranks that took too long, those kept the others waiting
+    that wait for none themselves, and that came to the fewest barriers.
     """
     failed = sorted((each for each in outcomes if each.error and not each.stopped), key=lambda each: each.place)
     by_themselves = [each for each in failed if not each.timed_out and not _waited(each, failed[0])]
@@ -65,6 +67,7 @@ def at_fault(outcomes: Sequence[Outcome], arrived: Mapping[int, int]) -> list[Ou
         return by_themselves
     late = [each for each in failed if each.timed_out]
     if late:
+        late = [each for each in late if not each.waits] or late
         fewest = min(arrived.get(each.rank, 0) for each in late)
         return [each for each in late if arrived.get(each.rank, 0) == fewest]
     return failed if len(failed) == len(outcomes) else failed[:1]
