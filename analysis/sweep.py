@@ -1,4 +1,4 @@
-"""A sweep over batch sizes and prompt lengths: one capture each, and what the step turns into as they grow."""
+"""A sweep over batch sizes, prompt lengths and numbers of ranks: a capture each, and what the step turns into."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from .document import ModeDoc, ReportDocument, StepTimeDoc, TargetDoc
 from .errors import LaunchscopeError
 from .ladder import LadderDoc, better_ladder, curve, judge_ladder
 from .report import load
+from .scaling import RanksRowDoc, ranks_rows
 from .verdict import GPU_BOUND_FRACTION
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One batch size, or prompt length; ``capture`` is null where nothing could be measured: ``error`` says why."""
+    """One size; ``capture`` is null where nothing could be measured: ``error`` says why."""
 
     size: int
     capture: Path | None
     error: str | None = None
-    is_prompt: bool = False
+    kind: str = "batch"  # what it is the size of: 'batch', 'prompt', 'ranks'
 
 
 class SweepRowDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +71,8 @@ class SweepDoc(msgspec.Struct, frozen=True, kw_only=True):
     prompt_knees: dict[str, int | None] = {}
     unmeasured: dict[int, str] = {}  # batch sizes of which nothing could be measured, and why
     unmeasured_prompts: dict[int, str] = {}
+    ranks: list[RanksRowDoc] = []  # by number of ranks, and mode
+    unmeasured_ranks: dict[int, str] = {}
     enforce_eager: EagerDoc | None = None  # null where no batch size has a graph and an eager step
     ladder: LadderDoc | None = None
     better_ladder: LadderDoc | None = None
@@ -89,12 +92,18 @@ def sweep_document(
         raise LaunchscopeError(f"nothing was measured: {'; '.join(each.error or '' for each in measured)}")
     documents = [load(each.capture).document for each in found if each.capture is not None]
     told = list(zip(found, documents, strict=True))
-    rows = [row for each, document in told if not each.is_prompt for row in _rows(each.size, None, document)]
+    rows = [row for each, document in told if each.kind == "batch" for row in _rows(each.size, None, document)]
     prompts = [
         row
         for each, document in told
-        if each.is_prompt
+        if each.kind == "prompt"
         for row in _rows((document.target and document.target.batch_size) or 1, each.size, document)
+    ]
+    ranks = [
+        row
+        for each, document in told
+        if each.kind == "ranks" and document.profile is not None
+        for row in ranks_rows(each.size, document.profile)
     ]
     ladder = better = None
     times = {
@@ -113,14 +122,18 @@ def sweep_document(
         rows=[*rows, *prompts],
         knees=_knees(rows, lambda row: row.batch_size),
         prompt_knees=_knees(prompts, lambda row: row.prompt_length or 0),
-        unmeasured={each.size: each.error or "" for each in measured if each.capture is None and not each.is_prompt},
-        unmeasured_prompts={
-            each.size: each.error or "" for each in measured if each.capture is None and each.is_prompt
-        },
+        unmeasured=_unmeasured(measured, "batch"),
+        unmeasured_prompts=_unmeasured(measured, "prompt"),
+        ranks=ranks,
+        unmeasured_ranks=_unmeasured(measured, "ranks"),
         enforce_eager=_without_graphs(rows, times, ladder, histogram),
         ladder=ladder,
         better_ladder=better,
     )
+
+
+def _unmeasured(measured: Sequence[Measured], kind: str) -> dict[int, str]:
+    return {each.size: each.error or "" for each in measured if each.capture is None and each.kind == kind}
 
 
 def _without_graphs(

@@ -1,4 +1,4 @@
-"""``launchscope sweep``: a profile per batch size and prompt length, and where the GPU becomes the limit."""
+"""``launchscope sweep``: a profile per batch size, prompt length or number of ranks, and what the step turns into."""
 
 from __future__ import annotations
 
@@ -32,12 +32,17 @@ class _Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
 _DEFAULT = "1,2,4,8,16,32"
 
 
-@click.command("sweep", short_help="Measure batch sizes and prompt lengths, and find where the GPU becomes the limit.")
+@click.command("sweep", short_help="Measure batch sizes, prompt lengths and numbers of ranks beside one another.")
 @click.argument("target")
 @click.option(
     "--batch-sizes",
     type=_Sizes("batch sizes"),
-    help=f"Decode steps of so many sequences.  [default: {_DEFAULT}; with --prompt-lengths none]",
+    help=f"Decode steps of so many sequences.  [default: {_DEFAULT}; with other sizes none]",
+)
+@click.option(
+    "--nproc-per-node",
+    type=_Sizes("numbers of ranks"),
+    help="Runs on so many GPUs of this host, 1 for the one-GPU run beside them.",
 )
 @click.option("--prompt-lengths", type=_Sizes("prompt lengths"), help="Prefills of prompts of so many tokens.")
 @click.option("--capture-sizes", type=_Sizes("batch sizes"), help="The ladder of batch sizes that have a graph.")
@@ -54,6 +59,7 @@ _DEFAULT = "1,2,4,8,16,32"
 def command(
     target: str,
     batch_sizes: tuple[int, ...] | None,
+    nproc_per_node: tuple[int, ...] | None,
     prompt_lengths: tuple[int, ...] | None,
     capture_sizes: tuple[int, ...] | None,
     batch_histogram: Path | None,
@@ -68,8 +74,8 @@ def command(
     file: Path | None,
 ) -> None:
     """Profile TARGET at each batch size and prompt length, and tell step time, graph memory and capture time of each,
-    and from which on the GPU is the limit. A sweep that was stopped goes on where it was: captures that are there are
-    kept.
+    and from which on the GPU is the limit; on each number of ranks, and tell what they send and wait. A sweep that was
+    stopped goes on where it was: captures that are there are kept.
     """
     script = Path(target.partition(":")[0])
     check_output(file, (script,) if batch_histogram is None else (script, batch_histogram))
@@ -90,13 +96,14 @@ def command(
         settings=parse_settings(pairs),
     )
     folder = captures or Path("launchscope-out", f"{Path(parts_of_target(target)[0]).stem}-sweep")
-    if batch_sizes is None and prompt_lengths is None:
+    if batch_sizes is prompt_lengths is nproc_per_node is None:
         batch_sizes = tuple(map(int, _DEFAULT.split(",")))
     points = [Point(size) for size in batch_sizes or ()]
-    points += [Point(size, is_prompt=True) for size in prompt_lengths or ()]
+    points += [Point(size, "prompt") for size in prompt_lengths or ()]
+    points += [Point(size, "ranks") for size in nproc_per_node or ()]
     with ProgressLine() as progress:
         found = run_sweep(options, points, folder, progress)
-        measured = [Measured(point.size, path, error, point.is_prompt) for point, path, error in found]
+        measured = [Measured(point.size, path, error, point.kind) for point, path, error in found]
     say(f"captures are kept in {folder}")
     document = sweep_document(measured, capture_sizes or (), histogram)
     hand_over(document, output, file=file, inputs=(), table=SWEEP)

@@ -1,12 +1,13 @@
-"""A sweep told: a row per batch or prompt and mode, where the GPU becomes the limit, and the ladder."""
+"""A sweep told: a row per size and mode, where the GPU becomes the limit, and the ladder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..ladder import LadderDoc
+from ..scaling import RanksRowDoc
 from ..sweep import EagerDoc, SweepDoc, SweepRowDoc
-from ..units import MISSING, byte_size, duration, duration_interval, number, share
+from ..units import MISSING, byte_size, duration, duration_interval, number, share, times
 from .blocks import Bar, Bars, Block, Fact, Heading, Headline, Listing
 from .story_outputs import story_outputs
 from .tables import Column, Row, Table
@@ -26,6 +27,21 @@ _COLUMNS = (
 )
 
 
+_RANKS = (
+    Column("ranks"),
+    Column("mode", right=False),
+    Column("step T"),
+    Column("× by\ngraph"),
+    Column("kernels\na rank", rank=-1),
+    Column("launches\na rank"),
+    Column("launch tax¹"),
+    Column("of T"),
+    Column("GPU work\nbut waiting"),
+    Column("waiting¹"),
+    Column("transfer"),
+)
+_MOST = "of the rank that has the most of it; GPU work, transfer and counts are the median over ranks"
+
 _ONE_PROCESS = (
     "every time is of one process, so without an interval; on a shared host eager times of two processes differ by up "
     "to a factor of two, and the size where the GPU becomes the limit with them: --repeats 3 tells intervals"
@@ -37,19 +53,30 @@ def _tell(doc: SweepDoc) -> Iterator[Block]:
     prompts = sorted({row.prompt_length for row in doc.rows if row.prompt_length is not None})
     gpu = None if doc.environment is None else doc.environment.get("gpu")
     name = "sweep" if doc.target is None else doc.target.name
-    ranges = [f"{word} {each[0]} to {each[-1]}" for word, each in (("batch", sizes), ("prompt", prompts)) if each]
+    ranks = sorted({row.ranks for row in doc.ranks})
+    ranges = [
+        f"{word} {each[0]} to {each[-1]}"
+        for word, each in (("batch", sizes), ("prompt", prompts), ("ranks", ranks))
+        if each
+    ]
     yield Heading(name, " · ".join([*ranges, str(gpu)] if gpu else ranges))
     knees = [_knee(mode, knee, sizes, "batch") for mode, knee in doc.knees.items()]
     knees += [_knee(f"{mode} prefill", knee, prompts, "prompt") for mode, knee in doc.prompt_knees.items()]
-    yield Headline("; ".join(knees))
-    yield Listing(Table(_COLUMNS, [_row(row) for row in doc.rows]).without_empty_columns(MISSING))
+    if doc.rows:
+        yield Headline("; ".join(knees))
+        yield Listing(Table(_COLUMNS, [_row(row) for row in doc.rows]).without_empty_columns(MISSING))
     yield from _plot(doc)
-    timed = [row.step_ns for row in doc.rows if row.step_ns is not None]
+    if doc.ranks:
+        yield Headline(_scaling(doc.ranks))
+        yield Listing(Table(_RANKS, [_ranks_row(row) for row in doc.ranks]).without_empty_columns(MISSING), [_MOST])
+    timed = [row.step_ns for row in (*doc.rows, *doc.ranks) if row.step_ns is not None]
     if timed and all(time.ci_low is None for time in timed):
         yield Fact("spread", [_ONE_PROCESS], concern=True)
     failed = [f"{_point(row)}, {row.mode}: {row.error}" for row in doc.rows if row.error is not None]
     failed += [f"batch {size}: {why}" for size, why in doc.unmeasured.items()]
     failed += [f"prompt {size}: {why}" for size, why in doc.unmeasured_prompts.items()]
+    failed += [f"{row.ranks} ranks, {row.mode}: {row.error}" for row in doc.ranks if row.error is not None]
+    failed += [f"{size} ranks: {why}" for size, why in doc.unmeasured_ranks.items()]
     if failed:
         yield Fact("not measured", failed, concern=True)
     if doc.enforce_eager is not None:
@@ -64,6 +91,36 @@ def _knee(mode: str, knee: int | None, sizes: list[int], word: str) -> str:
     if knee == sizes[0]:
         return f"{mode}: GPU-bound from {word} {knee} on"
     return f"{mode}: the GPU waits below {word} {knee}, GPU-bound from there on"
+
+
+def _scaling(rows: Sequence[RanksRowDoc]) -> str:
+    """By mode, T on the fewest and on the most ranks."""
+    told = []
+    for mode in dict.fromkeys(row.mode for row in rows):
+        taken = [(row.ranks, row.step_ns.median) for row in rows if row.mode == mode and row.step_ns is not None]
+        if len(taken) > 1:
+            (few, first), (many, last) = taken[0], taken[-1]
+            told.append(f"{mode}: {duration(first)} on {few} → {duration(last)} on {many}, {times(first / last)}")
+    return "; ".join(told) or "the step on several ranks"
+
+
+def _ranks_row(row: RanksRowDoc) -> Row:
+    time = row.step_ns
+    return Row(
+        [
+            number(row.ranks),
+            row.mode,
+            MISSING if time is None else duration_interval(time.median, time.ci_low, time.ci_high),
+            MISSING if row.graph_speedup is None else times(row.graph_speedup),
+            number(row.kernels),
+            number(row.launches),
+            duration(row.launch_tax_ns),
+            share(row.launch_tax_share),
+            duration(row.gpu_work_without_waiting_ns),
+            duration(row.waiting_ns),
+            duration(row.transfer_ns),
+        ]
+    )
 
 
 def _point(row: SweepRowDoc) -> str:

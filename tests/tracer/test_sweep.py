@@ -62,7 +62,7 @@ def test_each_batch_size_is_a_capture_and_what_is_there_is_kept(sweeper: Profile
 
 
 def test_a_prompt_length_is_a_parameter_of_the_target_s_build(sweeper: Profiler) -> None:
-    prompts = Point(3, is_prompt=True), Point(5, is_prompt=True)
+    prompts = Point(3, kind="prompt"), Point(5, kind="prompt")
     model = sweeper.script(MODEL.replace("batch_size=1", "batch_size=1, prompt_length=1"), "prefill.py")
     measured = sweep(sweeper, model, 2, *prompts)
     assert [path.name for _, path, _ in measured if path] == ["batch-2.zip", "prompt-3.zip", "prompt-5.zip"]
