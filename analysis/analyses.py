@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from .blocking import blocking_calls, blocking_words
 from .capture import Calibration
 from .coverage import Coverage, coverage
 from .document import (
     BlockingCallDoc,
+    CommunicationDoc,
     DeviceDoc,
     MemoryOpsDoc,
     QueueDepthDoc,
@@ -23,6 +25,7 @@ from .document import (
     SteadyDoc,
     StepsDoc,
     TraceDoc,
+    WarningDoc,
 )
 from .freed_memory import return_freed_memory
 from .gap_causes import Threads
@@ -35,12 +38,16 @@ from .graphs.scope import Examined
 from .host_submit import submits_as_profiled
 from .kernels import kernel_table, memory_ops, short_kernels
 from .launches import LaunchTimes, launch_times, launches_doc, queue_depth
+from .observer import KERNEL_STRETCH_NS
+from .ranks.collectives import Collectives, collectives_of
+from .ranks.communication import communication_doc, not_split, without_warning
+from .ranks.waiting import Waits
 from .serving.anatomy import serving
 from .stacks import CallStacks
 from .statistics import summarize
 from .steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns
 from .trace import NONE, OpKind, Trace
-from .trace_verdict import trace_bound, trace_times, trace_verdict
+from .trace_verdict import StepWaits, TraceTimes, trace_bound, trace_times, trace_verdict
 from .withheld import withheld_figures
 
 _MOST_AT_ONCE: Final = 700_000
@@ -63,7 +70,11 @@ class TraceAnalysis:
     launch_times: LaunchTimes
     graphs: GraphReplays
     blocking_words: tuple[str, ...]  # blocking calls inside kept steps, in words
+    collectives: Collectives  # of the headline device
+    times: TraceTimes | None  # of a step of the headline device; None without a GPU op
+    node_gap_ns: float | None  # ν of the machine that recorded it, where that is known
     document: TraceDoc
+    waits: Waits | None = None  # what the other ranks' traces tell; None where none was given
 
     @property
     def headline_steady(self) -> Gaps | None:
@@ -112,7 +123,12 @@ def analyze_trace(
     covered = coverage(trace, steps, graphs)
     times = launch_times(trace)
     headline = max(whole, key=lambda device: whole[device].busy_ns, default=None)
-    step_times = None if headline is None else trace_times(trace, steps, whole[headline], steady[headline])
+    collectives = collectives_of(trace, steps, headline)
+    communication, step_times = None, None
+    if headline is not None:
+        communication = communication_doc(collectives, _busy_ns(trace, steps, whole[headline]))
+        exposed = 0.0 if communication is None else communication.exposed_ns.median or 0.0
+        step_times = trace_times(trace, steps, whole[headline], steady[headline], exposed)
     words = blocking_words(trace, steps)
     blocking = blocking_calls(trace, steps, stacks)
     step_figures = None if headline is None else _steps_document(trace, steps, headline)
@@ -128,7 +144,7 @@ def analyze_trace(
         source=SourceDoc(path=trace.source.path, format=trace.source.format, bytes=trace.source.bytes),
         coverage=covered.counts,
         headline_device=headline,
-        warnings=covered.warnings(),
+        warnings=[*covered.warnings(), *_waiting_unknown(communication, step_times)],
         withheld={},
         devices=[_device_document(trace, whole[device], steady[device]) for device in trace.devices],
         steps=step_figures,
@@ -163,6 +179,7 @@ def analyze_trace(
             own_capture=trace_pass is not None,
             node_gap_ns=calibration.node_gap_ns if calibration else None,
         ),
+        communication=communication,
     )
     if headline is not None:
         anatomy = serving(trace, steps, graphs, headline, whole[headline], steady[headline])
@@ -180,8 +197,56 @@ def analyze_trace(
         launch_times=times,
         graphs=graphs,
         blocking_words=words,
+        collectives=collectives,
+        times=step_times,
+        node_gap_ns=calibration.node_gap_ns if calibration else None,
         document=msgspec.structs.replace(document, withheld=withheld_figures(document)),
     )
+
+
+def with_waits(analysis: TraceAnalysis, waits: Waits, reason: str | None) -> TraceAnalysis:
+    """The analysis of one of several ranks: its bound and its verdict rest on work without waiting.
+
+    ``reason``: why not all of its collectives have a counterpart; null where all have one.
+    """
+    times, document = analysis.times, analysis.document
+    if times is None or document.communication is None or document.headline_device is None:
+        return replace(analysis, waits=waits)
+    busy = _busy_ns(analysis.trace, analysis.steps, analysis.gaps[document.headline_device])
+    communication = communication_doc(analysis.collectives, busy, waits, reason)
+    told = StepWaits(*(float(np.median(of_step)) for of_step in (waits.exposed_waiting_ns, waits.unsplit_ns)))
+    if communication is not None and communication.work_without_waiting_ns is not None:
+        without = communication.work_without_waiting_ns.median or 0.0
+        told = replace(told, waiting_ns=max(times.work_ns - without, 0.0))
+    verdict = trace_verdict(
+        times,
+        analysis.unreliable,
+        analysis.blocking_words,
+        own_capture=analysis.trace_pass is not None,
+        node_gap_ns=analysis.node_gap_ns,
+        waits=told,
+    )
+    document = msgspec.structs.replace(
+        document,
+        communication=communication,
+        bound=None if document.bound is None else trace_bound(times, told),
+        verdict=verdict,
+        warnings=[*without_warning(document.warnings), *_waiting_unknown(communication, times)],
+    )
+    return replace(
+        analysis, waits=waits, document=msgspec.structs.replace(document, withheld=withheld_figures(document))
+    )
+
+
+def _waiting_unknown(communication: CommunicationDoc | None, times: TraceTimes | None) -> list[WarningDoc]:
+    return [] if times is None else not_split(communication, times.work_ns, times.gpu_ops * KERNEL_STRETCH_NS)
+
+
+def _busy_ns(trace: Trace, steps: Steps, whole: Gaps) -> NDArray[np.float64]:
+    """GPU work of each kept step; of the whole file where there is none."""
+    if not len(steps.kept_rows):
+        return np.array([whole.busy_ns], np.float64)
+    return step_busy_ns(trace, steps, whole.device)
 
 
 def _graph_doctor(examined: Examined, blocking: list[BlockingCallDoc], steps: StepsDoc | None) -> GraphDoctorDoc:

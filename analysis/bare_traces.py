@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .analyses import TraceAnalysis, analyze_trace
-from .document import UnreadDoc
+from .document import RanksOfStepDoc, UnreadDoc
 from .errors import UnreadableInput, one_line
 from .fusion.advice import with_fusion
+from .ranks.documents import traces_document
+from .ranks.together import put_together, sets_of_ranks
 from .trace import Trace, utf8_text
 from .trace_files import TraceFile
 
@@ -20,9 +22,9 @@ def analyze_files(
     alone: bool,
     cache: bool,
     progress: Callable[[str, int | None, int], None] | None = None,
-) -> tuple[dict[TraceFile, TraceAnalysis], list[UnreadDoc]]:
-    """What can be told of the files, and why not of the others: unreadable ones, and those without GPU ops where
-    others have some.
+) -> tuple[dict[TraceFile, TraceAnalysis], list[UnreadDoc], list[RanksOfStepDoc]]:
+    """What can be told of the files; why not of the others: unreadable ones, and those without GPU ops where others
+    have some; and what those of several ranks tell together.
 
     UnreadableInput when none can be read, for any that can't where it is ``alone`` in its report or ``strict``, and
     for one that is not whole where ``strict``.
@@ -39,14 +41,18 @@ def analyze_files(
                 raise
             reasons[file] = utf8_text(str(error)).removeprefix(f"{utf8_text(one_line(file.source))}: ")
         else:
-            analyses[file] = with_fusion(analyze_trace(trace, name=file.name, step_regex=step_regex))
+            analyses[file] = analyze_trace(trace, name=file.name, step_regex=step_regex)
     if files and not analyses:
         first, reason = next(iter(reasons.items()))
         raise UnreadableInput(f"none of {len(files):,} files can be read; the first: {first.source}: {reason}")
     if any(len(analysis.trace.gpu_ops) for analysis in analyses.values()):
         for file in [file for file, analysis in analyses.items() if not len(analysis.trace.gpu_ops)]:
             reasons[file] = why_no_gpu_ops(analyses.pop(file))
-    return analyses, [UnreadDoc(path=file.name, reason=reasons[file]) for file in files if file in reasons]
+    together = [put_together(own, [None] * len(own)) for own in sets_of_ranks(list(analyses.values()))]
+    ranked = {analysis.name: analysis for each in together for analysis in each.analyses}
+    told = {file: with_fusion(ranked.get(analysis.name, analysis)) for file, analysis in analyses.items()}
+    unread = [UnreadDoc(path=file.name, reason=reasons[file]) for file in files if file in reasons]
+    return told, unread, [traces_document(each) for each in together]
 
 
 def why_no_gpu_ops(analysis: TraceAnalysis) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from .advice import with_advice
 from .analyses import TraceAnalysis, analyze_trace
 from .bare_traces import require_whole
-from .capture import AS_WRITTEN, Capture, ProcessRecord
+from .capture import AS_WRITTEN, Capture, Manifest, ProcessRecord
 from .document import ModeDoc, ProfileDoc, WarningDoc, fusion_of
 from .errors import UnreadableInput
 from .excerpt import excerpt
@@ -19,6 +19,8 @@ from .fusion.advice import with_captured_fusion
 from .inferred import with_inferred_operators
 from .measured_mode import submit_ns
 from .profile import profile_document
+from .ranks.documents import ranks_document
+from .ranks.together import Together, put_together
 from .readers import Progress, read_trace
 from .trace import Trace, utf8_text
 
@@ -41,10 +43,40 @@ def analyze_capture(
                 raise
             for session in of_one_file:
                 unreadable.setdefault(session.mode, []).append(utf8_text(str(error)))
-    analyses, fused_run = with_captured_fusion(with_inferred_operators(analyses), capture.manifest.calibration)
-    profile = msgspec.structs.replace(profile_document(capture.manifest, analyses), fused_run=fused_run)
-    advised = with_advice(profile, fusion_of(each.document for each in analyses))
-    return analyses, _with_warnings(advised, unreadable)
+    together = _together(capture.manifest, analyses)
+    analyses = [analysis for each in together for analysis in each.analyses] if together else analyses
+    manifest, told, others = _told(capture.manifest, analyses)
+    told, fused_run = with_captured_fusion(with_inferred_operators(told), manifest.calibration)
+    profile = msgspec.structs.replace(profile_document(manifest, told), fused_run=fused_run)
+    advised = with_advice(profile, fusion_of(each.document for each in told))
+    if capture.manifest.ranks:
+        ranks = ranks_document(capture.manifest, manifest.ranks[0].rank, together)
+        advised = msgspec.structs.replace(advised, ranks=ranks)
+    return [*told, *others], _with_warnings(advised, unreadable)
+
+
+def _together(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> list[Together]:
+    """The recordings of several ranks by mode, pass and repeat; none of a capture of one process."""
+    if not manifest.ranks:
+        return []
+    hosts = {record.rank: record.host for record in manifest.ranks}
+    sets: dict[tuple[str | None, str | None, int | None], list[TraceAnalysis]] = {}
+    for each in analyses:
+        sets.setdefault((each.mode, each.trace_pass, each.repeat), []).append(each)
+    return [put_together(own, [hosts.get(each.trace.rank or 0) for each in own]) for own in sets.values()]
+
+
+def _told(
+    manifest: Manifest, analyses: list[TraceAnalysis]
+) -> tuple[Manifest, list[TraceAnalysis], list[TraceAnalysis]]:
+    """The rank that the modes' figures are of, the first one: its manifest, its recordings, and those of the others."""
+    if not manifest.ranks:
+        return manifest, analyses, []
+    first = min(record.rank for record in manifest.ranks)
+    own = [each for each in analyses if each.trace.rank == first]
+    others = [each for each in analyses if each.trace.rank != first]
+    of_first = tuple(record for record in manifest.ranks if record.rank == first)
+    return msgspec.structs.replace(manifest.of_rank(first), ranks=of_first), own, others
 
 
 @dataclass(frozen=True)
@@ -77,15 +109,16 @@ def _parts(trace: Trace, sessions: list[_Session]) -> Iterator[tuple[_Session, T
 
 def _analyze(capture: Capture, session: _Session, trace: Trace, step_regex: str | None) -> TraceAnalysis:
     process = session.process
+    manifest = capture.manifest if process.rank is None else capture.manifest.of_rank(process.rank)
     return analyze_trace(
-        trace,
+        trace if process.rank is None else replace(trace, rank=process.rank),
         name=session.trace,
         mode=None if session.mode == AS_WRITTEN else session.mode,
         trace_pass=process.trace_pass,
         repeat=process.repeat,
         marks_ns=process.marks_ns,
         step_regex=step_regex,
-        host_submit_ns=submit_ns(capture.manifest.modes[session.mode]),
+        host_submit_ns=submit_ns(manifest.modes[session.mode]),
         calibration=capture.manifest.calibration,
     )
 

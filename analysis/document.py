@@ -123,6 +123,22 @@ class StepsDoc(msgspec.Struct, frozen=True, kw_only=True):
     kernels_with_launch: Summary | None = None
 
 
+class CommunicationDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """Collectives of the headline device: per kept step, or of the whole file where there is no kept step."""
+
+    scope: str  # 'steps', 'whole'
+    kinds: dict[str, int]  # 'all_reduce', … → how many in all
+    groups: list[str]  # process groups by name and ranks; '' where the file names none
+    collectives: Summary
+    exposed_ns: Summary  # a collective ran, and no other GPU op of the device
+    hidden_ns: Summary  # a collective and another GPU op ran
+    transfer_ns: Summary | None = None  # null without the other ranks: see ``reason``
+    waiting_ns: Summary | None = None
+    exposed_waiting_ns: Summary | None = None
+    work_without_waiting_ns: Summary | None = None  # busy − exposed waiting
+    reason: str | None = None  # why transfer and waiting can't be told apart, or not of all collectives
+
+
 class OperatorDoc(msgspec.Struct, frozen=True, kw_only=True):
     operator: str | None
     launches: int
@@ -314,6 +330,7 @@ class TraceDoc(msgspec.Struct, frozen=True, kw_only=True):
     verdict: VerdictDoc
     serving: ServingDoc | None = None  # null where the steps are not an engine's
     fusion: FusionDoc | None = None  # null without the shapes of operators' inputs, or without a kept step
+    communication: CommunicationDoc | None = None  # null without a collective in the kept steps
 
 
 class CalibrationDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -390,9 +407,77 @@ class ModeDoc(msgspec.Struct, frozen=True, kw_only=True):
     max_abs_error: float | None
     max_relative_error: float | None = None
     output_tolerance: float | None = None  # allowed max_relative_error
+    gpu_work_without_waiting_ns: float | None = None  # null without the other ranks, or without a collective
+    waiting_ns: float | None = None  # of T, inside collectives: T = this + the above + exposed idle
     error: str | None
     warnings: list[WarningDoc]
     withheld: dict[str, str]
+
+
+class RankDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank in one mode, or one rank's trace. Communication is as recorded, per step; T of a profile is not."""
+
+    rank: int
+    host: str | None  # null in traces of others
+    device: str | None  # name of its GPU
+    traces: list[str]  # names of the recordings behind its figures
+    step_ns: StepTimeDoc | None
+    gpu_work_ns: float | None
+    gpu_work_without_waiting_ns: float | None
+    launches: float | None
+    kernels: float | None
+    launch_tax_ns: float | None
+    launch_tax_share: float | None  # of T
+    waiting_of_step_ns: float | None  # the part of T that is exposed waiting
+    collectives: float | None
+    exposed_ns: float | None
+    hidden_ns: float | None
+    transfer_ns: float | None
+    waiting_ns: float | None
+    arrived_last: int | None  # of ``arrivals``
+    arrivals: int | None  # collectives for which anybody waited
+    awaited_ns: float | None  # mean per step: how long the others waited for it
+    straggler: bool  # it arrives last in more than half of them, and more often than chance and spread explain
+    clock_offset_ns: float | None  # its clock − the first rank's, by the ends of collectives
+    clock_spread_ns: float | None  # p90 − p10 of that
+    verdict: VerdictDoc | None
+    error: str | None = None
+    withheld: dict[str, str] = {}
+
+
+class RankGroupDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """Ranks whose collectives were matched."""
+
+    group: str  # '' where no file names it
+    ranks: list[int]
+    size: int | None  # of the whole group; null where not told
+
+
+class RanksOfStepDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """Several ranks that ran the same steps together: one mode of a profile, or traces of others."""
+
+    basis: str  # 'profile': T is unprofiled; 'trace'
+    ranks: list[RankDoc]
+    step_ns: StepTimeDoc | None  # T of all: the median over repeats of the slowest rank's
+    step_spread: float | None  # of the ranks' T: (longest − shortest) ÷ median
+    stragglers: list[int]
+    launch_skew_ns: Summary | None  # per launch of a collective: the last rank's − the first's
+    alignment: str  # 'same_host', 'collectives', 'none'
+    steps_by: str | None  # 'capture', 'profiler_step', 'order', 'collectives'; null where nothing was matched
+    steps: int  # that were matched
+    collectives: int  # that were matched, each counted once for all ranks
+    groups: list[RankGroupDoc]
+    refused: list[str]  # why collectives have no counterpart
+    withheld: dict[str, str] = {}
+
+
+class RanksDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """All ranks of a profile; the modes' own figures are of ``told``."""
+
+    count: int
+    hosts: list[str]
+    told: int
+    modes: dict[str, RanksOfStepDoc]
 
 
 def fusion_of(traces: Iterable[TraceDoc]) -> FusionDoc | None:
@@ -414,6 +499,7 @@ class ProfileDoc(msgspec.Struct, frozen=True, kw_only=True):
     verdict: VerdictDoc | None  # of the baseline mode
     graph_findings: list[FindingDoc] = []  # why graphs did not engage, or are waited for; over all modes
     fused_run: FusedRunDoc | None = None  # null without shapes in an eager trace, or without a fused one
+    ranks: RanksDoc | None = None  # null in a profile of one process
 
 
 class TargetDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -443,4 +529,13 @@ class ReportDocument(msgspec.Struct, frozen=True, kw_only=True):
     run: str | None = None  # shared by captures that were measured in turn
     traces: list[TraceDoc]
     unread: list[UnreadDoc] = []
+    ranks: list[RanksOfStepDoc] = []  # traces of several ranks side by side; a profile has its own
     profile: ProfileDoc | None
+
+
+def told_traces(document: ReportDocument) -> list[TraceDoc]:
+    """The traces, of a profile of several ranks those of the one that its modes' figures are of."""
+    ranks = None if document.profile is None else document.profile.ranks
+    if ranks is None:
+        return document.traces
+    return [trace for trace in document.traces if trace.trace_pass is None or trace.rank == ranks.told]

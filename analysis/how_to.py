@@ -12,6 +12,8 @@ HOW: Final = {
     "sync": "copy_(…, non_blocking=True) into pinned memory, and read it one step later",
     "between_steps": "launch step n + 1 before the host reads the token of step n",
     "stall": "gc.freeze() after warm-up; warm up every shape; load data in another process",
+    "wait": "look at the rank that arrives last: taskset each process to cores of its own; gc.freeze(); graphs",
+    "other_ranks": "launchscope analyze RANK0.json RANK1.json …",
     "node": "torch.compile before the capture: half the nodes pay half",
     "less_work": "launchscope whatif CAPTURE --weights int4 --graph, or --batch 8",
 }

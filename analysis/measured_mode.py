@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
+import numpy as np
+
 from .analyses import TraceAnalysis
 from .bound import floor_ns, predict_graph_ns
 from .capture import COMPILED, WARM_CACHE_NOTE, Manifest, ModeRecord, ProcessRecord
@@ -17,6 +19,7 @@ from .document import TAXES, StepTimeDoc
 from .host_submit import submits_as_profiled
 from .observer import KERNEL_STRETCH_NS, taxes_without_observer
 from .statistics import bootstrap_interval, median_of_medians
+from .steps import first_op_ns, has_period
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,29 @@ class MeasuredMode:
         return found
 
     @cached_property
-    def work_ns(self) -> float | None:
+    def busy_ns(self) -> float | None:
         """W."""
         return self._per_step("busy_ns")
+
+    @cached_property
+    def without_waiting_ns(self) -> float | None:
+        """W without what it waits inside collectives, where the other ranks' traces tell; median over processes."""
+        told = [a.document.communication.work_without_waiting_ns for a in self.cuda if a.document.communication]
+        return median_or_none(summary.median for summary in told if summary is not None and summary.median is not None)
+
+    @cached_property
+    def work_ns(self) -> float | None:
+        """W, without waiting where that is known: what the GPU has to do in a step."""
+        return self.busy_ns if self.without_waiting_ns is None else self.without_waiting_ns
+
+    @cached_property
+    def unsplit_ns(self) -> float:
+        """Of W, inside collectives of which waiting and transfer can't be told apart; as recorded."""
+        found = [
+            0.0 if a.times is None else a.times.exposed_ns if a.waits is None else float(np.median(a.waits.unsplit_ns))
+            for a in self.cuda
+        ]
+        return median_or_none(found) or 0.0
 
     @cached_property
     def gpu_ops(self) -> float | None:
@@ -93,6 +116,11 @@ class MeasuredMode:
         """Median over processes of a step figure's median in the `cuda` pass."""
         found = [getattr(a.document.steps, figure).median for a in self.cuda]
         return median_or_none(value for value in found if value is not None)
+
+    @cached_property
+    def holds_waiting(self) -> bool:
+        """True where W may hold waiting for other ranks that could be told from transfer by their traces alone."""
+        return self.unsplit_ns > (self.uncertainty_ns or 0.0)
 
     @cached_property
     def uncertainty_ns(self) -> float | None:
@@ -132,10 +160,58 @@ class MeasuredMode:
         return median_or_none(value for value in medians if value is not None)
 
     @cached_property
+    def waiting_ns(self) -> float | None:
+        """The part of T that is waiting inside collectives; None where it can't be told, or where there are none.
+
+        T − W without waiting, by the shares of waiting and of idle time in the `cuda` pass: a profiled host is slower,
+        so that others wait longer for it.
+        """
+        if self.step_ns is None or self.without_waiting_ns is None:
+            return None
+        not_working = max(self.step_ns.median - self.without_waiting_ns, 0.0)
+        waiting, idle = self._waiting_and_idle_ns
+        return not_working * waiting / (waiting + idle) if waiting + idle > 0 else 0.0
+
+    @cached_property
+    def unsplit_of_step_ns(self) -> float:
+        """The part of T inside collectives of which waiting and transfer can't be told apart, by shares as waiting is.
+
+        0 where nothing is to be told.
+        """
+        if not self.holds_waiting or self.step_ns is None or self.work_ns is None:
+            return 0.0
+        left = self.step_ns.median - (self.work_ns - self.unsplit_ns) - (self.waiting_ns or 0.0)
+        periods = sum(
+            a.document.steps.period_ns.count for a in self.cuda if a.document.steps and a.document.steps.period_ns
+        )
+        idle = sum(a.headline_steady.idle_ns for a in self.cuda if a.headline_steady is not None) / max(periods, 1)
+        return max(left, 0.0) * self.unsplit_ns / (self.unsplit_ns + idle)
+
+    @cached_property
+    def _waiting_and_idle_ns(self) -> tuple[float, float]:
+        """Exposed waiting and idle time of the steps with a period, all processes together.
+
+        Idle is without the profiler's own, where that can be taken out.
+        """
+        waiting = idle = 0.0
+        for analysis in self.cuda:
+            gaps, waits = analysis.headline_steady, analysis.waits
+            if gaps is None or waits is None or not waits.told.any():
+                continue
+            taxes = taxes_without_observer(analysis.trace, gaps, self.manifest.calibration)
+            idle += float(gaps.idle_ns) if taxes is None else sum(taxes.values())
+            period = has_period(first_op_ns(analysis.trace, analysis.steps, gaps.device), analysis.steps)
+            with_period = period[analysis.steps.kept_rows]
+            told = waits.told & with_period
+            if told.any():
+                waiting += float(waits.exposed_waiting_ns[told].mean() * with_period.sum())
+        return waiting, idle
+
+    @cached_property
     def exposed_ns(self) -> float | None:
         if self.step_ns is None or self.work_ns is None:
             return None
-        return self.step_ns.median - self.work_ns
+        return self.step_ns.median - self.work_ns - (self.waiting_ns or 0.0)
 
     @cached_property
     def resolved(self) -> bool:
@@ -199,7 +275,11 @@ class MeasuredMode:
 
     @cached_property
     def predicted_graph_ns(self) -> float | None:
-        """This step as one CUDA graph, by its own work and the calibration; None for one that replays graphs."""
+        """This step as one CUDA graph, by its own work and the calibration; None for one that replays graphs, and where
+        the work holds waiting that nothing tells.
+        """
+        if self.holds_waiting:
+            return None
         if self.work_ns is None or self.gpu_ops is None or self.manifest.calibration is None or self.replays_graphs:
             return None
         return predict_graph_ns(self.work_ns, self.gpu_ops, self.manifest.calibration)

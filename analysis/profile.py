@@ -34,18 +34,29 @@ from .measured_mode import MeasuredMode, median_or_none
 from .mode_warnings import mode_warnings
 from .next_steps import ModeFigures, next_steps
 from .observer import observer_effect
+from .ranks.communication import NO_COLLECTIVES, NOT_IN_COMMON
 from .verdict import StepFacts, verdict
 
 OVER_STEP: Final = 0.05  # share of T that N·τ, measured apart, may lie over it
 
 
-def profile_document(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> ProfileDoc:
-    """The profile part of the report: one ModeDoc per mode of the manifest, in its order, failed ones included."""
-    modes = {
+def measured_modes(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> dict[str, MeasuredMode]:
+    """The modes of one process, or of one rank."""
+    return {
         name: MeasuredMode(name, record, [a for a in analyses if _is_of(a, name)], manifest)
         for name, record in manifest.modes.items()
     }
-    documents = {name: _mode_document(mode, modes) for name, mode in modes.items()}
+
+
+def mode_documents(modes: dict[str, MeasuredMode]) -> dict[str, ModeDoc]:
+    """Their figures, in their order, failed ones included."""
+    return {name: _mode_document(mode, modes) for name, mode in modes.items()}
+
+
+def profile_document(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> ProfileDoc:
+    """The profile part of the report, of one process or one rank."""
+    modes = measured_modes(manifest, analyses)
+    documents = mode_documents(modes)
     base = baseline(documents)
     calibration = manifest.calibration
     return ProfileDoc(
@@ -107,7 +118,10 @@ def _time_figures(figures: _Figures, mode: MeasuredMode, modes: dict[str, Measur
     figures.put("host_submit_ns", mode.host_submit_ns, mode.error or "it was not measured")
     figures.put("tau_step_ns", mode.tau_step_ns, mode.error or "needs host_submit_ns and launches")
     figures.put("tau_api_ns", mode.tau_api_ns, no_trace)
-    figures.put("gpu_work_ns", mode.work_ns, no_trace)
+    figures.put("gpu_work_ns", mode.busy_ns, no_trace)
+    untold = mode.error or _why_waiting_is_untold(mode) or no_trace
+    figures.put("gpu_work_without_waiting_ns", mode.without_waiting_ns, untold)
+    figures.put("waiting_ns", mode.waiting_ns, untold)
     figures.put("gpu_work_uncertainty_ns", mode.uncertainty_ns, no_trace)
     figures.put("launches", mode.launches, no_trace)
     figures.put("kernels", mode.kernels, no_trace)
@@ -115,6 +129,14 @@ def _time_figures(figures: _Figures, mode: MeasuredMode, modes: dict[str, Measur
     figures.put("floor_ns", mode.floor_ns, _why_no_floor(mode.manifest))
     eager = modes.get("eager")
     figures.put("speedup", _speedup(eager, mode) if eager else None, "no repeat has both eager and this mode")
+
+
+def _why_waiting_is_untold(mode: MeasuredMode) -> str | None:
+    """None without a trace."""
+    if not mode.cuda:
+        return None
+    told = [a.document.communication for a in mode.cuda]
+    return next((each.reason or NOT_IN_COMMON for each in told if each is not None), NO_COLLECTIVES)
 
 
 def _idle_figures(figures: _Figures, mode: MeasuredMode) -> None:
@@ -140,7 +162,10 @@ def _prediction_figures(figures: _Figures, mode: MeasuredMode, modes: dict[str, 
     source = modes.get(UNGRAPHED.get(mode.name, mode.name))
     graph = modes.get(GRAPH_OF.get(mode.name, mode.name)) if mode.name != AS_WRITTEN else None
     predicted = source.predicted_graph_ns if source else None
-    needed = f"needs W of {UNGRAPHED.get(mode.name, mode.name)} and a whole calibration (launchscope calibrate)"
+    if source is not None and source.holds_waiting:
+        needed = "the work of its source holds waiting for other ranks, which can't be told from transfer"
+    else:
+        needed = f"needs W of {UNGRAPHED.get(mode.name, mode.name)} and a whole calibration (launchscope calibrate)"
     replays = source is not None and source.replays_graphs
     figures.put("predicted_graph_ns", predicted, "the step replays graphs already" if replays else needed)
     error = None
@@ -229,7 +254,10 @@ def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc |
         StepFacts(
             basis="profile",
             step_ns=mode.step_ns.median,
-            gpu_work_ns=mode.work_ns,
+            gpu_work_ns=_work_of_step(mode),
+            waiting_ns=mode.waiting_ns or 0.0,
+            unsplit_ns=mode.unsplit_of_step_ns,
+            alone=all(a.waits is None for a in mode.cuda),
             gpu_ops=1.0 if mode.gpu_ops is None else mode.gpu_ops,
             launches=mode.launches or 0.0,
             tau_ns=mode.tau_step_ns,
@@ -246,6 +274,14 @@ def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc |
             measured=tuple(next_steps(mode.name, {name: _figures_of(m) for name, m in modes.items()})),
         )
     )
+
+
+def _work_of_step(mode: MeasuredMode) -> float | None:
+    """W in a step of length T: what collectives wait, or may wait, in it as it would be without the profiler."""
+    if mode.work_ns is None:
+        return None
+    unsplit = mode.unsplit_ns if mode.holds_waiting else 0.0
+    return mode.work_ns - unsplit + mode.unsplit_of_step_ns + (mode.waiting_ns or 0.0)
 
 
 def _figures_of(mode: MeasuredMode) -> ModeFigures:

@@ -127,7 +127,7 @@ def analyze(
         raise UnreadableInput("nothing to analyze: name a capture or a trace file")
     inputs = list(_inputs(paths))
     files = named_apart([each for each in inputs if isinstance(each, TraceFile)])
-    bare, unread = analyze_files(
+    bare, unread, ranks = analyze_files(
         files, step_regex=step_regex, strict=strict, alone=len(inputs) == 1, cache=cache, progress=progress
     )
     analyses: list[TraceAnalysis] = []
@@ -148,6 +148,7 @@ def analyze(
         run=manifest.run if manifest else None,
         traces=[analysis.document for analysis in analyses],
         unread=unread,
+        ranks=ranks,
         profile=profile,
     )
     return Report(document, tuple(analyses))

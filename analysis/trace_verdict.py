@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from . import units
 from .bound import bound_ns, serial_ns
 from .document import BoundDoc, VerdictDoc
 from .gaps import Gaps
@@ -29,11 +30,20 @@ class TraceTimes:
     graph_launches: float
     host_ns: float | None  # N·τ; None without launches
     taxes_ns: dict[str, float] | None  # of T − W; None where the trace has no idle time
+    exposed_ns: float  # of W: inside collectives, beside no other GPU op
     before_replay_ns: float  # part of the launch tax, stalls left out, before graph replays
 
 
-def trace_times(trace: Trace, steps: Steps, whole: Gaps, steady: Gaps | None) -> TraceTimes:
-    """T, W, N and N·τ of the headline device, whose gaps these are."""
+@dataclass(frozen=True)
+class StepWaits:
+    """What the other ranks' traces tell of one step of a trace, ns."""
+
+    waiting_ns: float  # exposed, inside collectives
+    unsplit_ns: float  # exposed, inside collectives of which waiting and transfer can't be told apart
+
+
+def trace_times(trace: Trace, steps: Steps, whole: Gaps, steady: Gaps | None, exposed_ns: float = 0.0) -> TraceTimes:
+    """T, W, N and N·τ of the headline device, whose gaps these are; ``exposed_ns`` is its exposed communication."""
     kept = steps.kept_rows
     launches = steps.launch_step
     if len(kept):
@@ -58,6 +68,7 @@ def trace_times(trace: Trace, steps: Steps, whole: Gaps, steady: Gaps | None) ->
         graph_launches=counts[2],
         host_ns=float(np.median(host)) if counts[1] else None,
         taxes_ns=_scaled(steady or whole, step - work),
+        exposed_ns=min(exposed_ns, work),
         before_replay_ns=_before_replay_ns(steady or whole, step - work),
     )
 
@@ -86,20 +97,34 @@ def _before_replay_ns(gaps: Gaps, exposed_ns: float) -> float:
     return int(launching[gaps.observer].sum()) / gaps.idle_ns * max(exposed_ns, 0.0)
 
 
-def trace_bound(times: TraceTimes) -> BoundDoc:
-    """The closed-form model with the trace's own τ."""
+def trace_bound(times: TraceTimes, waits: StepWaits | None = None) -> BoundDoc:
+    """The closed-form model with the trace's own τ; W is without waiting where ``waits`` tells it."""
     tau = None if times.host_ns is None else times.host_ns / times.launches
+    work = times.work_ns if waits is None else times.work_ns - waits.waiting_ns
     return BoundDoc(
         basis="trace",
-        gpu_work_ns=times.work_ns,
+        gpu_work_ns=work,
         launches=times.launches,
         tau_ns=tau,
-        bound_ns=None if tau is None else bound_ns(times.work_ns, times.launches, tau),
-        serial_ns=None if tau is None else serial_ns(times.work_ns, times.launches, tau),
+        bound_ns=None if tau is None else bound_ns(work, times.launches, tau),
+        serial_ns=None if tau is None else serial_ns(work, times.launches, tau),
         step_ns=times.step_ns,
         host_submit_ns=times.host_ns,
         host_submit_source=None if times.host_ns is None else "as profiled",
+        note=_bound_note(times, waits),
     )
+
+
+def _bound_note(times: TraceTimes, waits: StepWaits | None) -> str | None:
+    """What W is where there are collectives; None below what can be resolved."""
+    resolved = times.gpu_ops * KERNEL_STRETCH_NS
+    unsplit = times.exposed_ns if waits is None else waits.unsplit_ns
+    told = []
+    if waits is not None and waits.waiting_ns > resolved:
+        told.append(f"W is without the {units.duration(waits.waiting_ns)} that it waits inside collectives")
+    if unsplit > resolved:
+        told.append(f"W holds {units.duration(unsplit)} inside collectives, waiting for other ranks included")
+    return "; ".join(told) or None
 
 
 def trace_verdict(
@@ -109,8 +134,10 @@ def trace_verdict(
     *,
     own_capture: bool = False,
     node_gap_ns: float | None = None,
+    waits: StepWaits | None = None,
 ) -> VerdictDoc:
-    """The verdict on the basis of the trace alone; ``times`` is None without a GPU op.
+    """The verdict on the basis of the trace alone, and of ``waits``, what other ranks tell; ``times`` is None without
+    a GPU op.
 
     In our own captures the launch calls of graph replays are mostly the profiler's cost. ``node_gap_ns`` is ν of the
     machine that recorded the trace, where it is known.
@@ -127,6 +154,9 @@ def trace_verdict(
             tau_ns=None if times.host_ns is None else times.host_ns / times.launches,
             taxes_ns=times.taxes_ns,
             work_uncertainty_ns=times.gpu_ops * KERNEL_STRETCH_NS,
+            waiting_ns=0.0 if waits is None else waits.waiting_ns,
+            unsplit_ns=times.exposed_ns if waits is None else waits.unsplit_ns,
+            alone=waits is None,
             observer_ns=times.before_replay_ns if own_capture else 0.0,
             node_gap_ns=node_gap_ns,
             graph_launches=times.graph_launches,

@@ -3,7 +3,9 @@
 The first class that holds (docs/metrics.md, "Verdict"):
 
     insufficient         not reliable, no GPU op, or no steps and under 100 GPU ops
-    gpu-bound            W ≥ 0.85 T
+    gpu-bound            W ≥ 0.85 T, without what collectives wait or may wait in it
+    wait-bound           waiting for other ranks is at least half of what the GPU does not work
+    communication-bound  the same of collectives of which waiting and transfer can't be told apart
     launch-bound, node-bound, sync-bound, stall-bound, between-steps-bound
                          the largest tax, if it is at least half of the idle time
     mixed                no tax is
@@ -11,7 +13,7 @@ The first class that holds (docs/metrics.md, "Verdict"):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +25,7 @@ from .how_to import HOW, LESS_WORK_UNCOUNTED
 
 GPU_BOUND_FRACTION: Final = 0.85  # W ÷ T from which the GPU itself is the bottleneck
 MIN_OPS_WITHOUT_STEPS: Final = 100
+HALF: Final = 0.5  # of what is not work: the share from which one cause gives the class its name
 WORTH_DOING: Final = 0.05  # of T: smaller savings are not proposed
 MAX_ACTIONS: Final = 3
 
@@ -63,6 +66,9 @@ class StepFacts:
     tau_ns: float | None
     taxes_ns: Mapping[str, float] | None  # of one step, adding up to its idle time; None when below resolution
     work_uncertainty_ns: float = 0.0
+    waiting_ns: float = 0.0  # of W: exposed, inside collectives, for ranks that arrive later
+    unsplit_ns: float = 0.0  # of W: exposed, inside collectives of which waiting and transfer can't be told apart
+    alone: bool = False  # no other rank was given
     host_as_profiled: bool = False  # τ is the trace's though T is not: the profiler made it longer
     observer_ns: float = 0.0  # part of the launch tax, before graph replays, that is mostly the profiler's own
     graph_launches: float = 0.0
@@ -75,6 +81,10 @@ class StepFacts:
     blocking: tuple[str, ...] = ()  # blocking calls of the step, in words, the longest first
     measured: tuple[ActionDoc, ...] = ()  # what other modes of the same profile measured
 
+    def working_ns(self, work_ns: float) -> float:
+        """Of W, what is surely neither waiting nor may be."""
+        return work_ns - self.waiting_ns - self.unsplit_ns
+
 
 def verdict(facts: StepFacts) -> VerdictDoc:
     """The class of a step with its reason and the most valuable next actions."""
@@ -85,7 +95,8 @@ def verdict(facts: StepFacts) -> VerdictDoc:
     edge = _on_the_edge(facts, facts.step_ns, facts.gpu_work_ns)
     reason = _reason(facts, facts.step_ns, facts.gpu_work_ns, name)
     if edge:
-        reason += f"; on the edge: W ÷ T is {facts.gpu_work_ns / facts.step_ns:.2f}, {GPU_BOUND_FRACTION} is gpu-bound"
+        working = facts.working_ns(facts.gpu_work_ns)
+        reason += f"; on the edge: W ÷ T is {working / facts.step_ns:.2f}, {GPU_BOUND_FRACTION} is gpu-bound"
     return VerdictDoc(
         verdict_class=name,
         basis=facts.basis,
@@ -112,10 +123,15 @@ def _missing(facts: StepFacts) -> str | None:
 
 
 def _class_of(facts: StepFacts, step_ns: float, work_ns: float) -> str:
-    if work_ns >= GPU_BOUND_FRACTION * step_ns:
+    working = facts.working_ns(work_ns)
+    if working >= GPU_BOUND_FRACTION * step_ns:
         return "gpu-bound"
+    if facts.waiting_ns and facts.waiting_ns >= HALF * (step_ns - working - facts.unsplit_ns):
+        return "wait-bound"
+    if facts.unsplit_ns and facts.waiting_ns + facts.unsplit_ns >= HALF * (step_ns - working):
+        return "communication-bound"
     tax, share = largest_tax(facts.taxes_ns)
-    return CLASS_OF_TAX.get(tax, "mixed") if share >= 0.5 else "mixed"
+    return CLASS_OF_TAX.get(tax, "mixed") if share >= HALF else "mixed"
 
 
 def largest_tax(taxes_ns: Mapping[str, float] | None) -> tuple[str, float]:
@@ -129,17 +145,22 @@ def largest_tax(taxes_ns: Mapping[str, float] | None) -> tuple[str, float]:
 
 def _on_the_edge(facts: StepFacts, step_ns: float, work_ns: float) -> bool:
     """True when W's uncertainty could move the step across the gpu-bound line."""
-    return abs(work_ns - GPU_BOUND_FRACTION * step_ns) < facts.work_uncertainty_ns
+    return abs(facts.working_ns(work_ns) - GPU_BOUND_FRACTION * step_ns) < facts.work_uncertainty_ns
 
 
 def _reason(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str:
     """The numbers that decided the class, in plain words."""
     span = "step" if facts.has_steps else "window"
     profiled = ", as profiled" if facts.basis == "trace" else ""
-    share = units.share(work_ns / step_ns)
-    parts = [f"the GPU works {units.duration(work_ns)} of a {units.duration(step_ns)} {span}{profiled} ({share})"]
+    working = facts.working_ns(work_ns)
+    told = (
+        f"{units.duration(working)} of a {units.duration(step_ns)} {span}{profiled} ({units.share(working / step_ns)})"
+    )
+    parts = [f"the GPU works {told}", *_communication_text(facts, step_ns)]
     tax, tax_share = largest_tax(facts.taxes_ns)
-    if name == "gpu-bound":
+    if name in ("wait-bound", "communication-bound"):
+        pass
+    elif name == "gpu-bound":
         if facts.floor_ns is not None:
             parts.append(f"no kernel can beat the floor of {units.duration(facts.floor_ns)}")
     elif facts.taxes_ns is None:
@@ -150,6 +171,16 @@ def _reason(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str:
         parts.append(f"no cause makes half of its idle time: {_all_taxes(facts.taxes_ns)}")
     host = _host_text(facts)
     return "; ".join([*parts, host] if host else parts)
+
+
+def _communication_text(facts: StepFacts, step_ns: float) -> Iterator[str]:
+    """What of the step is inside collectives without being work, or may be; nothing below what can be resolved."""
+    if facts.waiting_ns > facts.work_uncertainty_ns:
+        told = f"{units.duration(facts.waiting_ns)} ({units.share(facts.waiting_ns / step_ns)})"
+        yield f"it waits {told} inside collectives for ranks that arrive later"
+    if facts.unsplit_ns > facts.work_uncertainty_ns:
+        told = f"{units.duration(facts.unsplit_ns)} ({units.share(facts.unsplit_ns / step_ns)})"
+        yield f"{told} pass inside collectives, where transfer and waiting for other ranks can't be told apart"
 
 
 def _host_text(facts: StepFacts) -> str:
@@ -196,6 +227,10 @@ def _actions(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> lis
         action = _action_for(tax, ns, facts, step_ns, work_ns)
         if action is not None:
             predicted.append(action)
+    if facts.waiting_ns >= WORTH_DOING * step_ns:
+        predicted.append(_less_waiting(facts, step_ns))
+    if facts.alone and facts.unsplit_ns >= WORTH_DOING * step_ns:
+        predicted.append(_other_ranks(facts, step_ns))
     predicted.sort(key=lambda action: -(action.saves_ns or 0.0))
     actions = [*facts.measured, *predicted[: max(MAX_ACTIONS - len(facts.measured), 1)]]
     if name == "gpu-bound":
@@ -271,6 +306,35 @@ def _before_capture(facts: StepFacts) -> str | None:
     if facts.blocking:
         return f"first: take {', '.join(facts.blocking[:2])} out of the step: no capture holds a call that waits"
     return None
+
+
+def _less_waiting(facts: StepFacts, step_ns: float) -> ActionDoc:
+    """What makes ranks arrive together: the late one is late by its host's launches, not by this GPU."""
+    return ActionDoc(
+        what="make the ranks arrive together: the late one's host, fewer launches, or graphs on every rank",
+        saves_ns=None,
+        share=None,
+        low_ns=0.0,
+        high_ns=facts.waiting_ns,
+        kind="wait",
+        evidence=f"{units.duration(facts.waiting_ns)} of {units.duration(step_ns)} is waiting inside collectives",
+        how=HOW["wait"],
+    )
+
+
+def _other_ranks(facts: StepFacts, step_ns: float) -> ActionDoc:
+    """What tells waiting from transfer."""
+    inside = f"{units.duration(facts.unsplit_ns)} of {units.duration(step_ns)} pass inside collectives"
+    return ActionDoc(
+        what="look at the other ranks' recordings of the same steps with this one: they tell waiting from transfer",
+        saves_ns=None,
+        share=None,
+        low_ns=None,
+        high_ns=None,
+        kind="other_ranks",
+        evidence=inside,
+        how=HOW["other_ranks"],
+    )
 
 
 def _less_work(facts: StepFacts, step_ns: float, work_ns: float) -> ActionDoc:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from .document import TraceDoc
+from .ranks.communication import NOT_IN_COMMON
 
 LAUNCH_TIMES: Final = ("overhead_ns", "latency_ns", "queue_ns")
 
@@ -39,6 +40,11 @@ def _figures(document: TraceDoc) -> Iterator[tuple[str, object, str]]:
     yield "short_kernels.tau_ns", short.tau_ns, "no launch in the file"
     yield "memory_ops.bytes", document.memory_ops.bytes, "the file does not tell the bytes of every copy"
     yield from _serving_figures(document)
+    communication = document.communication
+    if communication is not None:
+        reason = communication.reason or NOT_IN_COMMON
+        yield "communication.transfer_ns", communication.transfer_ns, reason
+        yield "communication.waiting_ns", communication.waiting_ns, reason
 
 
 def _step_figures(document: TraceDoc) -> Iterator[tuple[str, object, str]]:

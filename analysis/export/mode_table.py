@@ -28,6 +28,8 @@ ALWAYS_TOLD: Final = ("launch", "node")
 FIRST: Final = (
     Column("step T (95 %)", right=False, rank=0),
     Column("GPU\nwork", rank=1),
+    Column("without\nwaiting", rank=1),
+    Column("waiting", rank=2),
     Column("launches", rank=2),
     Column("kernels", rank=8),
 )
@@ -80,6 +82,8 @@ def _row(name: str, mode: ModeDoc, taxes: list[str], passes: list[str], notes: l
     figures = {
         "step_ns": duration_interval(step.median, step.ci_low, step.ci_high),
         "gpu_work_ns": duration(mode.gpu_work_ns),
+        "gpu_work_without_waiting_ns": duration(mode.gpu_work_without_waiting_ns),
+        "waiting_ns": duration(mode.waiting_ns),
         "launches": number(mode.launches),
         "kernels": number(mode.kernels),
         **{field: _tax(mode, field) for field in taxes},

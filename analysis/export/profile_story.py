@@ -9,12 +9,14 @@ from .. import units
 from ..capture import AS_WRITTEN, GRAPH_OF
 from ..document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, TraceDoc, WarningDoc, baseline, fusion_of
 from ..graphs.document import GraphDoctorDoc
+from ..ranks.communication import NO_COLLECTIVES
 from ..units import MISSING, duration, duration_pm, number, plural, share
 from . import parts
 from .blocks import Block, Fact, Heading, Headline, Listing
 from .fusion_story import fusion_story
 from .graph_story import graph_story
 from .mode_table import mode_table, shown_name
+from .ranks_story import profile_ranks
 from .serving_story import serving_story
 from .tables import Column, Row, Table
 from .trace_story import label
@@ -37,6 +39,7 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
     elif base is None:
         story.append(Headline("NOTHING MEASURED: no mode ran; each row has its reason", None))
     story.append(mode_table(profile))
+    story += profile_ranks(profile.ranks, verbose=verbose)
     if base is not None:
         story += _bound(profile.modes[base], shown_name(base), profile)
     story += _predictions(profile)
@@ -67,7 +70,8 @@ def graph_doctors(traces: Sequence[TraceDoc], profile: ProfileDoc) -> dict[str, 
 def _reasons(profile: ProfileDoc) -> dict[str, str]:
     """Why figures of the modes that ran are missing; a failed mode has one reason for all, in its row."""
     ran = {shown_name(name): mode for name, mode in profile.modes.items() if mode.step_ns is not None}
-    return {f"{name}.{path}": reason for name, mode in ran.items() for path, reason in mode.withheld.items()}
+    reasons = {f"{name}.{path}": reason for name, mode in ran.items() for path, reason in mode.withheld.items()}
+    return {path: reason for path, reason in reasons.items() if reason != NO_COLLECTIVES}
 
 
 def _headings(document: ReportDocument, profile: ProfileDoc, *, verbose: bool) -> Iterator[Heading | Fact]:

@@ -8,6 +8,7 @@ from ..document import ReportDocument, UnreadDoc
 from ..units import plural
 from .blocks import Block, Headline, Listing
 from .profile_story import profile_story
+from .ranks_story import trace_ranks
 from .tables import Column, Row, Table
 from .trace_story import trace_story, traces_overview
 
@@ -18,16 +19,17 @@ IN_FULL: Final = 3
 def tell(document: ReportDocument, *, verbose: bool) -> list[Block]:
     """The whole story. A profile's recordings are told one by one only with ``verbose``."""
     if document.profile is not None:
-        story = profile_story(document, document.profile, verbose=verbose)
+        told = profile_story(document, document.profile, verbose=verbose)
         if verbose:
-            story += [part for trace in document.traces for part in trace_story(trace, verbose=True, divides=True)]
-        return [*story, *unread_files(document.unread)]
+            told += [part for trace in document.traces for part in trace_story(trace, verbose=True, divides=True)]
+        return [*told, *unread_files(document.unread)]
     if not document.traces:
         return [Headline("nothing to report: no trace was given"), *unread_files(document.unread)]
     several = len(document.traces) > 1
     in_full = verbose or len(document.traces) <= IN_FULL
     notes = [] if in_full else ["* -v tells each in full; so does analyze with that one alone"]
-    story = [traces_overview(document.traces, notes)] if several else []
+    story: list[Block] = [traces_overview(document.traces, notes)] if several else []
+    story += trace_ranks(document.ranks, verbose=verbose)
     if in_full:
         story += [part for t in document.traces for part in trace_story(t, verbose=verbose, divides=several)]
     return [*story, *unread_files(document.unread)]

@@ -17,6 +17,7 @@ from .serving_story import serving_story, withheld_elsewhere
 from .tables import Column, Row, Table
 
 KERNELS: Final = 8  # names told without --verbose
+_OF_COLLECTIVES: Final = ("collectives", "exposed_ns", "hidden_ns", "transfer_ns", "waiting_ns")
 OVERLAP: Final = 0.01  # of busy, from which op_sum is shown beside it (docs/metrics.md)
 
 
@@ -28,9 +29,10 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
         parts.headline(trace.verdict),
         *parts.actions(trace.verdict.actions, step_ns),
         *parts.warnings(trace.warnings, verbose=verbose),
-        *parts.withheld(withheld_elsewhere(trace.withheld), verbose=verbose),
+        *parts.withheld(_withheld(trace), verbose=verbose),
         *coverage(trace.coverage, verbose=verbose),
         *_bound(trace),
+        *_communication(trace),
         *_graphs_and_queue(trace),
         *_graph_doctor(trace, verbose=verbose),
         *parts.short_kernels(trace),
@@ -44,6 +46,27 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
         *launch_tables.blocking_calls(trace, verbose=verbose),
         *launch_tables.replays(trace, verbose=verbose),
     ]
+
+
+def _withheld(trace: TraceDoc) -> dict[str, str]:
+    """What is withheld, but for what stands elsewhere: beside the phases, in a warning."""
+    told = withheld_elsewhere(trace.withheld)
+    return {path: reason for path, reason in told.items() if not path.startswith("communication.")}
+
+
+def _communication(trace: TraceDoc) -> Iterator[Fact]:
+    """What collectives take of a step: means, as they add up."""
+    doc = trace.communication
+    if doc is None:
+        return
+    mean = {name: None if (s := getattr(doc, name)) is None else s.total / s.count for name in _OF_COLLECTIVES}
+    per = "per step" if doc.scope == "steps" else "in the file"
+    kinds = ", ".join(kind.replace("_", "-") for kind in doc.kinds)
+    line = f"{number(mean['collectives'])} {per} ({kinds}) · exposed {duration(mean['exposed_ns'])}"
+    line += f" · hidden {duration(mean['hidden_ns'])}" if mean["hidden_ns"] else ""
+    if mean["transfer_ns"] is not None:
+        line += f" · transfer {duration(mean['transfer_ns'])} · waiting {duration(mean['waiting_ns'])}"
+    yield Fact("collectives", [line])
 
 
 def _graph_doctor(trace: TraceDoc, *, verbose: bool) -> Iterator[Fact | Listing]:

@@ -67,7 +67,9 @@ class Collectives:
 
     def per_step(self, values: Ints | NDArray[np.float64]) -> NDArray[np.float64]:
         """[s] Sum of a figure of the collectives by step."""
-        return np.bincount(self.step, weights=values.astype(np.float64), minlength=self.steps)
+        total = np.zeros(self.steps, np.float64)
+        np.add.at(total, self.step, values)
+        return total
 
 
 def collectives_of(trace: Trace, steps: Steps, device: int | None) -> Collectives:

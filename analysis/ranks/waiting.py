@@ -39,7 +39,7 @@ class Waits:
 
 
 def waits_of(matching: Matching) -> list[Waits]:
-    """Of each rank in turn. What is hidden of a collective is taken to be waiting first: the rest is the least exposed."""
+    """Of each rank in turn. What is hidden of a collective is taken to be waiting first: exposed is the least."""
     transfer = [np.full(len(rank), NONE, np.int64) for rank in matching.ranks]
     for group in matching.groups:
         durations = matching.durations(group)

@@ -288,6 +288,9 @@ CASES = [
     Case("step_regex_unmatched", Marked(steps(), {"step_regex": "^prefill"}), 1,
          "its annotations: 'decode 0', 'decode 1', 'decode 2'", Marked(steps(), {"step_regex": "^decode"})),
     Case("marks_disagree", marked(shift_us=10_000), 4, "0 to 0 launches a step, 0 of 0 inside", marked(shift_us=0)),
+    Case("waiting_unknown", one().launch(20, 5).kernel(30, 50, name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL"), 1,
+         "50.0 µs of the 54.5 µs that the GPU is busy in a file pass inside collectives",
+         one().launch(20, 5).kernel(30, 50, name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL").kernel(30, 50, stream=8)),
     # --- the file -------------------------------------------------------------------------------------------------
     Case("cut_file", one().cut(3), 1, "1 whole records were read, the rest is lost", one()),
     Case("cut_file", one().cut(1), 2, "outside its list of records; all 2 were read", one()),

@@ -81,7 +81,7 @@ def test_a_broadcast_is_matched_but_not_split() -> None:
 
 
 def test_waiting_beside_which_the_gpu_works_is_not_exposed() -> None:
-    """Of 100 µs on another stream 40 are beside the step's compute kernel: 90 are waiting, 50 of them surely exposed."""
+    """Of 100 µs on another stream 40 are beside the step's compute: 90 are waiting, 50 of them surely exposed."""
     early = collectives(rank_trace(0, [[(60, 100)]] * 3, stream=20))
     late = collectives(rank_trace(1, [[(150, 10)]] * 3, stream=20))
     found = waits_of(match([early, late]))[0]

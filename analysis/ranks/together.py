@@ -1,0 +1,100 @@
+"""Traces of several ranks that ran the same steps, each analysed, put side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..analyses import TraceAnalysis, with_waits
+from .clocks import Offset, clock_offsets, launch_skews_ns
+from .kinds import waits_for_all
+from .matching import Matching, match
+from .waiting import Arrivals, arrivals, waits_of
+
+SAME_HOST: Final = "same_host"
+BY_COLLECTIVES: Final = "collectives"
+NOT_ALIGNED: Final = "none"
+
+_RANK: Final = re.compile(r"(?:rank|tp|dp|pp|ep)[-_]?\d+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Recordings of several ranks that ran the same steps; lists are by rank, in one order."""
+
+    analyses: tuple[TraceAnalysis, ...]
+    ranks: tuple[int, ...]
+    matching: Matching
+    arrivals: tuple[Arrivals, ...]
+    offsets: tuple[Offset | None, ...]
+    alignment: str  # 'same_host', 'collectives', 'none'
+    launch_skew_ns: NDArray[np.float64]
+
+    @property
+    def steps(self) -> int:
+        """Steps in which a collective was matched."""
+        return len(np.unique(np.concatenate([np.zeros(0, np.int64), *(group.step for group in self.matching.groups)])))
+
+
+def put_together(analyses: Sequence[TraceAnalysis], hosts: Sequence[str | None]) -> Together:
+    """Match what they have in common, and tell each what it waited; ``hosts`` are null where not known.
+
+    Clocks of one host are the same. Those of others are moved by what collectives tell; without any they are not, and
+    durations alone are compared.
+    """
+    matching = match([analysis.collectives for analysis in analyses])
+    offsets = clock_offsets(matching)
+    alignment = BY_COLLECTIVES if any(offsets) else NOT_ALIGNED
+    ahead = [None if offset is None else offset.offset_ns for offset in offsets]
+    if None not in hosts and len(set(hosts)) == 1:
+        alignment, ahead = SAME_HOST, [0.0 for _ in analyses]
+    told = zip(analyses, waits_of(matching), _reasons(matching), strict=True)
+    return Together(
+        analyses=tuple(with_waits(analysis, waits, reason) for analysis, waits, reason in told),
+        ranks=tuple(matching.names()),
+        matching=matching,
+        arrivals=tuple(arrivals(matching)),
+        offsets=tuple(offsets),
+        alignment=alignment,
+        launch_skew_ns=launch_skews_ns(matching, ahead),
+    )
+
+
+def _reasons(matching: Matching) -> list[str | None]:
+    """For each rank why waiting of some of its collectives is not told, or is told in part."""
+    missing = [
+        f"{len(group.members)} of the {group.size} ranks of {group.label or 'a group'} were given: waiting is so much "
+        "at least"
+        for group in matching.groups
+        if not group.whole
+    ]
+    found = [*matching.refused, *missing]
+    reasons: list[str | None] = []
+    for rank in matching.ranks:
+        unsplit = [kind for kind in rank.kinds if not waits_for_all(kind)]
+        own = [f"in {', '.join(unsplit)} not every rank waits for every other"] if unsplit else []
+        reasons.append("; ".join([*found, *own]) or None)
+    return reasons
+
+
+def sets_of_ranks(analyses: Sequence[TraceAnalysis]) -> list[list[TraceAnalysis]]:
+    """Traces of others that belong together, by their names but for the rank in them; else all, if no rank is in twice.
+
+    Traces without a GPU op, or of which no rank is known, belong to none.
+    """
+    ranked = [each for each in analyses if each.document.rank is not None and each.times is not None]
+    by_name: dict[Hashable, list[TraceAnalysis]] = {}
+    for each in ranked:
+        by_name.setdefault(_RANK.sub("", each.name), []).append(each)
+    sets = [ranked] if _is_set(ranked) else [own for own in by_name.values() if _is_set(own)]
+    return [sorted(own, key=lambda each: each.document.rank or 0) for own in sets]
+
+
+def _is_set(analyses: Sequence[TraceAnalysis]) -> bool:
+    ranks = [each.document.rank for each in analyses]
+    return len(ranks) > 1 and len(set(ranks)) == len(ranks)
