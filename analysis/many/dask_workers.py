@@ -33,7 +33,7 @@ def finished_by_dask(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, F
         from distributed import KilledWorker, as_completed
 
         waiting = {client.submit(finish, job, pure=False): job for job in jobs}
-        for future in as_completed(list(waiting)):  # type: ignore[no-untyped-call]
+        for future in as_completed(list(waiting), loop=client.loop):  # type: ignore[no-untyped-call]
             job = waiting.pop(future)
             try:
                 yield job, future.result()

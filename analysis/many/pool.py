@@ -94,11 +94,16 @@ class _Crew:
         return [worker for worker in self.workers if worker.job is None]
 
     def start(self, count: int) -> None:
-        """Start so many that there are ``count``. LaunchscopeError when none can be started."""
+        """Start so many that there are ``count``, or as many as can be. LaunchscopeError when none can."""
         while len(self.workers) < count:
             if self._fruitless > count:
                 raise LaunchscopeError("worker processes die as they start: is there memory for them?")
-            self.workers.append(_Worker())
+            try:
+                self.workers.append(_Worker())
+            except OSError as error:
+                if self.workers:
+                    return
+                raise LaunchscopeError(f"no worker process can be started: {error.strerror or error}") from error
 
     def results(self) -> Iterator[tuple[Job, Finished | None, str]]:
         """Wait, and take what has come: rows, and None with the reason for each worker that died over its job."""
@@ -129,16 +134,22 @@ class _Worker:
         self.job: Job | None = None
         self.is_ready = False
         self._incoming = bytearray()
-        code = f"import sys; sys.path[:] = {sys.path!r}; from {__package__}.worker import serve; serve()"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-        )
-        assert self._process.stdout is not None
-        self.pipe = self._process.stdout.fileno()
+        self.pipe, its_end = os.pipe()
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {__package__}.worker import serve; serve({its_end})"
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(its_end,),
+                bufsize=0,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            )
+        except OSError:
+            os.close(self.pipe)
+            raise
+        finally:
+            os.close(its_end)
 
     def give(self, job: Job) -> None:
         """Let it finish a job."""
@@ -183,7 +194,8 @@ class _Worker:
         """End it, whatever it is doing."""
         self._process.kill()
         self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            with contextlib.suppress(OSError):
-                stream.close()
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        with contextlib.suppress(OSError):
+            os.close(self.pipe)

@@ -1,4 +1,4 @@
-"""A worker process: jobs come in on stdin, finished rows go out on stdout, until nobody sends any more.
+"""A worker process: jobs come in on stdin, finished rows go out on a pipe, until nobody sends any more.
 
 Started afresh, not forked, since the caller may hold threads or a CUDA context. It ends at once when the caller does,
 however that ends: nobody is left to read for.
@@ -26,14 +26,13 @@ def framed(message: bytes) -> bytes:
     return len(message).to_bytes(SIZE_BYTES, "little") + message
 
 
-def serve() -> None:
-    """Finish jobs, one at a time."""
+def serve(pipe: int) -> None:
+    """Finish jobs, one at a time. Rows go out by a pipe of their own: anything may print on stdout."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is told by the caller, who then ends this
     leave_other_cores()
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_take, args=(sys.stdin.buffer, jobs), daemon=True).start()
-    with os.fdopen(os.dup(1), "wb") as results:
-        os.dup2(2, 1)  # what a library prints must not stand among the rows
+    with os.fdopen(pipe, "wb") as results:
         results.write(framed(b""))  # ready
         results.flush()
         while True:

@@ -1,0 +1,83 @@
+"""What rows tell only together: waiting and its split, who arrives last, which ranks are left out."""
+
+from __future__ import annotations
+
+import pytest
+from launchscope.analysis.many import carried
+from launchscope.analysis.many.across import compared
+from launchscope.analysis.many.carried import CarriedCollectives, communication
+from launchscope.analysis.many.document import AlignmentDoc, RankRow
+from launchscope.analysis.many.figures import with_figures
+from launchscope.fixtures.builder import TraceBuilder
+
+from .rank_files import rank_trace
+
+
+def together(*made: TraceBuilder) -> tuple[list[RankRow], AlignmentDoc]:
+    rows, own = [], {}
+    for place, each in enumerate(made):
+        trace = each.build()
+        row, found = with_figures(RankRow(path=f"{place}", name=f"{place}", rank=trace.rank), trace)
+        _, collectives = communication(found)
+        rows.append(row)
+        if collectives is not None:
+            own[place] = collectives
+    return compared(rows, own)
+
+
+def test_waiting_and_transfer_by_hand() -> None:
+    rows, alignment = together(*(rank_trace(rank, waiting=waiting) for rank, waiting in enumerate([0, 100, 300])))
+    assert [row.communication_transfer_ns for row in rows] == [5_000] * 3
+    assert [row.communication_waiting_ns for row in rows] == [0, 100_000, 300_000]
+    assert [row.busy_ns and row.busy_ns.median for row in rows] == [45_000, 145_000, 345_000]
+    assert [row.gpu_work_without_waiting_ns for row in rows] == [45_000] * 3
+    assert [row.arrives_last_share for row in rows] == [1, 0, 0]
+    assert [row.awaited_ns for row in rows] == [200_000, 0, 0]
+    assert [row.clock_offset_ns for row in rows] == [0, 0, 0]
+    assert (alignment.kind, alignment.groups, alignment.ranks) == ("collectives", 1, 3)
+
+
+def test_without_collectives_only_durations_are_compared() -> None:
+    rows, alignment = together(rank_trace(0), rank_trace(1))
+    assert [row.communication_waiting_ns for row in rows] == [None, None]
+    assert alignment.kind == "none"
+    assert "only durations are compared" in alignment.reason
+
+
+def test_one_rank_alone_waits_for_nobody_that_is_known() -> None:
+    rows, alignment = together(rank_trace(0, waiting=10), rank_trace(1))
+    assert rows[0].communication_waiting_ns is None
+    assert alignment.kind == "none"
+    assert alignment.unmatched
+
+
+def test_a_file_with_few_steps_does_not_take_the_others_away() -> None:
+    made = [rank_trace(rank, waiting=10 * rank, steps=2 if rank == 2 else 6) for rank in range(4)]
+    rows, alignment = together(*made)
+    assert [row.communication_waiting_ns for row in rows] == [0, 10_000, None, 30_000]
+    assert alignment.unmatched == ["rank 2: 2 steps of 6"]
+
+
+def test_a_file_that_is_not_reliable_is_left_out() -> None:
+    rows, alignment = together(rank_trace(0, waiting=0), rank_trace(1, waiting=10), rank_trace(2, waiting=20).cut(200))
+    assert [row.communication_waiting_ns for row in rows] == [0, 10_000, None]
+    assert alignment.unmatched == ["rank 2: its file is not reliable"]
+
+
+def test_what_is_carried_comes_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, found = with_figures(RankRow(path="a", name="a"), rank_trace(0, waiting=10).build())
+    figures, own = communication(found)
+    assert own is not None
+    assert figures == {
+        "collectives": 1.0,
+        "communication_exposed_ns": 15_000.0,
+        "communication_hidden_ns": 0.0,
+    }
+    back = own.restored()
+    assert (len(back), back.steps, back.rank, back.world_size) == (6, 6, 0, 8)
+    assert back.dur_ns.tolist() == [15_000] * 6
+    monkeypatch.setattr(carried, "MOST", 3)
+    fewer = communication(found)[1]
+    assert isinstance(fewer, CarriedCollectives)
+    assert (len(fewer.restored()), fewer.restored().steps) == (3, 3)
+    assert len(fewer.busy_ns.values()) == 3

@@ -1,0 +1,106 @@
+"""A Dask cluster of several processes on this machine: the same rows, also when one of them is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launchscope.analysis.errors import LaunchscopeError, MissingRequirement
+from launchscope.analysis.many import dask_workers
+from launchscope.analysis.many.ranks import analyze_ranks
+
+from .processes import is_reading
+from .rank_files import rank_trace, write_ranks
+
+distributed = pytest.importorskip("distributed")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # sockets of a worker that was killed
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+@pytest.fixture
+def cluster() -> Iterator[distributed.LocalCluster]:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        yield cluster
+
+
+def pids(cluster: distributed.LocalCluster) -> list[int]:
+    return [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
+
+
+def test_the_same_rows_and_a_killed_worker_costs_time_alone(cluster: distributed.LocalCluster, tmp_path: Path) -> None:
+    """It is killed while it reads a pipe, into which somebody writes when Dask has given the file to another."""
+    paths = write_ranks(tmp_path / "run", 8)
+    alone = analyze_ranks(paths, workers=1)
+    stuck = tmp_path / "rank9.json"
+    os.mkfifo(stuck)
+    done = []
+
+    def progress(count: int, total: int, row: object) -> None:
+        done.append(row)
+        if count == len(paths):
+            reader = next(pid for pid in pids(cluster) if is_reading(pid, stuck))
+            os.kill(reader, signal.SIGKILL)
+            content = rank_trace(9).json()
+            threading.Thread(target=stuck.write_bytes, args=(content,), daemon=True).start()
+
+    document = analyze_ranks([stuck, *paths], dask=cluster.scheduler_address, progress=progress)
+    assert len(done) == 9
+    assert [row.error for row in document.rows] == [None] * 9
+    assert [row.period_ns for row in document.rows[:8]] == [row.period_ns for row in alone.rows]
+    assert document.alignment == alone.alignment
+
+
+def test_a_file_that_kills_every_worker_is_a_row(cluster: distributed.LocalCluster, tmp_path: Path) -> None:
+    paths = write_ranks(tmp_path / "run", 3)
+    stuck = tmp_path / "rank9.json"
+    os.mkfifo(stuck)
+    ends = threading.Event()
+
+    def kill() -> None:
+        while not ends.wait(0.05):
+            for pid in pids(cluster):
+                if is_reading(pid, stuck):
+                    os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with distributed.Client(cluster, set_as_default=False) as client:
+        client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 1))
+    try:
+        document = analyze_ranks([stuck, *paths], dask=cluster.scheduler_address)
+    finally:
+        ends.set()
+        killer.join()
+    lost = document.rows[3]
+    assert (lost.rank, lost.error_kind) == (9, "worker")
+    assert lost.error == "2 workers died over it: probably for want of memory"
+    assert [row.error for row in document.rows[:3]] == [None] * 3
+
+
+def test_no_scheduler_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_workers, "_CONNECTING_S", 0.5)
+    paths = write_ranks(tmp_path / "run", 1)
+    with pytest.raises(LaunchscopeError, match="no Dask scheduler answers"):
+        analyze_ranks(paths, dask="tcp://127.0.0.1:1")
+
+
+def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(MissingRequirement, match=r"pip install 'launchscope\[cluster\]'"):
+        analyze_ranks(write_ranks(tmp_path / "run", 1), dask="tcp://127.0.0.1:1")
+
+
+def test_what_lies_in_this_process_is_for_no_worker() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    fsspec.filesystem("memory").pipe("/own/rank0.json", rank_trace(0).json())
+    with pytest.raises(LaunchscopeError, match="lies in this process"):
+        analyze_ranks(["memory://own"], dask="tcp://127.0.0.1:1")

@@ -1,0 +1,63 @@
+"""An S3 that speaks HTTP, moto's, in this process: read by worker processes as any other would be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launchscope.analysis.many.files import rank_files
+from launchscope.analysis.many.ranks import analyze_ranks
+
+from .rank_files import rank_trace
+
+moto_server = pytest.importorskip("moto.server")
+s3fs = pytest.importorskip("s3fs")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of boto's own
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Eight ranks in a bucket, its address and keys where boto's users have them: in the environment."""
+    server = moto_server.ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    system = s3fs.S3FileSystem()
+    system.mkdir(f"runs-{port}")  # of its own: what moto holds outlives its server
+    for rank in range(8):
+        made = rank_trace(rank, kernels=9 if rank == 5 else 4)
+        system.pipe(f"runs-{port}/17/rank{rank}.json", made.json() if rank != 3 else made.json()[:40])
+    yield f"s3://runs-{port}/17"
+    server.stop()
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def test_a_bucket_is_read_by_two_processes_and_not_again(bucket: str, tmp_path: Path) -> None:
+    document = analyze_ranks([bucket], workers=2, resume=tmp_path)
+    assert [row.rank for row in document.rows] == list(range(8))
+    assert document.rows[0].path == f"{bucket}/rank0.json"
+    assert [row.kernels for row in document.rows] == [4, 4, 4, None, 4, 9, 4, 4]
+    assert {(odd.row, odd.kind) for odd in document.odd} >= {(3, "unreadable"), (5, "other_kernels")}
+    assert document.workers == 2
+    assert analyze_ranks([bucket], workers=2, resume=tmp_path).resumed == 8
+
+
+def test_an_object_that_was_written_again_has_another_version(bucket: str) -> None:
+    before = rank_files([f"{bucket}/rank1*"])[0]
+    s3fs.S3FileSystem().pipe(f"{bucket}/rank1.json", rank_trace(1, period=2000).json())
+    s3fs.S3FileSystem().invalidate_cache()
+    after = rank_files([f"{bucket}/rank1*"])[0]
+    assert before.version is not None
+    assert before.version != after.version

@@ -1,0 +1,147 @@
+"""Object storage by fsspec: what a URL names, what is fetched, and errors in words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launchscope.analysis.errors import LaunchscopeError, MissingRequirement, UnreadableInput
+from launchscope.analysis.many.files import host_of, rank_files
+from launchscope.analysis.many.ranks import analyze_ranks
+from launchscope.analysis.many.storage import fetched, is_url, listed, names_several
+
+from .rank_files import rank_trace
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    """Six ranks, and what else lies beside them."""
+    system = fsspec.filesystem("memory")
+    for rank in range(6):
+        system.pipe(f"/run/rank{rank}.json", rank_trace(rank, world=6, waiting=10 * rank).json())
+    system.pipe("/run/notes.txt", b"rank 2 was slow")
+    system.pipe("/run/.hidden/rank7.json", rank_trace(7).json())
+    yield "memory://run"
+    system.rm("/run", recursive=True)
+
+
+def test_a_folder_a_pattern_and_a_file(bucket: str) -> None:
+    assert [each.url for each in listed(bucket)] == [f"memory:///run/rank{rank}.json" for rank in range(6)]
+    assert [each.url for each in listed(f"{bucket}/*[35].json")] == [
+        "memory:///run/rank3.json",
+        "memory:///run/rank5.json",
+    ]
+    assert [each.url for each in listed(f"{bucket}/notes.txt")] == ["memory:///run/notes.txt"]
+    assert [names_several(f"{bucket}{rest}") for rest in ("", "/*.json", "/rank1.json")] == [True, True, False]
+
+
+def test_size_and_version_tell_whether_a_file_changed(bucket: str) -> None:
+    before = listed(f"{bucket}/rank1.json")[0]
+    fsspec.filesystem("memory").pipe("/run/rank1.json", rank_trace(1, kernels=9).json())
+    after = listed(f"{bucket}/rank1.json")[0]
+    assert before.version != after.version
+    assert before.bytes != after.bytes
+
+
+def test_the_table_of_a_bucket(bucket: str) -> None:
+    document = analyze_ranks([bucket])
+    assert [row.rank for row in document.rows] == [0, 1, 2, 3, 4, 5]
+    assert [row.error for row in document.rows] == [None] * 6
+    assert [row.communication_waiting_ns for row in document.rows] == [10_000 * rank for rank in range(6)]
+    assert all(row.fetch_seconds is not None and row.fetch_seconds <= (row.seconds or 0) for row in document.rows)
+    assert document.rows[2].path == "memory:///run/rank2.json"
+    assert document.missing_ranks == []
+
+
+def test_a_bad_file_names_the_url_and_no_temporary_file(bucket: str) -> None:
+    fsspec.filesystem("memory").pipe("/run/rank3.json", b"{}")
+    row = analyze_ranks([bucket]).rows[3]
+    assert row.error_kind == "unreadable"
+    assert row.error is not None
+    assert "/tmp" not in row.error
+
+
+def test_files_of_one_name_are_told_apart(bucket: str) -> None:
+    fsspec.filesystem("memory").pipe("/run/again/rank0.json", rank_trace(0).json())
+    names = [each.name for each in rank_files([bucket])]
+    assert {"rank0.json", "again/rank0.json"} < set(names)
+
+
+def test_what_is_fetched_is_gone_afterwards(bucket: str) -> None:
+    with fetched(f"{bucket}/rank1.json") as path:
+        assert path.name == "rank1.json"
+        assert path.read_bytes() == rank_trace(1, world=6, waiting=10).json()
+    assert not path.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("memory://nowhere", "no such file or folder"),
+        ("memory://nowhere/*.json", "no such file or folder"),
+        ("nothing://bucket", "no storage is called nothing://"),
+    ],
+)
+def test_a_url_that_names_nothing(url: str, words: str) -> None:
+    with pytest.raises(UnreadableInput, match=words):
+        listed(url)
+
+
+def test_a_folder_without_a_trace(bucket: str) -> None:
+    fsspec.filesystem("memory").pipe("/notes/a.txt", b"")
+    with pytest.raises(UnreadableInput, match=r"1 files, none called \.json"):
+        listed("memory://notes")
+
+
+def test_an_absent_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(MissingRequirement, match=r"^gs:// needs the package gcsfs: pip install gcsfs$"):
+        listed("gs://bucket/run")
+
+
+def test_without_fsspec_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(MissingRequirement, match=r"pip install 'launchscope\[cluster\]'"):
+        listed("s3://bucket/run")
+
+
+def test_an_error_of_the_storage_is_a_row_that_is_not_kept(bucket: str, tmp_path: Path) -> None:
+    files = rank_files([bucket])
+    fsspec.filesystem("memory").rm("/run/rank2.json")
+    document = analyze_ranks([bucket], files=files, resume=tmp_path)
+    assert document.rows[2].error_kind == "storage"
+    assert "no such file" in (document.rows[2].error or "")
+    assert len(list(tmp_path.glob("*.row"))) == 5
+
+
+def test_a_file_url_is_a_local_path(tmp_path: Path) -> None:
+    path = rank_trace(0).write(tmp_path / "rank0.json")
+    assert rank_files([f"file://{path}"])[0].path == str(path)
+
+
+def test_what_is_a_url() -> None:
+    assert all(map(is_url, ("s3://a", "hf://datasets/a")))
+    assert not any(map(is_url, ("C:\\a", "/a//b", "a.json")))
+
+
+def test_no_table_of_a_capture(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(LaunchscopeError, match="a capture of launchscope profile"):
+        rank_files([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        ("node-17_4242.1759836030000.pt.trace.json", "node-17"),
+        ("gpu3.example.org_1.17.pt.trace.json.gz", "gpu3.example.org"),
+        ("rank0.json", None),
+        ("rank0.1234.pt.trace.json.gz", None),
+    ],
+)
+def test_the_host_that_a_name_tells(name: str, host: str | None) -> None:
+    assert host_of(name) == host
