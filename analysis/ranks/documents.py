@@ -177,7 +177,7 @@ def _arrival(rank: int, together: Sequence[Together], step: StepTimeDoc | None) 
         "arrived_last": int(last.sum()) if known else None,
         "arrivals": int(of.sum()) if known else None,
         "awaited_ns": mean,
-        "straggler": _is_straggler(last[of > 0] / of[of > 0], chance, part),
+        "straggler": is_straggler(last[of > 0] / of[of > 0], chance, part),
         "clock_offset_ns": None if offset is None else offset.offset_ns,
         "clock_spread_ns": None if offset is None else offset.p90_ns - offset.p10_ns,
     }
@@ -187,7 +187,7 @@ def _place(together: Together, rank: int) -> list[int]:
     return [place for place, own in enumerate(together.ranks) if own == rank]
 
 
-def _is_straggler(shares: NDArray[np.float64], chance: float, awaited: float) -> bool:
+def is_straggler(shares: NDArray[np.float64], chance: float, awaited: float) -> bool:
     """Last in over half of the collectives, by steps, as those of one step are late together; and waited for.
 
     ``awaited`` is the share of T that the others wait for it.
