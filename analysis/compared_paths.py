@@ -81,7 +81,7 @@ class _Side:
         """A mode's recordings, the reliable ones first; or the one trace of this name."""
         if self.manifest is None:
             return [analysis for analysis in self.report.analyses if analysis.name == name]
-        found = [each for each in self.report.analyses if (each.mode or AS_WRITTEN) == name]
+        found = [each for each in self.report.told if (each.mode or AS_WRITTEN) == name]
         return sorted(found, key=lambda each: bool(each.unreliable))
 
     def timed(self, name: str) -> ModeDoc | None:

@@ -16,7 +16,7 @@ from .analyses import TraceAnalysis
 from .bound import floor_ns, predict_graph_ns
 from .capture import COMPILED, WARM_CACHE_NOTE, Manifest, ModeRecord, ProcessRecord
 from .document import TAXES, StepTimeDoc
-from .host_submit import submits_as_profiled
+from .host_submit import QUEUE_FULL, submits_as_profiled
 from .observer import KERNEL_STRETCH_NS, taxes_without_observer
 from .statistics import bootstrap_interval, median_of_medians
 from .steps import first_op_ns, has_period
@@ -135,7 +135,7 @@ class MeasuredMode:
     @cached_property
     def submits_as_profiled(self) -> bool:
         """True when the unprofiled submit time would hold blocked time: a sync inside the step, or a full queue."""
-        return any(submits_as_profiled(a.document.steps, a.document.queue_depth) for a in self.cuda if a.document.steps)
+        return any(_submits_as_profiled(a) for a in self.cuda)
 
     @cached_property
     def host_submit_ns(self) -> float | None:
@@ -296,6 +296,16 @@ class MeasuredMode:
         """Median over processes of a figure of the manifest."""
         found = [getattr(p, figure) for p in self.record.processes]
         return median_or_none(value for value in found if value is not None)
+
+
+def _submits_as_profiled(analysis: TraceAnalysis) -> bool:
+    """While it waits for other ranks a rank's queue fills: then only a step that fills it by itself counts."""
+    steps = analysis.document.steps
+    if steps is None:
+        return False
+    if analysis.waits is None:
+        return submits_as_profiled(steps, analysis.document.queue_depth)
+    return bool(steps.blocking_calls.median) or (steps.launches.median or 0) >= QUEUE_FULL
 
 
 def submit_ns(record: ModeRecord) -> float | None:

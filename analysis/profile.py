@@ -7,13 +7,14 @@ Every definition is in docs/metrics.md, "A profiled model". What can't be told i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from statistics import median
 from typing import Any, Final
 
 import msgspec
 
+from . import units
 from .analyses import TraceAnalysis
 from .bound import bound_ns, serial_ns
 from .capture import AS_WRITTEN, COMPILED, GRAPH_OF, UNGRAPHED, Manifest, ProcessRecord
@@ -227,8 +228,20 @@ def _bound_document(mode: MeasuredMode) -> BoundDoc | None:
         step_ns=mode.step_ns.median,
         host_submit_ns=mode.host_submit_ns,
         host_submit_source=_source(mode),
-        note=None if tau is None else _bound_note(mode, mode.step_ns, mode.work_ns, mode.launches * tau),
+        note="; ".join(_bound_notes(mode, mode.step_ns, mode.work_ns, mode.launches, tau)) or None,
     )
+
+
+def _bound_notes(
+    mode: MeasuredMode, step: StepTimeDoc, work_ns: float, launches: float, tau: float | None
+) -> Iterator[str]:
+    """How not to read the bound."""
+    if mode.holds_waiting:
+        unsplit = units.duration(mode.unsplit_ns)
+        yield f"W holds {unsplit} inside collectives, waiting for other ranks included, as recorded"
+    note = None if tau is None else _bound_note(mode, step, work_ns, launches * tau)
+    if note is not None:
+        yield note
 
 
 def _bound_note(mode: MeasuredMode, step: StepTimeDoc, work_ns: float, host_ns: float) -> str | None:

@@ -21,7 +21,7 @@ from .analyses import TraceAnalysis
 from .bare_traces import analyze_files, why_no_gpu_ops
 from .capture import Capture, Manifest, is_capture, open_capture
 from .captured_traces import analyze_capture
-from .document import ReportDocument, TargetDoc, UnreadDoc
+from .document import ReportDocument, TargetDoc, UnreadDoc, told_traces
 from .errors import UnreadableInput
 from .freed_memory import no_collection
 from .health import HealthDocument, health_document
@@ -40,6 +40,12 @@ class Report:
 
     document: ReportDocument
     analyses: tuple[TraceAnalysis, ...]
+
+    @property
+    def told(self) -> tuple[TraceAnalysis, ...]:
+        """The analyses, of a profile of several ranks those of the one that its modes' figures are of."""
+        names = {trace.name for trace in told_traces(self.document)}
+        return tuple(analysis for analysis in self.analyses if analysis.name in names)
 
     @property
     def kernels(self) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ..capture import AS_WRITTEN
-from ..document import ModeDoc, ReportDocument, TraceDoc
+from ..document import ModeDoc, ReportDocument, TraceDoc, told_traces
 from .sites import blocking_sites, kernel_sites, launch_sites
 from .snapshot import Snapshot, Timing
 
@@ -21,7 +21,7 @@ _OF_CAPTURES: Final = "only a capture of launchscope profile tells it"
 
 def snapshots_of(document: ReportDocument, source: str = "") -> list[Snapshot]:
     """One per mode of the profile, and one per trace of others, in the report's order; ``source`` is its file."""
-    own = [trace for trace in document.traces if trace.trace_pass is not None]
+    own = [trace for trace in told_traces(document) if trace.trace_pass is not None]
     foreign = [trace for trace in document.traces if trace.trace_pass is None]
     found = []
     if document.profile is not None:

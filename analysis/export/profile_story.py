@@ -7,7 +7,17 @@ from typing import Final
 
 from .. import units
 from ..capture import AS_WRITTEN, GRAPH_OF
-from ..document import ModeDoc, ProfileDoc, ReportDocument, TargetDoc, TraceDoc, WarningDoc, baseline, fusion_of
+from ..document import (
+    ModeDoc,
+    ProfileDoc,
+    ReportDocument,
+    TargetDoc,
+    TraceDoc,
+    WarningDoc,
+    baseline,
+    fusion_of,
+    told_traces,
+)
 from ..graphs.document import GraphDoctorDoc
 from ..ranks.communication import NO_COLLECTIVES
 from ..units import MISSING, duration, duration_pm, number, plural, share
@@ -28,12 +38,13 @@ WORTH_ITEMISING: Final = 0.04  # of the run: shorter parts of it are told with -
 def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: bool) -> list[Block]:
     """Everything there is to say about several modes of one target."""
     base = baseline(profile.modes)
-    trace = None if base is None else _trace_of(document.traces, base, ("cuda", "cpu_cuda"))
+    traces = told_traces(document)
+    trace = None if base is None else _trace_of(traces, base, ("cuda", "cpu_cuda"))
     story: list[Block] = [*_headings(document, profile, verbose=verbose)]
     if profile.verdict is not None:
         mode = None if base is None else profile.modes[base]
         step_ns = None if mode is None or mode.step_ns is None else mode.step_ns.median
-        story.append(parts.headline(profile.verdict, base and shown_name(base)))
+        story.append(parts.headline(profile.verdict, base and f"{shown_name(base)}{_of_rank(profile)}"))
         speedups = {name: mode.speedup for name, mode in profile.modes.items()} if base == "eager" else {}
         story += parts.actions(profile.verdict.actions, step_ns, speedups)
     elif base is None:
@@ -43,13 +54,13 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
     if base is not None:
         story += _bound(profile.modes[base], shown_name(base), profile)
     story += _predictions(profile)
-    story += graph_story(graph_doctors(document.traces, profile), profile.graph_findings, verbose=verbose)
+    story += graph_story(graph_doctors(traces, profile), profile.graph_findings, verbose=verbose)
     if trace is not None and base is not None:
         story += parts.idle(trace, f"idle, {shown_name(base)}", verbose=verbose)
         story += serving_story(trace)
         story += parts.short_kernels(trace)
-        story += _longest_kernels(document.traces, base, verbose)
-    story += fusion_story(fusion_of(document.traces), profile.fused_run, verbose=verbose)
+        story += _longest_kernels(traces, base, verbose)
+    story += fusion_story(fusion_of(traces), profile.fused_run, verbose=verbose)
     story += _trace_warnings(document.traces, verbose=verbose)
     if verbose:
         story += _details(profile)
@@ -81,9 +92,15 @@ def _headings(document: ReportDocument, profile: ProfileDoc, *, verbose: bool) -
     ran = [mode for mode in profile.modes.values() if mode.processes]
     repeats = max((sum(bool(p.samples_ns) for p in mode.processes) for mode in ran), default=0)
     run = f"{plural(len(profile.modes), 'mode')} × {plural(repeats, 'process', 'processes')}"
+    run += "" if profile.ranks is None else f" of each of {profile.ranks.count} ranks, figures{_of_rank(profile)}"
     yield Fact("measured", [" · ".join([run, *_where_time_went(profile.seconds, verbose=verbose)])])
     if target is not None and target.labels:
         yield Fact("read with", target.labels, concern=True)
+
+
+def _of_rank(profile: ProfileDoc) -> str:
+    """Which rank of how many the figures are of; empty for one process."""
+    return "" if profile.ranks is None else f" of rank {profile.ranks.told}"
 
 
 def _target_words(target: TargetDoc) -> Iterator[str]:
@@ -133,7 +150,8 @@ def _bound(mode: ModeDoc, name: str, profile: ProfileDoc) -> Iterator[Fact]:
         count = "" if mode.launches is None else f"N·τ of {plural(mode.launches, 'launch', 'launches')}: "
         lines.append(count + " · ".join(told))
     if mode.floor_ns is not None:
-        over = _over_floor(mode.gpu_work_ns, mode.floor_ns)
+        work = mode.gpu_work_ns if mode.gpu_work_without_waiting_ns is None else mode.gpu_work_without_waiting_ns
+        over = _over_floor(work, mode.floor_ns)
         lines.append(f"floor {duration(mode.floor_ns)}: what one step must read and compute{over}")
     if mode.bound is not None and mode.bound.note:
         lines.append(mode.bound.note)

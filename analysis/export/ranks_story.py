@@ -26,7 +26,8 @@ COLUMNS: Final = (
     Column("GPU\nwork", rank=1),
     Column("without\nwaiting", rank=1),
     Column("transfer", rank=3),
-    Column("waiting", rank=2),
+    Column("waiting\nof T", rank=2),
+    Column("waiting,\nrecorded", rank=7),
     Column("hidden", rank=8),
     Column("launches", rank=4),
     Column("kernels", rank=8),
@@ -35,7 +36,9 @@ COLUMNS: Final = (
     Column("arrives\nlast", rank=3),
     Column("verdict", right=False, rank=6),
 )
-OF_MEANS: Final = "* transfer and waiting inside collectives: means per step, as recorded; GPU work and T are medians"
+OF_MEANS: Final = (
+    "* inside collectives: transfer and recorded waiting are means per step, of the recording; the rest medians"
+)
 
 
 def profile_ranks(ranks: RanksDoc | None, *, verbose: bool) -> Iterator[Fact | Listing]:
@@ -98,6 +101,7 @@ def _row(rank: RankDoc, several_hosts: bool) -> Row:
             duration(rank.gpu_work_ns),
             duration(rank.gpu_work_without_waiting_ns),
             duration(rank.transfer_ns),
+            duration(rank.waiting_of_step_ns),
             duration(rank.waiting_ns),
             duration(rank.hidden_ns) if rank.hidden_ns else MISSING,
             number(rank.launches),
@@ -129,7 +133,7 @@ def _stragglers(ranks: RanksOfStepDoc) -> Iterator[str]:
         yield f"rank {rank.rank} is late: the last to arrive in {counts}; {waits}"
     longest = max((rank.awaited_ns or 0.0 for rank in ranks.ranks), default=0.0)
     if not late and ranks.groups:
-        yield f"no straggler: the others wait at most {duration(longest)} a step for any one rank"
+        yield f"no straggler: no rank is surely the last, and the others wait {duration(longest)} a step for one at most"
 
 
 def _launches(ranks: RanksOfStepDoc) -> Iterator[str]:

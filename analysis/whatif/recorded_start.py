@@ -143,9 +143,9 @@ def find_start(report: Report, mode: str | None) -> RecordedStart:
     name = mode or (None if profile is None else baseline(profile.modes))
     processes: list[ProcessDoc] = []
     if profile is None or name is None:
-        found = [each for each in report.analyses if mode is None or each.mode == mode]
+        found = [each for each in report.told if mode is None or each.mode == mode]
     elif name in profile.modes:
-        recorded = [each for each in report.analyses if (each.mode or AS_WRITTEN) == name and each.trace_pass]
+        recorded = [each for each in report.told if (each.mode or AS_WRITTEN) == name and each.trace_pass]
         found = middle_first(recorded, profile.modes[name])
         processes = profile.modes[name].processes
     else:
