@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -10,10 +11,13 @@ import click
 
 from ..analysis.errors import LaunchscopeError, MissingRequirement
 from . import choices
+from .many import stored_locally
 from .progress import Bar
+from .rank_page import Reading, kept_table, many_ranks
 from .writing import say
 
 if TYPE_CHECKING:
+    from ..analysis.many.document import RanksDocument
     from ..analysis.report import Report
     from ..dashboard.watched import Watched
 
@@ -40,13 +44,19 @@ def served_at(command: _Command) -> _Command:
 
 
 @click.command("dashboard", short_help="Explore captures and traces in a browser: timelines side by side.")
-@click.argument("paths", metavar="[PATH]...", nargs=-1, type=choices.PATH)
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=choices.PATH_OR_URL)
+@click.option(
+    "--ranks/--no-ranks",
+    default=None,
+    help="The page of many ranks, or one report.  [default: by their number]",
+)
 @served_at
 @choices.step_regex
 @choices.strict
 @choices.no_cache
 def command(
-    paths: tuple[Path, ...],
+    paths: tuple[Path | str, ...],
+    ranks: bool | None,
     port: int | None,
     host: str,
     no_browser: bool,
@@ -56,14 +66,23 @@ def command(
 ) -> None:
     """Open each PATH (a capture of `launchscope profile`, or traces as `launchscope analyze` takes them) in a page of
     its own server; without PATH the newest capture in launchscope-out/. Ctrl-C ends it.
+
+    Over 16 traces, a folder or pattern in storage (`s3://bucket/run/`), or ranks.json of `launchscope analyze -o
+    ranks.json` give a page of all ranks, in which each one's timeline can be opened.
     """
+    chosen = paths or (newest_capture(),)
+    doc = kept_table(chosen)
+    if doc is None and ranks is not False:
+        doc = many_ranks(chosen, forced=ranks is True, step_regex=step_regex, strict=strict)
+    if doc is not None:
+        show_ranks(doc, Reading(step_regex, not no_cache), host=host, port=port, browser=not no_browser)
+        return
     from ..analysis.report import analyze
     from ..dashboard.watched import Watched
 
-    chosen = paths or (newest_capture(),)
-    watched = Watched.of(chosen)
-    with Bar() as progress:
-        report = analyze(*chosen, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
+    watched = Watched.of(path for path in chosen if isinstance(path, Path))
+    with stored_locally(chosen) as here, Bar() as progress:
+        report = analyze(*here, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
     report.require_gpu_ops()
     show(report, watched, host=host, port=port, browser=not no_browser)
 
@@ -95,17 +114,28 @@ def _changed_at(path: Path) -> float:
 
 def show(report: Report, watched: Watched, *, host: str, port: int | None, browser: bool) -> None:
     """Serve the page until Ctrl-C."""
-    try:
+    with needs_dashboard():
         from ..dashboard.serve import serve
+    serve(report, watched, host=host, ports=_ports(port), browser=browser, say=say)
+
+
+def show_ranks(doc: RanksDocument, read: Reading, *, host: str, port: int | None, browser: bool) -> None:
+    """Serve the page of many ranks until Ctrl-C."""
+    with needs_dashboard():
+        from ..dashboard.serve import serve_many
+    serve_many(doc, read, host=host, ports=_ports(port), browser=browser, say=say)
+
+
+@contextmanager
+def needs_dashboard() -> Iterator[None]:
+    """MissingRequirement where a package of the dashboard is absent."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise MissingRequirement(
             f"the dashboard needs the package {error.name}: pip install 'launchscope[dashboard]'"
         ) from error
-    serve(
-        report,
-        watched,
-        host=host,
-        ports=range(FIRST_PORT, FIRST_PORT + 50) if port is None else (port,),
-        browser=browser,
-        say=say,
-    )
+
+
+def _ports(port: int | None) -> Sequence[int]:
+    return range(FIRST_PORT, FIRST_PORT + 50) if port is None else (port,)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from http import HTTPStatus
-from pathlib import Path
 from typing import Final
 
 import flask
 from dash.development.base_component import Component
-from markupsafe import escape
 
 from ..analysis.errors import LaunchscopeError
 from ..analysis.export import json as json_output
 from ..analysis.export import perfetto
 from . import callbacks, grid_table, layout, moves, tables
-from .index_page import STILL_PX, IndexPage, in_index
+from .index_page import STILL_PX, IndexPage, first_response, index_page
 from .lanes import prepare
 from .opened import Opened
 from .server import Access, guard
@@ -25,7 +23,6 @@ from .watched import Watched
 
 LEAST_PX: Final = 300
 MOST_PX: Final = 8_000
-ASSETS: Final = Path(__file__).parent / "assets"
 
 
 def build_app(
@@ -39,18 +36,7 @@ def build_app(
         band = opened.band(key)
         assert band is not None
         prepare(band)  # else the first who looks waits for it
-    app = IndexPage(
-        opened,
-        assets_folder=str(ASSETS),
-        requests_pathname_prefix=path,
-        routes_pathname_prefix="/",
-        title=in_index(escape(f"{opened.title} · launchscope")),
-        update_title="",
-        serve_locally=True,
-        eager_loading=False,
-        suppress_callback_exceptions=True,  # the grid is made later
-    )
-    app.index_string = app.index_string.replace("<html>", '<html lang="en">')
+    app = index_page(lambda query: first_response(opened, from_query(query)), opened.title, path)
     most_bytes = None if uploads is None else uploads.most_bytes
 
     def page() -> Component:

@@ -7,7 +7,8 @@ timelines, made of the same components and figures, the timelines as a picture. 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import dash
@@ -19,11 +20,12 @@ from . import layout
 from .opened import Opened
 from .shown import control_values, timelines
 from .still import still
-from .view import View, from_query
+from .view import View
 
 STILL_PX: Final = 1_200
 """Width for which the picture is made; the page stretches it."""
 
+ASSETS: Final = Path(__file__).parent / "assets"
 _SCRIPT: Final = re.compile(r'<script src="([^"]*)"></script>')
 _UNUSED: Final = "/dash/dash_table/"
 _LATER: Final = "/dash_ag_grid/"
@@ -31,20 +33,20 @@ _LATER: Final = "/dash_ag_grid/"
 _OWN: Final = "assets/"
 _PLOTLY: Final = "_dash-component-suites/plotly/package_data/plotly.min.js"
 
-_ATTRIBUTES: Final = {"className": "class", "title": "title", "role": "role", "style": "style"}
+_ATTRIBUTES: Final = {"className": "class", "href": "href", "title": "title", "role": "role", "style": "style"}
 
 
 class IndexPage(dash.Dash):
-    """A Dash app of one report."""
+    """A Dash app whose page begins with what ``first`` makes of the query of its address."""
 
-    def __init__(self, opened: Opened, **options: Any) -> None:
+    def __init__(self, first: Callable[[str], Markup], **options: Any) -> None:
         super().__init__("launchscope", **options)
-        self._opened = opened
-        self._first = first_response(opened, View())
+        self._first = first
+        self._plain = first("")
 
     def interpolate_index(self, **parts: str) -> str:  # type: ignore[override]
         """The page for the view that its address names."""
-        view = from_query(flask.request.query_string.decode("ascii", "replace"))
+        query = flask.request.query_string.decode("ascii", "replace")
         scripts = _SCRIPT.findall(parts["scripts"])
         own = [src for src in scripts if _OWN in src]
         later = [src for src in scripts if _LATER in src]
@@ -56,11 +58,26 @@ class IndexPage(dash.Dash):
             + f'<link rel="preload" as="script" fetchpriority="low" href="{plotly}">'
             + f'<script type="text/plain" id="later" data-src="{next(iter(later), "")}"></script>'
         )
-        parts["app_entry"] = (
-            in_index(self._first if view == View() else first_response(self._opened, view)) + parts["app_entry"]
-        )
+        parts["app_entry"] = in_index(self._first(query) if query else self._plain) + parts["app_entry"]
         page: str = super().interpolate_index(**parts)  # type: ignore[no-untyped-call]
         return page
+
+
+def index_page(first: Callable[[str], Markup], title: str, path: str) -> IndexPage:
+    """A page below this path, without its content; ``first`` as for IndexPage."""
+    app = IndexPage(
+        first,
+        assets_folder=str(ASSETS),
+        requests_pathname_prefix=path,
+        routes_pathname_prefix="/",
+        title=in_index(escape(f"{title} · launchscope")),
+        update_title="",
+        serve_locally=True,
+        eager_loading=False,
+        suppress_callback_exceptions=True,  # the grid is made later
+    )
+    app.index_string = app.index_string.replace("<html>", '<html lang="en">')
+    return app
 
 
 def in_index(html: Markup) -> str:

@@ -82,6 +82,7 @@ def header(opened: Opened) -> html.Header:
         [
             html.Div(
                 [
+                    *([html.A("◀ all ranks", href=opened.within, className="button")] if opened.within else []),
                     html.H1(opened.title),
                     html.P(cards.machine(opened), className="muted"),
                     html.Div(

@@ -82,6 +82,7 @@ class Opened:
     bands: tuple[Band, ...]
     first: tuple[str, ...]  # keys of the bands that are shown first
     rank_sets: tuple[RankSet, ...] = ()  # none where nothing has several ranks
+    within: str | None = None  # path of the page of all ranks that it is one of
 
     def band(self, key: str) -> Band | None:
         """The band of this key, or None."""

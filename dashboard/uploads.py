@@ -12,21 +12,18 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Final
 
 import flask
-import msgspec
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.wsgi import get_input_stream
 
-from ..analysis.analyses import TraceAnalysis
-from ..analysis.document import TraceDoc
 from ..analysis.errors import LaunchscopeError
 from ..analysis.report import Report, analyze
-from ..analysis.trace_files import rank_of
+from .renamed import renamed, replaced
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -43,10 +40,6 @@ PATIENCE_S: Final = 60.0
 BELOW: Final = "/r/"
 _LONGEST_LABEL: Final = 100  # characters
 _BLOCK_BYTES: Final = 256 << 10
-
-_Document = TypeVar("_Document", bound=msgspec.Struct)
-Names = tuple[tuple[str, str], ...]
-"""What to replace by what, in order."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +112,12 @@ class Uploads:
             names = ((str(file), label), (file.name, label))
             try:
                 _receive(environ, file, self.most_bytes)
-                report = _renamed(_read(file), names)
+                report = renamed(_read(file), names)
             except RequestEntityTooLarge:
                 text = f"{label}: over {self.most_bytes >> 20:,} MiB; give it to launchscope dashboard instead"
                 return _said(text, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             except LaunchscopeError as error:
-                return _said(_replaced(str(error), names), HTTPStatus.UNPROCESSABLE_ENTITY)
+                return _said(replaced(str(error), names), HTTPStatus.UNPROCESSABLE_ENTITY)
             except MemoryError:
                 text = f"{label}: takes more memory than there is; open a smaller trace"
                 return _said(text, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -192,44 +185,6 @@ def _read(file: Path) -> Report:
     report = analyze(file, cache=False)
     report.require_gpu_ops()
     return report
-
-
-def _renamed(report: Report, names: Names) -> Report:
-    """The report with the file's given name wherever it tells that of the temporary file."""
-    label = names[0][1]
-    document = _renamed_document(report.document, names)
-    document = msgspec.structs.replace(document, traces=[_ranked(trace, label) for trace in document.traces])
-    pairs = zip(report.analyses, document.traces, strict=True)
-    return Report(document, tuple(_renamed_analysis(analysis, trace) for analysis, trace in pairs))
-
-
-def _ranked(trace: TraceDoc, label: str) -> TraceDoc:
-    """The trace with the rank that its file's given name tells, where neither it nor its name in a .zip tells one."""
-    if trace.rank is not None or trace.source.path != label:
-        return trace
-    return msgspec.structs.replace(trace, rank=rank_of(label))
-
-
-def _renamed_document(document: _Document, names: Names) -> _Document:
-    text = msgspec.json.encode(document).decode()
-    written: Names = tuple((_in_json(old), _in_json(new)) for old, new in names)
-    return msgspec.json.decode(_replaced(text, written), type=type(document))
-
-
-def _renamed_analysis(analysis: TraceAnalysis, document: TraceDoc) -> TraceAnalysis:
-    source = replace(analysis.trace.source, path=document.source.path)
-    trace = replace(analysis.trace, source=source, rank=document.rank)
-    return replace(analysis, name=document.name, trace=trace, document=document)
-
-
-def _in_json(text: str) -> str:
-    return msgspec.json.encode(text).decode()[1:-1]
-
-
-def _replaced(text: str, names: Names) -> str:
-    for old, new in names:
-        text = text.replace(old, new)
-    return text
 
 
 def _said(text: str, status: HTTPStatus) -> flask.Response:

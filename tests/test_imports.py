@@ -74,7 +74,7 @@ ROOMS = {
                         "analysis.export.kernel_names"},
     "dashboard": {"analysis", "analysis.errors", "analysis.trace", "analysis.nesting", "analysis.document",
                   "analysis.fusion.document", "analysis.graphs.document", "analysis.capture", "analysis.trace_files",
-                  "analysis.report", "analysis.whatif", "analysis.export",
+                  "analysis.report", "analysis.whatif", "analysis.ranks", "analysis.many", "analysis.export",
                   "analysis.export.kernel_names", "dashboard"},
     "tracer": {"", "analysis.errors", "analysis.capture", "analysis.counted_step", "analysis.user_cache", "tracer"},
     "fixtures": {"analysis.errors", "analysis.trace", "analysis.readers", "fixtures"},

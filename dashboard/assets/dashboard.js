@@ -26,7 +26,9 @@
     paint();
   }
 
-  const frameWidth = () => Math.round(document.querySelector(".timeline-frame").clientWidth / 100) * 100;
+  /* Of the timelines; on the page of many ranks of all. */
+  const frameWidth = () =>
+    Math.round((document.querySelector(".timeline-frame") || document.body).clientWidth / 100) * 100;
 
   /* The page comes for the view of the address, this scheme and this width: its figure is drawn once. */
   function askForThisView() {
@@ -44,7 +46,7 @@
   function takeOver() {
     const first = ready("first");
     if (!first) return;
-    ready("still").append(first.querySelector(".still"));
+    if (ready("still")) ready("still").append(first.querySelector(".still"));
     first.remove();
   }
 
@@ -139,11 +141,12 @@
 
   /* The charts further down wait for the timelines, and the tables for them: a browser does one after the other. */
   function tellPainted(tries) {
-    if (!document.querySelector("#timeline .hm, #timeline .barlayer .point") && tries) {
+    const painted = document.querySelector("#timeline .hm, #timeline .barlayer .point");
+    if (ready("timeline") && !painted && tries) {
       window.setTimeout(tellPainted, 50, tries - 1);
       return;
     }
-    ready("still").replaceChildren();
+    if (ready("still")) ready("still").replaceChildren();
     set("painted", true);
     const script = document.createElement("script");
     script.src = ready("later").dataset.src;
@@ -162,7 +165,7 @@
   }
 
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || !ready("timeline")) return;
     const typing = event.target.closest("input, textarea, select, [contenteditable], .ag-root, [role=combobox], [role=slider]");
     if (typing && event.key !== "Escape") return;
     if (event.key === "?") return toggleHelp(true);
@@ -215,7 +218,7 @@
   function start() {
     takeOver();
     nameSliders();
-    listen();
+    if (ready("timeline")) listen();
     tellPainted(100);
     new MutationObserver(nameSliders).observe(document.body, { childList: true, subtree: true });
     scheme.addEventListener("change", tellScheme);
@@ -242,7 +245,7 @@
   askForThisView();
   window.dash_clientside = Object.assign({}, window.dash_clientside, { launchscope: { same: (value) => value } });
   const waiting = new MutationObserver(() => {
-    if (!ready("timeline-frame")) return;
+    if (!ready("timeline-frame") && !document.querySelector("#page.many")) return;
     waiting.disconnect();
     start();
   });

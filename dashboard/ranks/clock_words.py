@@ -32,7 +32,7 @@ def clock_words(chosen: RankSet) -> str:
     collectives = min(offset.collectives for offset in measured)
     if len(others) == 1:
         ahead = measured[0].offset_ns
-        which = f"rank {chosen.ranks[others[0]]}'s clock is {duration(abs(ahead))} {_ahead(ahead)} rank {reference}'s"
+        which = f"rank {chosen.ranks[others[0]]}'s clock is {_apart(ahead)} rank {reference}'s"
     else:
         apart = np.array([offset.offset_ns for offset in measured])
         which = f"the ranks' clocks are {duration(apart.min())} to {duration(apart.max())} ahead of rank {reference}'s"
@@ -45,5 +45,5 @@ def clock_words(chosen: RankSet) -> str:
     )
 
 
-def _ahead(ns: float) -> str:
-    return "ahead of" if ns > 0 else "behind"
+def _apart(ns: float) -> str:
+    return "the same as" if not ns else f"{duration(abs(ns))} {'ahead of' if ns > 0 else 'behind'}"

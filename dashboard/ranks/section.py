@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html, no_update
@@ -80,7 +81,14 @@ def _notes(chosen: RankSet, view: View) -> list[html.P]:
         *told(chosen.heat(chosen.figure(view.heat))),
         *([] if chosen.in_step else [_apart(chosen)]),
     ]
-    return [html.P(" ".join(sentences)), html.P(clock_words(chosen))]
+    return [html.P(" ".join([*sentences, *_in_part(chosen)])), html.P(clock_words(chosen))]
+
+
+def _in_part(chosen: RankSet) -> Iterator[str]:
+    """What is not known of waiting, as ranks are missing."""
+    sizes = {(len(group.members), group.size) for group in chosen.matching.groups if not group.whole}
+    for given, size in sorted(sizes, key=str):
+        yield f"Only {given} of the {size} ranks of a process group are here: they may have waited longer than is told."
 
 
 def _apart(chosen: RankSet) -> str:

@@ -14,7 +14,7 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<
 
 
 def rank_trace(rank: int, *, first: int = 0, steps: int = 4, collectives: bool = True, begin: int = 10) -> TraceBuilder:
-    """Steps of 100 µs: 20 µs of compute ``begin`` µs into them, then an all-reduce that takes 40 µs on rank 0 and 10 on rank 1."""
+    """Steps of 100 µs: 20 µs of compute from ``begin`` on, then an all-reduce: of 40 µs on rank 0, of 10 on rank 1."""
     builder = trace()
     for number in range(first, first + steps):
         at = 1_000 * rank + 100 * number

@@ -1,0 +1,93 @@
+"""The page of many ranks: from a table of ranks that was kept, or from the traces themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ..analysis.errors import LaunchscopeError, UnreadableInput
+from .many import files_of_many
+from .progress import ProgressLine, can_redraw
+
+if TYPE_CHECKING:
+    from ..analysis.many.document import RankRow, RanksDocument
+    from ..analysis.report import Report
+
+_HEAD_BYTES: Final = 400
+_SCHEMA: Final = b'"launchscope.ranks/'
+_LIVE_S: Final = 0.2
+_LOGGED_S: Final = 10.0  # between lines of a log
+
+
+class Reading(NamedTuple):
+    """How a rank's own file is read when it is opened."""
+
+    step_regex: str | None
+    cache: bool
+
+    def __call__(self, rows: Sequence[RankRow]) -> Report:
+        from ..dashboard.many.reading import report_of
+
+        return report_of(rows, step_regex=self.step_regex, cache=self.cache)
+
+
+def kept_table(paths: Sequence[Path | str]) -> RanksDocument | None:
+    """The document of `launchscope analyze -o ranks.json`, where the one path is such a file."""
+    if len(paths) != 1 or not isinstance(paths[0], Path) or not _is_table(paths[0]):
+        return None
+    import msgspec
+
+    from ..analysis.many.document import SCHEMA, RanksDocument
+
+    try:
+        doc = msgspec.json.decode(paths[0].read_bytes(), type=RanksDocument)
+    except (msgspec.DecodeError, OSError) as error:
+        raise UnreadableInput(f"{paths[0]}: a table of ranks, but it can't be read ({error}); make it anew") from error
+    if doc.schema != SCHEMA:
+        raise UnreadableInput(f"{paths[0]}: {doc.schema}, this launchscope reads {SCHEMA}; make it anew")
+    if not doc.rows or any(odd.row >= len(doc.rows) for odd in doc.odd):
+        raise UnreadableInput(f"{paths[0]}: a table of ranks without the rows that it tells of; make it anew")
+    return doc
+
+
+def _is_table(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return path.is_file() and _SCHEMA in file.read(_HEAD_BYTES)
+    except OSError:
+        return False
+
+
+def many_ranks(
+    paths: Sequence[Path | str], *, forced: bool, step_regex: str | None, strict: bool
+) -> RanksDocument | None:
+    """The table of ranks, made now; None where a report of each trace is of more use."""
+    files = files_of_many(paths, forced=forced, output=None, file=None)
+    if files is None:
+        return None
+    from ..analysis.many.ranks import analyze_ranks
+
+    with ProgressLine() as line:
+        doc = analyze_ranks(
+            [str(path) for path in paths], files=files, step_regex=step_regex, strict=strict, progress=_Told(line)
+        )
+    if all(row.error is not None for row in doc.rows):
+        raise LaunchscopeError(f"none of {len(doc.rows):,} files can be read; the first: {doc.rows[0].error}")
+    return doc
+
+
+class _Told:
+    """How far it is: at most a few times a second on a terminal, every ten seconds in a log."""
+
+    def __init__(self, line: ProgressLine) -> None:
+        self._line = line
+        self._told = time.monotonic()
+
+    def __call__(self, done: int, total: int, row: RankRow) -> None:
+        del row
+        now = time.monotonic()
+        if now - self._told >= (_LIVE_S if can_redraw() else _LOGGED_S) and done < total:
+            self._told = now
+            self._line(f"{done:,} of {total:,} files")

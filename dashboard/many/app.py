@@ -1,0 +1,206 @@
+"""The page of many ranks: made once; requests only read. What it shows is in its URL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+import dash_ag_grid as dag  # type: ignore[import-untyped]
+import flask
+from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash.development.base_component import Component
+from markupsafe import Markup
+
+from ...analysis.export.many_story import render_json
+from ...analysis.many.document import RanksDocument
+from .. import grid_table
+from ..controls import named
+from ..enlarged import css_px, enlarged, scale_of
+from ..index_page import STILL_PX, IndexPage, index_page, to_html
+from ..panels import GRAPH_CONFIG
+from ..ranks.heat import cell_at, heat_figure, told
+from ..server import Access, guard
+from ..theme import theme_named
+from . import layout
+from .charts import chart_px, distribution_figure, heat_of, order, step_in_timeline
+from .paths import path_of
+from .rank_pages import RankPages
+from .tables import table
+from .view import ManyView, from_query, to_query
+from .words import title
+
+LEAST_PX: Final = 300
+MOST_PX: Final = 8_000
+WIDE_PX: Final = 1_000
+"""Width from which histograms stand two beside one another."""
+
+_STILL_CONFIG: Final[Any] = GRAPH_CONFIG | {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
+
+
+def build_app(doc: RanksDocument, access: Access, pages: RankPages) -> IndexPage:
+    """The page, for those whom ``access`` admits; ``pages`` are those of its ranks."""
+
+    def view_of(query: str | None) -> ManyView:
+        return from_query(query or "", [each.figure for each in doc.distributions])
+
+    def first(query: str) -> Markup:
+        del query  # the answer is the same whatever is sorted
+        parts = [layout.header(doc), *layout.odd_section(doc)]
+        return Markup('<div id="first">{}</div>').format(to_html(parts, {}))
+
+    app = index_page(first, title(doc), "/")
+
+    def page() -> Component:
+        """For the view, the colour scheme and the width that assets/dashboard.js asks for."""
+        asked = flask.request if flask.has_request_context() else None
+        if asked is None:
+            return layout.page(doc, ManyView(), "light", STILL_PX)
+        width_px = min(max(asked.args.get("width", STILL_PX, int), LEAST_PX), MOST_PX)
+        view = view_of(asked.query_string.decode("ascii", "replace"))
+        return layout.page(doc, view, asked.args.get("scheme", "light"), width_px)
+
+    app.layout = page
+    _navigation(app, view_of)
+    _charts(app, doc, view_of)
+    _opening(app, doc, view_of)
+    _table(app, doc)
+    _downloads(app.server, doc)
+    pages.register(app.server)
+    guard(app.server, access, app.csp_hashes())
+    return app
+
+
+def _navigation(app: Dash, view_of: Callable[[str | None], ManyView]) -> None:
+    @app.callback(
+        Output("url", "search"),
+        Output("heat-of", "value"),
+        Output("sort", "value"),
+        Input("url", "search"),
+        Input("heat-of", "value"),
+        Input("sort", "value"),
+        Input("theme", "n_clicks"),
+        State("scheme", "data"),
+        prevent_initial_call=True,
+    )
+    def navigate(query: str | None, heat: str, sort: str, clicks: int | None, scheme: str | None) -> tuple[Any, ...]:
+        del clicks
+        view = view_of(query)
+        if "url" in {each["prop_id"].partition(".")[0] for each in ctx.triggered}:
+            return no_update, view.heat, view.sort
+        theme = view.theme
+        if ctx.triggered_id == "theme":
+            theme = "light" if (view.theme or scheme) == "dark" else "dark"
+        after = view_of(to_query(ManyView(heat="busy" if heat == "busy" else "period", sort=sort, theme=theme)))
+        return to_query(after), no_update, no_update
+
+
+def _charts(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyView]) -> None:
+    @app.callback(
+        Output("heat-frame", "children"),
+        Output("ranks-note", "children"),
+        Input("url", "search"),
+        Input("scheme", "data"),
+        Input("width", "data"),
+        Input("painted", "data"),
+    )
+    def heat(query: str | None, scheme: str | None, width: int, painted: bool | None) -> tuple[Any, ...]:
+        if not painted:
+            return no_update, no_update
+        view = view_of(query)
+        cells = heat_of(doc, view)
+        figure = heat_figure(cells, theme_named(view.theme or scheme))
+        words = ["A click on a cell opens that rank's timeline at that step.", *told(cells)]
+        label = "Heat map of ranks and steps; the lists below it open a rank by keyboard"
+        return _graph("heat", figure, width, label), " ".join(words)
+
+    @app.callback(
+        Output("spread-frame", "children"),
+        Input("url", "search"),
+        Input("scheme", "data"),
+        Input("width", "data"),
+        Input("painted", "data"),
+    )
+    def spread(query: str | None, scheme: str | None, width: int, painted: bool | None) -> Any:
+        if not painted:
+            return no_update
+        columns = 2 if width >= WIDE_PX else 1
+        figure = distribution_figure(doc, theme_named(view_of(query).theme or scheme), columns)
+        figure["layout"]["height"] = chart_px(doc, columns)
+        return _graph("spread", figure, width, "A histogram of each figure over the ranks")
+
+
+def _graph(name: str, figure: dict[str, Any], width_px: int, label: str) -> html.Div:
+    height = figure["layout"].pop("height")
+    graph = dcc.Graph(
+        id=name,
+        figure=enlarged(figure, scale_of(width_px)),
+        config=_STILL_CONFIG,
+        responsive=True,
+        style={"height": css_px(height)},
+    )
+    return html.Div(graph, role="group", **named(label))
+
+
+def _opening(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyView]) -> None:
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("launchscope", "same"),
+        Output("heat-click", "data"),
+        Input("heat", "clickData"),
+        prevent_initial_call=True,
+    )
+
+    @app.callback(Output("go", "href"), Input("heat-click", "data"), State("url", "search"), prevent_initial_call=True)
+    def follow(click: Any, query: str | None) -> Any:
+        view = view_of(query)
+        cells = heat_of(doc, view)
+        cell = cell_at(cells, click)
+        if cell is None:
+            return no_update
+        row = order(doc, view.sort)[cell[0]]
+        step = step_in_timeline(doc.rows[row], cells.steps[cell[1]])
+        return path_of(row) + _query(view, step)
+
+    @app.callback(
+        Output("open-rank", "href"), Input("rank-a", "value"), Input("rank-b", "value"), Input("url", "search")
+    )
+    def link(first: str | None, second: str | None, query: str | None) -> str:
+        if first is None:
+            return ""
+        return path_of(int(first), None if second is None else int(second)) + _query(view_of(query), 0)
+
+
+def _query(view: ManyView, step: int) -> str:
+    """Of a rank's page: the step, and the theme that was chosen here."""
+    parts = [*([f"step={step}"] if step else []), *([f"theme={view.theme}"] if view.theme else [])]
+    return "?" + "&".join(parts) if parts else ""
+
+
+def _table(app: Dash, doc: RanksDocument) -> None:
+    @app.callback(Output("grid-frame", "children"), Input("can-grid", "data"))
+    def fill(can_grid: bool | None) -> Any:
+        if not can_grid:
+            return no_update
+        data = table(doc, links=True)
+        return dag.AgGrid(
+            id="grid",
+            getRowId="params.data.id",
+            columnDefs=data.columns,
+            rowData=data.rows,
+            defaultColDef={"sortable": True, "filter": True, "resizable": True, "flex": 1, "minWidth": 90},
+            dashGridOptions={"animateRows": False},
+            style={"height": "100%"},
+        )
+
+
+def _downloads(server: flask.Flask, doc: RanksDocument) -> None:
+    @server.get("/download/<name>")
+    def download(name: str) -> flask.Response:
+        if name == "ranks.json":
+            response = flask.Response(render_json(doc), mimetype="application/json")
+        elif name == "ranks.csv":
+            response = flask.Response(grid_table.csv(table(doc, links=False)), mimetype="text/csv")
+        else:
+            flask.abort(HTTPStatus.NOT_FOUND)
+        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+        return response

@@ -1,0 +1,186 @@
+"""Charts of the table of ranks: ranks × steps, and how each figure lies over the ranks."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analysis.many.distributions import FIGURES
+from ...analysis.many.document import DistributionDoc, RankRow, RanksDocument
+from ...analysis.units import plural, written
+from ..plotting import TEXT_PX, Figure, axis, escaped, layout
+from ..ranks.heat import Heat
+from ..theme import Theme
+from .view import HEAT_WORDS, HeatOf, ManyView
+from .words import by_row, figure_words, labels
+
+BINS: Final = 40
+ROW_PX: Final = 92
+TOP_PX: Final = 8
+_MOST_MARKS: Final = 60  # odd ranks that are marked in one histogram
+
+
+def value_of(row: RankRow, figure: str) -> float | None:
+    """A figure of the distributions; null for one that is not among them."""
+    return next((each.of(row) for each in FIGURES if each.name == figure), None)
+
+
+def order(doc: RanksDocument, sort: str) -> list[int]:
+    """Rows from top to bottom: as in the document, or the most of a figure first and those without it last."""
+    rows = range(len(doc.rows))
+    if sort not in {each.figure for each in doc.distributions}:
+        return [*rows]
+    known = {row: value for row in rows if (value := value_of(doc.rows[row], sort)) is not None}
+    return [*sorted(known, key=lambda row: -known[row]), *(row for row in rows if row not in known)]
+
+
+def heat_of(doc: RanksDocument, view: ManyView) -> Heat:
+    """Ranks × steps, by the numbers of the steps: a step that a rank's row does not carry is blank."""
+    numbers = sorted({number for row in doc.rows if row.series is not None for number in row.series.number})
+    place = {number: at for at, number in enumerate(numbers)}
+    values = np.full((len(doc.rows), len(numbers)), np.nan)
+    for at, row in enumerate(doc.rows):
+        if row.series is not None:
+            known = _series(row, view.heat)
+            values[at, [place[number] for number in row.series.number[: len(known)]]] = known
+    names, rows = labels(doc), order(doc, view.sort)
+    return Heat(HEAT_WORDS[view.heat], [names[row] for row in rows], numbers, values[rows])
+
+
+def _series(row: RankRow, heat: HeatOf) -> NDArray[np.float64]:
+    assert row.series is not None
+    known = row.series.busy_ns if heat == "busy" else row.series.period_ns
+    return np.array([np.nan if ns is None else ns for ns in known], np.float64)
+
+
+def step_in_timeline(row: RankRow, number: int) -> int:
+    """The place of the step of this number in the rank's own timeline, from 0."""
+    if row.series is None or number not in row.series.number:
+        return 0
+    return row.series.number.index(number) * row.series.every
+
+
+def differing(doc: RanksDocument) -> list[DistributionDoc]:
+    """Figures in which the ranks differ."""
+    return [each for each in doc.distributions if each.min < each.max]
+
+
+def alike_words(doc: RanksDocument) -> str:
+    """Figures in which they don't; empty where there are none."""
+    alike = [each for each in doc.distributions if each.min == each.max]
+    told = ", ".join(f"{figure_words(each.figure)} {written(each.min, each.unit)}" for each in alike)
+    return f"The same on all ranks: {told}." if told else ""
+
+
+def chart_px(doc: RanksDocument, columns: int) -> int:
+    """Height of the histograms."""
+    return TOP_PX + ROW_PX * -(-len(differing(doc)) // columns)
+
+
+def distribution_figure(doc: RanksDocument, theme: Theme, columns: int) -> Figure:
+    """A histogram of each figure in which the ranks differ, on an axis of its own, the odd ones marked."""
+    shown = differing(doc)
+    odd = by_row(doc)
+    rows = max(1, -(-len(shown) // columns))
+    data: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    axes: dict[str, Any] = {}
+    names = labels(doc)
+    for place, each in enumerate(shown):
+        row, column = divmod(place, columns)
+        suffix = "" if place == 0 else str(place + 1)
+        left, right = column / columns + 0.006, (column + 1) / columns - 0.02
+        top = 1 - row / rows
+        bars = [top - 0.72 / rows, top - 0.24 / rows]
+        ticks = _ticks(each)
+        axes[f"xaxis{suffix}"] = axis(
+            theme,
+            domain=[left, right],
+            anchor=f"y{suffix}",
+            range=_beside(each),
+            tickvals=ticks,
+            ticktext=[written(value, each.unit) for value in ticks],
+            fixedrange=True,
+            automargin=False,
+            showgrid=False,
+        )
+        axes[f"yaxis{suffix}"] = axis(theme, domain=bars, anchor=f"x{suffix}", visible=False, fixedrange=True)
+        data += _histogram(doc, each, suffix, theme)
+        data += _marks(doc, each, suffix, theme, names, [*odd])
+        annotations.append(_title(each, left, top, theme))
+    figure = layout(theme, "", showlegend=False, annotations=annotations, bargap=0, **axes)
+    figure["margin"] = {"l": 8, "r": 8, "t": 4, "b": 4}
+    return {"data": data, "layout": figure}
+
+
+def _ticks(its: DistributionDoc) -> list[float]:
+    """Four from the least to the most; whole counts alone where both of these are."""
+    ticks = np.linspace(its.min, its.max, 4)
+    if its.unit == "count" and its.min.is_integer() and its.max.is_integer():
+        ticks = np.unique(np.round(ticks))
+    return [float(tick) for tick in ticks]
+
+
+def _beside(its: DistributionDoc) -> list[float]:
+    room = (its.max - its.min) * 0.04
+    return [its.min - room, its.max + room]
+
+
+def _histogram(doc: RanksDocument, its: DistributionDoc, suffix: str, theme: Theme) -> list[dict[str, Any]]:
+    values = [value for row in doc.rows if (value := value_of(row, its.figure)) is not None]
+    counts, edges = np.histogram(values, BINS, (its.min, its.max))
+    there = np.flatnonzero(counts)
+    ends = [written(edge, its.unit) for edge in edges.tolist()]
+    told = [f"{plural(int(counts[at]), 'rank')}<br>{ends[at]} to {ends[at + 1]}" for at in there.tolist()]
+    bars = {
+        "type": "bar",
+        "name": figure_words(its.figure),
+        "x": ((edges[:-1] + edges[1:]) / 2)[there].tolist(),
+        "width": [float(edges[1] - edges[0])] * len(there),
+        "y": np.sqrt(counts[there]).round(3).tolist(),  # one rank among hundreds must be seen
+        "marker": {"color": theme.measured, "line": {"width": 0.5, "color": theme.panel}},
+        "hovertext": told,
+        "hoverinfo": "text",
+    }
+    most = float(np.sqrt(counts.max()))
+    middle = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [its.median, its.median],
+        "y": [0, most],
+        "line": {"color": theme.ink, "width": 1.5, "dash": "dot"},
+        "hovertext": f"median {written(its.median, its.unit)}",
+        "hoverinfo": "text",
+    }
+    return [each | {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"} for each in (bars, middle)]
+
+
+def _marks(
+    doc: RanksDocument, its: DistributionDoc, suffix: str, theme: Theme, names: list[str], odd: list[int]
+) -> list[dict[str, Any]]:
+    """The ranks that stand out by this figure."""
+    rows = [row for row in odd if any(each.figure == its.figure and each.row == row for each in doc.odd)][:_MOST_MARKS]
+    found = [(row, value) for row in rows if (value := value_of(doc.rows[row], its.figure)) is not None]
+    if not found:
+        return []
+    marks = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [value for _, value in found],
+        "y": [0] * len(found),
+        "marker": {"symbol": "triangle-up", "size": 11, "color": theme.accent},
+        "cliponaxis": False,
+        "hovertext": [f"<b>{escaped(names[row])}</b> {written(value, its.unit)}" for row, value in found],
+        "hoverinfo": "text",
+    }
+    return [marks | {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}]
+
+
+def _title(its: DistributionDoc, left: float, top: float, theme: Theme) -> dict[str, Any]:
+    known = (("p10", its.p10), ("median", its.median), ("p90", its.p90))
+    spread = " · ".join(f"{name} {written(value, its.unit)}" for name, value in known)
+    text = f"<b>{escaped(figure_words(its.figure))}</b>  <span style='color:{theme.muted}'>{spread}</span>"
+    place = {"x": left, "xref": "paper", "xanchor": "left", "y": top, "yref": "paper", "yanchor": "top"}
+    return {**place, "text": text, "showarrow": False, "align": "left", "font": {"size": TEXT_PX, "color": theme.ink}}

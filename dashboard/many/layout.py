@@ -1,0 +1,146 @@
+"""The page of many ranks from top to bottom: the answer, what stands out, ranks × steps, how figures lie, all rows."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dash import dcc, html
+
+from ...analysis.many.document import RanksDocument
+from ...analysis.units import number, one_line, printable
+from ..controls import choice, labelled, named
+from ..enlarged import css_px
+from ..ranks.heat import height_px
+from .charts import alike_words, chart_px, differing
+from .paths import path_of
+from .view import BY_RANK, HEAT_WORDS, ManyView
+from .words import by_row, compared, figure_words, labels, machine, notes, sentence, title, where
+
+MOST_ODD: Final = 200
+"""Ranks that stand out and have a row above the table of all."""
+
+
+def page(doc: RanksDocument, view: ManyView, scheme: str, width_px: int) -> html.Div:
+    """Everything; callbacks fill in what is not drawn yet."""
+    data = {"scheme": scheme, "width": width_px}
+    return html.Div(
+        [
+            dcc.Location(id="url", refresh=False),
+            dcc.Location(id="go", refresh=True),
+            *(dcc.Store(id=name) for name in ("painted", "can-grid", "heat-click")),
+            *(dcc.Store(id=name, data=value) for name, value in data.items()),
+            header(doc),
+            html.Main([*odd_section(doc), heat_section(doc, view), _distributions(doc), _all(), _downloads()]),
+        ],
+        id="page",
+        className="many",
+    )
+
+
+def header(doc: RanksDocument) -> html.Header:
+    buttons = html.Div(html.Button("theme", id="theme", title="Light or dark"), className="buttons")
+    top = [html.H1(title(doc)), html.P(machine(doc), className="muted"), buttons]
+    return html.Header(
+        [
+            html.Div(top, className="title"),
+            html.P(sentence(doc), className="sentence", role="status"),
+            *(html.P(note, className="note") for note in notes(doc)),
+        ]
+    )
+
+
+def odd_section(doc: RanksDocument) -> list[html.Section]:
+    """A row for each rank that stands out; none where none does."""
+    odd, names = by_row(doc), labels(doc)
+    if not odd:
+        return []
+    rows = [
+        html.Tr(
+            [
+                html.Th(_link(doc, row, names[row]), scope="row"),
+                html.Td([_reason(each.message) for each in its]),
+                html.Td(where(doc.rows[row])),
+            ]
+        )
+        for row, its in [*odd.items()][:MOST_ODD]
+    ]
+    head = html.Thead(html.Tr([html.Th(text, scope="col") for text in ("rank", "why it stands out", "file")]))
+    more = len(odd) - MOST_ODD
+    rest = [html.P(f"{number(more)} more are in the table of all ranks.", className="muted")] if more > 0 else []
+    table = html.Div(html.Table([head, html.Tbody(rows)]), className="scroll odd", tabIndex="0", role="group",
+                     **named("Ranks that stand out"))  # fmt: skip
+    return [html.Section([html.H2("What stands out"), table, *rest])]
+
+
+def _reason(message: str) -> html.Div:
+    return html.Div(printable(one_line(message)))
+
+
+def _link(doc: RanksDocument, row: int, name: str) -> Any:
+    return name if doc.rows[row].error is not None else html.A(name, href=path_of(row), className="link")
+
+
+def heat_section(doc: RanksDocument, view: ManyView) -> html.Section:
+    """Ranks × steps, and which of them to open."""
+    figures = [(BY_RANK, "rank"), *((each.figure, figure_words(each.figure)) for each in differing(doc))]
+    options = [
+        {"value": str(row), "label": name} for row, name in enumerate(labels(doc)) if doc.rows[row].error is None
+    ]
+    sort = dcc.Dropdown(
+        id="sort",
+        options=[{"value": name, "label": words} for name, words in figures],
+        value=view.sort,
+        clearable=False,
+    )
+    first = dcc.Dropdown(id="rank-a", options=options, value=options[0]["value"] if options else None, clearable=False)
+    second = dcc.Dropdown(id="rank-b", options=options, placeholder="nothing")
+    return html.Section(
+        [
+            html.H2("Ranks × steps"),
+            html.Div(
+                [choice("heat-of", [*HEAT_WORDS.items()], view.heat, "Colour"), labelled("Sorted by", "sort", sort)],
+                className="controls",
+            ),
+            html.Div(id="heat-frame", className="heat-frame", style={"minHeight": css_px(height_px(len(doc.rows)))}),
+            html.Div(id="ranks-note", className="muted", role="status"),
+            html.P(compared(doc), className="muted"),
+            html.Div(
+                [
+                    labelled("Timeline of", "rank-a", first),
+                    labelled("side by side with", "rank-b", second),
+                    html.A("open", id="open-rank", href="", className="button"),
+                ],
+                className="controls pickers",
+            ),
+        ],
+        className="ranks",
+    )
+
+
+def _distributions(doc: RanksDocument) -> html.Section:
+    if not differing(doc):
+        return html.Section([])
+    return html.Section(
+        [
+            html.H2("How the ranks differ"),
+            html.P(
+                "Each figure over all ranks that have it: the heights are square roots of how many, so that one rank "
+                f"can be seen; dotted: the median; triangles: ranks that stand out by it. {alike_words(doc)}",
+                className="muted",
+            ),
+            html.Div(id="spread-frame", style={"minHeight": css_px(chart_px(doc, 2))}),
+        ]
+    )
+
+
+def _all() -> html.Section:
+    csv = html.A("CSV", href="download/ranks.csv", download="ranks.csv", className="button")
+    return html.Section([html.H2("All ranks"), html.Div(csv, className="controls"), html.Div(id="grid-frame")])
+
+
+def _downloads() -> html.Section:
+    link = html.A("JSON", href="download/ranks.json", download="ranks.json", className="button")
+    note = html.P(
+        "launchscope dashboard ranks.json opens this page again without reading the traces.", className="muted"
+    )
+    return html.Section([html.H2("Take it with you"), html.Div(link, className="controls"), note])

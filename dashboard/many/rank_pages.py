@@ -1,0 +1,152 @@
+"""Pages of single ranks and of two side by side: their files are read when somebody opens the page, one page at a time.
+
+A page is what `launchscope dashboard` of these files would be. Those opened last are kept; the others are read anew.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+import flask
+from markupsafe import Markup
+
+from ...analysis.errors import LaunchscopeError
+from ...analysis.many.document import RankRow, RanksDocument
+from ...analysis.report import Report
+from ...analysis.units import byte_size, one_line, printable
+from .paths import BELOW, path_of, rows_in
+from .reading import Read
+from .words import labels
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from werkzeug.wrappers import Response
+
+KEPT: Final = 2
+"""A report takes several times its file's size."""
+_AGAIN_S: Final = 1
+
+Rows = tuple[int, ...]
+
+
+class RankPages:
+    """The pages of the rows of one table of ranks."""
+
+    def __init__(
+        self, doc: RanksDocument, read: Read, page_of: Callable[[Report, str], WSGIApplication], *, kept: int = KEPT
+    ) -> None:
+        """``page_of`` makes the page of a report under a path, as '/rows/3/'."""
+        self._doc = doc
+        self._labels = labels(doc)
+        self._read = read
+        self._page_of = page_of
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._reading: Rows | None = None
+        self._pages: dict[Rows, WSGIApplication] = {}  # the one opened last is the last
+        self._problems: dict[Rows, str] = {}
+
+    def beside(self, first: WSGIApplication) -> WSGIApplication:
+        """An app that answers with the page whose path a request is below, and else with the first page."""
+
+        def dispatch(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            path: str = environ.get("PATH_INFO", "")
+            name, slash, rest = path.removeprefix(BELOW).partition("/")
+            rows = rows_in(name, len(self._doc.rows)) if slash and path.startswith(BELOW) else None
+            page = None if rows is None else self._kept_page(rows)
+            if page is None:
+                return first(environ, start_response)
+            root = environ.get("SCRIPT_NAME", "") + BELOW + name
+            return page(environ | {"SCRIPT_NAME": root, "PATH_INFO": f"/{rest}"}, start_response)
+
+        return dispatch
+
+    def register(self, server: flask.Flask) -> None:
+        """Let a page open those of ranks."""
+
+        @server.get(f"{BELOW}<name>/")
+        def opening(name: str) -> Response:
+            rows = rows_in(name, len(self._doc.rows))
+            if rows is None:
+                flask.abort(HTTPStatus.NOT_FOUND)
+            if flask.request.headers.get("Sec-Fetch-Dest", "document") != "document":
+                flask.abort(HTTPStatus.FORBIDDEN, "open it as a page")  # another site's picture must not start a read
+            return self._answer(rows)
+
+        @server.route(f"{BELOW}<name>/<path:rest>", methods=["GET", "POST"])
+        def gone(name: str, rest: str) -> Response:
+            del name, rest
+            return flask.Response(f"This page is kept no more: of those opened, the last {self._kept} are.", 410)
+
+    def _kept_page(self, rows: Rows) -> WSGIApplication | None:
+        with self._lock:
+            page = self._pages.pop(rows, None)
+            if page is not None:
+                self._pages[rows] = page
+            return page
+
+    def _answer(self, rows: Rows) -> flask.Response:
+        """A page that asks again, or says why there will be none."""
+        named = " and ".join(self._labels[row] for row in rows)
+        with self._lock:
+            problem = self._problems.pop(rows, None)
+            if problem is None and self._reading is None:
+                self._reading = rows
+                threading.Thread(target=self._open, args=(rows,), daemon=True).start()
+            waits_for = self._reading if self._reading not in (None, rows) else None
+        if problem is not None:
+            again = Markup('<p><a href="">try again</a></p>')
+            return _page(named, Markup('<p role="alert" class="failure">{}</p>').format(problem) + again)
+        if waits_for is not None:
+            other = " and ".join(self._labels[row] for row in waits_for)
+            return _page(named, Markup("<p role=status>{} is being read first …</p>").format(other), asks_again=True)
+        told = Markup().join(Markup("<li>{}</li>").format(_told(self._doc.rows[row])) for row in rows)
+        return _page(named, Markup("<p role=status>reading …</p><ul>{}</ul>").format(told), asks_again=True)
+
+    def _open(self, rows: Rows) -> None:
+        """Read the files and keep their page; older ones go where it would be too many."""
+        page, problem = None, ""
+        try:
+            page = self._page_of(self._read([self._doc.rows[row] for row in rows]), path_of(*rows))
+        except LaunchscopeError as error:
+            problem = str(error)
+        except MemoryError:
+            problem = "takes more memory than there is"
+        except OSError as error:
+            problem = f"can't be read ({error.strerror or error})"
+        except Exception as error:  # else the page would wait for ever
+            problem = f"internal error, {type(error).__name__}: {error} (please report it)"
+        with self._lock:
+            self._reading = None
+            if page is None:
+                self._problems[rows] = printable(one_line(problem))
+            else:
+                self._pages[rows] = page
+                while len(self._pages) > self._kept:
+                    del self._pages[next(iter(self._pages))]
+        gc.collect()  # a page refers to itself, and its report is large
+
+
+def _told(row: RankRow) -> str:
+    size = "" if row.bytes is None else f", {byte_size(row.bytes)}"
+    return f"{printable(one_line(row.path))}{size}"
+
+
+def _page(named: str, inside: Markup, *, asks_again: bool = False) -> flask.Response:
+    """A page without a script; ``asks_again``: after a second, until the rank's own page is there."""
+    again = Markup('<meta http-equiv="refresh" content="{}">').format(_AGAIN_S) if asks_again else Markup()
+    text = Markup(
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{named} · launchscope</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">{again}'
+        '<link rel="stylesheet" href="/assets/dashboard.css"></head>'
+        '<body class="plain"><main><h1>{named}</h1>{inside}<p><a href="/">all ranks</a></p></main></body></html>'
+    ).format(named=named, again=again, inside=inside)
+    status = HTTPStatus.ACCEPTED if asks_again else HTTPStatus.UNPROCESSABLE_ENTITY
+    response = flask.Response(str(text), status, mimetype="text/html")
+    response.headers["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,44 @@
+"""The whole state of the page of many ranks, as its URL holds it."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+
+from ..view import Theme
+
+HeatOf = Literal["period", "busy"]
+HEAT_WORDS: Final[dict[HeatOf, str]] = {"period": "step period", "busy": "GPU busy per step"}
+BY_RANK: Final = "rank"
+
+
+class ManyView(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown; ``sort``: 'rank', or a figure of the document's distributions, the most first."""
+
+    heat: HeatOf = "period"
+    sort: str = BY_RANK
+    theme: Theme | None = None  # null: the system's
+
+
+def to_query(view: ManyView) -> str:
+    """The view as the query of a URL, with a leading '?'; what is at its default is left out."""
+    parts = {"heat": view.heat, "sort": view.sort, "theme": view.theme or ""}
+    usual = {"heat": "period", "sort": BY_RANK, "theme": ""}
+    parts = {name: value for name, value in parts.items() if value != usual[name]}
+    return "?" + urlencode(parts) if parts else ""
+
+
+def from_query(query: str, figures: list[str]) -> ManyView:
+    """The view of a query. A part that can't be read, or names no figure, is at its default."""
+    try:
+        parts = dict(parse_qsl(query.removeprefix("?"), max_num_fields=50, errors="replace"))
+    except ValueError:
+        parts = {}
+    sort, theme = parts.get("sort", ""), parts.get("theme")
+    return ManyView(
+        heat="busy" if parts.get("heat") == "busy" else "period",
+        sort=sort if sort in figures else BY_RANK,
+        theme="dark" if theme == "dark" else "light" if theme == "light" else None,
+    )
