@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from ..ranks.clocks import Offset, clock_offsets
+from ..ranks.documents import is_straggler
 from ..ranks.matching import Matching, match
 from ..ranks.waiting import Arrivals, Waits, arrivals, waits_of
+from ..trace_verdict import StepWaits, TraceTimes, trace_verdict
 from ..units import number, plural
 from .carried import CarriedCollectives
 from .document import AlignmentDoc, RankRow
@@ -33,8 +34,8 @@ def compared(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives])
     found = list(rows)
     waits, last, offsets = waits_of(matching), arrivals(matching), clock_offsets(matching)
     for own, place in enumerate(places):
-        busy_ns = carried[place].busy_ns.values()
-        figures = _waiting(waits[own], busy_ns) | _arrival(last[own]) | _clock(offsets[own])
+        its = carried[place]
+        figures = _waiting(waits[own], its, found[place]) | _arrival(last[own], its.times) | _clock(offsets[own])
         found[place] = msgspec.structs.replace(found[place], **figures)
     return found, _alignment(rows, matching, waits, list(left_out.values()))
 
@@ -55,27 +56,37 @@ def _left_out(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]
     return reasons if len(reasons) < len(steps) else {}
 
 
-def _waiting(waits: Waits, busy_ns: NDArray[np.float64]) -> dict[str, Any]:
-    """Medians over the steps of which every collective was told."""
+def _waiting(waits: Waits, its: CarriedCollectives, row: RankRow) -> dict[str, Any]:
+    """Medians over the steps of which every collective was told; and the verdict that rests on them."""
     told = waits.told
     if not waits.is_known or not told.any():
         return {}
+    work = float(np.median((its.busy_ns.values() - waits.exposed_waiting_ns)[told]))
+    waited = StepWaits(max(its.times.work_ns - work, 0.0), float(np.median(waits.unsplit_ns)))
+    verdict = trace_verdict(its.times, row.unreliable, its.blocking, waits=waited)
     return {
         "communication_transfer_ns": float(np.median(waits.step_transfer_ns[told])),
         "communication_waiting_ns": float(np.median(waits.step_waiting_ns[told])),
-        "gpu_work_without_waiting_ns": float(np.median((busy_ns - waits.exposed_waiting_ns)[told])),
+        "gpu_work_without_waiting_ns": work,
+        "verdict_class": verdict.verdict_class,
+        "verdict_reason": verdict.reason,
     }
 
 
-def _arrival(own: Arrivals) -> dict[str, Any]:
+def _arrival(own: Arrivals, times: TraceTimes) -> dict[str, Any]:
+    """A straggler is one by the rule of a report's ranks."""
     of = int(own.of.sum())
     if not of:
         return {}
+    apart = own.of > 0
+    awaited = float(own.awaited_ns.mean())
+    part = awaited / times.step_ns if times.step_ns > 0 else 0.0
     return {
         "arrives_last_share": int(own.last.sum()) / of,
         "arrives_last_chance": own.chance,
         "arrivals": of,
-        "awaited_ns": float(np.median(own.awaited_ns[own.of > 0])),
+        "awaited_ns": awaited,
+        "straggler": is_straggler(own.last[apart] / own.of[apart], own.chance, part),
     }
 
 

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ranks.collectives import Collectives, collectives_of
-from ..steps import step_busy_ns
-from .figures import RankTrace
+from ..ranks.collectives import Collectives
+from ..trace_verdict import TraceTimes
+from .figures import RankFound
 
 MOST: Final = 4_096
 """Collectives of one rank that are compared with other ranks': 64 steps of a model of 32 layers."""
@@ -44,7 +44,9 @@ class CarriedCollectives(msgspec.Struct, frozen=True, kw_only=True):
     group_sizes: tuple[int | None, ...]
     step_source: str
     columns: dict[str, CarriedColumn]
-    busy_ns: CarriedColumn  # by step; empty for a file without a kept one
+    busy_ns: CarriedColumn  # by step
+    times: TraceTimes
+    blocking: tuple[str, ...]
 
     def restored(self) -> Collectives:
         """As they were found."""
@@ -53,27 +55,19 @@ class CarriedCollectives(msgspec.Struct, frozen=True, kw_only=True):
         return Collectives(**own)
 
 
-def communication(found: RankTrace) -> tuple[dict[str, Any], CarriedCollectives | None]:
-    """The figures of a row that need no other rank, and what is carried to compare it with others: null without any."""
-    own = collectives_of(found.trace, found.steps, found.device)
-    if not len(found.steps.kept_rows) or found.device is None:
-        return {}, None
-    figures: dict[str, Any] = {"collectives": float(np.median(np.bincount(own.step, minlength=own.steps)))}
-    if not len(own):
-        return figures, None
-    figures["communication_exposed_ns"] = float(np.median(own.exposed_ns))
-    figures["communication_hidden_ns"] = float(np.median(own.step_hidden_ns))
-    return figures, _carried(own, step_busy_ns(found.trace, found.steps, found.device))
-
-
-def _carried(own: Collectives, busy_ns: NDArray[np.float64]) -> CarriedCollectives:
+def carried(found: RankFound) -> CarriedCollectives | None:
+    """What is carried to compare a rank with others; null without a collective in a kept step."""
+    own, times = found.collectives, found.times
+    if not len(own) or not len(found.busy_ns) or times is None:
+        return None
     ends = np.cumsum(np.bincount(own.step, minlength=own.steps))
     steps = max(int(np.searchsorted(ends, MOST, side="right")), 1)
     count = min(int(ends[steps - 1]), MOST)
     columns = {name: _column(getattr(own, name)[:count]) for name in _OF_COLLECTIVES}
     columns |= {name: _column(getattr(own, name)[:steps]) for name in _OF_STEPS}
     facts = {name: getattr(own, name) for name in _FACTS}
-    return CarriedCollectives(**facts, columns=columns, busy_ns=_column(busy_ns[:steps]))
+    busy_ns = _column(found.busy_ns[:steps])
+    return CarriedCollectives(**facts, columns=columns, busy_ns=busy_ns, times=times, blocking=found.blocking)
 
 
 def _column(values: NDArray[Any]) -> CarriedColumn:

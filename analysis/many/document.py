@@ -73,7 +73,8 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     arrives_last_share: float | None = None  # of the matching collectives for which anybody waited
     arrives_last_chance: float | None = None  # if all arrived alike: 1 ÷ ranks of the group
     arrivals: int | None = None  # how many of them there were
-    awaited_ns: float | None = None  # median per step: the others' mean wait for this rank
+    awaited_ns: float | None = None  # mean per step: the others' mean wait for this rank
+    straggler: bool | None = None  # last in over half of them, and more often than chance and spread explain
     clock_offset_ns: float | None = None  # ahead of the first rank's, by the ends of matching collectives
     clock_spread_ns: float | None = None  # p10 to p90 of that
     verdict_class: str | None = None

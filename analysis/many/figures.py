@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from ..blocking import blocking_words
 from ..coverage import coverage
@@ -20,6 +21,7 @@ from ..gap_causes import Threads
 from ..gaps import Gaps, find_gaps
 from ..graphs.replays import graph_replays
 from ..intervals import Intervals
+from ..ranks.collectives import Collectives, collectives_of
 from ..statistics import summarize
 from ..steps import Steps, find_steps, first_op_ns, has_period, periods_ns, steady_windows, step_busy_ns
 from ..trace import NONE, Trace
@@ -30,15 +32,17 @@ _NUMBERED: Final = re.compile(r"ProfilerStep#([0-9]{1,15})")
 
 
 @dataclass(frozen=True, eq=False)
-class RankTrace:
-    """One trace, analysed as far as a row needs it; ``device`` is null without a GPU op."""
+class RankFound:
+    """What was found in one rank's trace, and what to compare with other ranks."""
 
-    trace: Trace
-    steps: Steps
-    device: int | None
+    row: RankRow
+    collectives: Collectives
+    busy_ns: NDArray[np.float64]  # of each kept step
+    times: TraceTimes | None  # None without a GPU op
+    blocking: tuple[str, ...]  # blocking calls inside kept steps, in words
 
 
-def with_figures(row: RankRow, trace: Trace, *, step_regex: str | None = None) -> tuple[RankRow, RankTrace]:
+def find_figures(row: RankRow, trace: Trace, *, step_regex: str | None = None) -> RankFound:
     """The row with what its trace tells. LaunchscopeError for a step expression that takes too long."""
     graphs = graph_replays(trace)
     steps = find_steps(trace, step_regex=step_regex, replays=graphs)
@@ -53,15 +57,18 @@ def with_figures(row: RankRow, trace: Trace, *, step_regex: str | None = None) -
         "steps_found": steps.found,
         "steps": len(steps.kept_rows),
     }
-    times = None
+    collectives, times = collectives_of(trace, steps, device), None
     if device is not None:
         whole, steady = _gaps(trace, steps, device)
-        times = trace_times(trace, steps, whole, steady)
+        exposed = float(np.median(collectives.exposed_ns)) if len(collectives) else 0.0
+        times = trace_times(trace, steps, whole, steady, exposed)
         known |= {"device": device, "gpu": trace.device_names.get(device)} | _idle(whole, steady)
-        known |= _step_figures(trace, steps, device, times)
-    told = trace_verdict(times, covered.unreliable, blocking_words(trace, steps))
+        known |= _step_figures(trace, steps, device, times) | _communication(collectives, steps)
+    blocking = blocking_words(trace, steps)
+    told = trace_verdict(times, covered.unreliable, blocking)
     known |= {"verdict_class": told.verdict_class, "verdict_reason": told.reason}
-    return msgspec.structs.replace(row, **known), RankTrace(trace, steps, device)
+    busy_ns = np.zeros(0) if device is None else step_busy_ns(trace, steps, device)
+    return RankFound(msgspec.structs.replace(row, **known), collectives, busy_ns, times, blocking)
 
 
 def busiest_device(trace: Trace) -> int | None:
@@ -112,6 +119,17 @@ def _step_figures(trace: Trace, steps: Steps, device: int, times: TraceTimes) ->
         "graph_launches": times.graph_launches,
         "series": _series(trace, steps, device),
     }
+
+
+def _communication(own: Collectives, steps: Steps) -> dict[str, Any]:
+    """What of it needs no other rank; none without a kept step."""
+    if not len(steps.kept_rows):
+        return {}
+    figures: dict[str, Any] = {"collectives": float(np.median(np.bincount(own.step, minlength=own.steps)))}
+    if len(own):
+        figures["communication_exposed_ns"] = float(np.median(own.exposed_ns))
+        figures["communication_hidden_ns"] = float(np.median(own.step_hidden_ns))
+    return figures
 
 
 def _series(trace: Trace, steps: Steps, device: int) -> StepSeriesDoc:

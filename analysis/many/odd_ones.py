@@ -20,9 +20,6 @@ DEVIATIONS: Final = 5.0
 
 SCALE: Final = 1.4826  # a bell curve's standard deviation ÷ its median deviation
 
-CHANCES: Final = 3.0
-"""Standard deviations beyond chance."""
-
 _CUT: Final = ("cut_file", "damaged_file")
 
 
@@ -97,19 +94,13 @@ def _compared(value: float, its: DistributionDoc) -> str:
 
 
 def _stragglers(rows: Sequence[RankRow]) -> Iterator[OddDoc]:
-    """Ranks for which the others wait: last in over half of their collectives, and beyond what chance does."""
-    found = []
-    for index, row in enumerate(rows):
-        last, chance = row.arrives_last_share, row.arrives_last_chance
-        if last is None or chance is None or not row.arrivals or not row.awaited_ns:
-            continue
-        limit = max(0.5, chance + CHANCES * (chance * (1 - chance) / row.arrivals) ** 0.5)
-        if last > limit:
-            told = f"arrives last in {share(last)} of {number(row.arrivals)} collectives (by chance {share(chance)})"
-            told += f": the others wait {duration(row.awaited_ns)} a step for it"
-            odd = OddDoc(row=index, kind="straggler", message=told, figure="arrives_last_share", value=last)
-            found.append((row.awaited_ns, odd))
-    yield from (odd for _, odd in sorted(found, key=lambda each: -each[0]))
+    """Ranks for which the others wait, the longest first."""
+    late = sorted((-(row.awaited_ns or 0.0), index) for index, row in enumerate(rows) if row.straggler)
+    for _, index in late:
+        last, chance, of = rows[index].arrives_last_share, rows[index].arrives_last_chance, rows[index].arrivals
+        told = f"arrives last in {share(last)} of {number(of)} collectives (by chance {share(chance)})"
+        told += f": the others wait {duration(rows[index].awaited_ns)} a step for it"
+        yield OddDoc(row=index, kind="straggler", message=told, figure="arrives_last_share", value=last)
 
 
 def _failed(rows: Sequence[RankRow]) -> Iterator[OddDoc]:

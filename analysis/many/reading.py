@@ -19,9 +19,9 @@ from ..errors import LaunchscopeError, one_line
 from ..freed_memory import no_collection
 from ..trace import Trace, utf8_text
 from ..trace_files import TraceFile, rank_of
-from .carried import CarriedCollectives, communication
+from .carried import CarriedCollectives, carried
 from .document import INTERNAL, LOST_WORKER, NOT_FETCHED, UNREADABLE, RankRow
-from .figures import with_figures
+from .figures import find_figures
 from .files import RankFile, host_of
 from .storage import StorageError, fetched, is_url
 
@@ -47,7 +47,7 @@ class Finished(msgspec.Struct, frozen=True):
 
 def finish(job: Job) -> Finished:
     """The row of one file. Whatever goes wrong with it is the row's error: nothing is raised."""
-    file, carried = job.file, None
+    file, own = job.file, None
     begun = time.perf_counter()
     row = bare_row(file)
     if job.launchscope != __version__:
@@ -55,7 +55,7 @@ def finish(job: Job) -> Finished:
         return Finished(row=msgspec.structs.replace(row, error=told, error_kind=NOT_FETCHED))
     try:
         with no_collection(), _at_hand(file) as (path, fetch_seconds):
-            row, carried = _read(job, row, path, fetch_seconds)
+            row, own = _read(job, row, path, fetch_seconds)
     except StorageError as error:
         row = _failed(row, str(error), NOT_FETCHED)
     except MemoryError:
@@ -64,7 +64,7 @@ def finish(job: Job) -> Finished:
         row = _failed(row, f"can't be kept while it is read ({error.strerror or error})", NOT_FETCHED)
     seconds = time.perf_counter() - begun
     row = msgspec.structs.replace(row, seconds=seconds, worker_peak_bytes=peak_bytes())
-    return Finished(row=row, collectives=carried, worker=f"{socket.gethostname()}:{os.getpid()}")
+    return Finished(row=row, collectives=own, worker=f"{socket.gethostname()}:{os.getpid()}")
 
 
 def _read(job: Job, row: RankRow, path: Path, fetch_seconds: float | None) -> tuple[RankRow, CarriedCollectives | None]:
@@ -74,9 +74,8 @@ def _read(job: Job, row: RankRow, path: Path, fetch_seconds: float | None) -> tu
         trace = TraceFile(path, file.name, file.member).open(cache=False)
         if job.strict:
             require_whole(trace)
-        row, found = with_figures(_known(row, trace, fetch_seconds), trace, step_regex=job.step_regex)
-        figures, carried = communication(found)
-        return msgspec.structs.replace(row, **figures), carried
+        found = find_figures(_known(row, trace, fetch_seconds), trace, step_regex=job.step_regex)
+        return found.row, carried(found)
     except LaunchscopeError as error:
         return _failed(row, str(error).removeprefix(f"{path}: "), UNREADABLE), None
     except (MemoryError, OSError):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from launchscope.analysis.many import carried
+from launchscope.analysis.many import carried as carrying
 from launchscope.analysis.many.across import compared
-from launchscope.analysis.many.carried import CarriedCollectives, communication
+from launchscope.analysis.many.carried import CarriedCollectives, carried
 from launchscope.analysis.many.document import AlignmentDoc, RankRow
-from launchscope.analysis.many.figures import with_figures
+from launchscope.analysis.many.figures import find_figures
+from launchscope.analysis.many.ranks import analyze_ranks
+from launchscope.analysis.report import analyze
 from launchscope.fixtures.builder import TraceBuilder
 
 from .rank_files import rank_trace
@@ -17,11 +21,10 @@ def together(*made: TraceBuilder) -> tuple[list[RankRow], AlignmentDoc]:
     rows, own = [], {}
     for place, each in enumerate(made):
         trace = each.build()
-        row, found = with_figures(RankRow(path=f"{place}", name=f"{place}", rank=trace.rank), trace)
-        _, collectives = communication(found)
-        rows.append(row)
-        if collectives is not None:
-            own[place] = collectives
+        found = find_figures(RankRow(path=f"{place}", name=f"{place}", rank=trace.rank), trace)
+        rows.append(found.row)
+        if (its := carried(found)) is not None:
+            own[place] = its
     return compared(rows, own)
 
 
@@ -33,8 +36,35 @@ def test_waiting_and_transfer_by_hand() -> None:
     assert [row.gpu_work_without_waiting_ns for row in rows] == [45_000] * 3
     assert [row.arrives_last_share for row in rows] == [1, 0, 0]
     assert [row.awaited_ns for row in rows] == [200_000, 0, 0]
+    assert [row.straggler for row in rows] == [True, False, False]
     assert [row.clock_offset_ns for row in rows] == [0, 0, 0]
     assert (alignment.kind, alignment.groups, alignment.ranks) == ("collectives", 1, 3)
+
+
+def test_a_rank_that_waits_most_of_the_time_is_wait_bound() -> None:
+    rows, _ = together(*(rank_trace(rank, waiting=waiting, period=700) for rank, waiting in enumerate([0, 350])))
+    assert rows[1].verdict_class == "wait-bound"  # 350 of the 655 µs in which it does not work
+    alone, _ = together(rank_trace(1, waiting=350, period=700))
+    assert alone[0].verdict_class == "communication-bound"
+
+
+def test_the_figures_are_those_of_the_report(tmp_path: Path) -> None:
+    paths = [
+        rank_trace(rank, waiting=waiting, world=3).write(tmp_path / f"rank{rank}.json")
+        for rank, waiting in enumerate([0, 100, 300])
+    ]
+    [report] = analyze(*paths).document.ranks
+    table = analyze_ranks(paths, workers=1)
+    for row, rank in zip(table.rows, report.ranks, strict=True):
+        assert row.gpu_work_without_waiting_ns == rank.gpu_work_without_waiting_ns is not None
+        assert row.communication_transfer_ns == rank.transfer_ns
+        assert row.communication_waiting_ns == rank.waiting_ns
+        assert (row.communication_exposed_ns, row.communication_hidden_ns) == (rank.exposed_ns, rank.hidden_ns)
+        assert (row.arrivals, row.awaited_ns, row.straggler) == (rank.arrivals, rank.awaited_ns, rank.straggler)
+        assert (row.launch_tax_ns, row.launch_tax_share) == (rank.launch_tax_ns, rank.launch_tax_share)
+        assert row.clock_offset_ns == rank.clock_offset_ns
+        assert rank.verdict is not None
+        assert (row.verdict_class, row.verdict_reason) == (rank.verdict.verdict_class, rank.verdict.reason)
 
 
 def test_without_collectives_only_durations_are_compared() -> None:
@@ -65,19 +95,16 @@ def test_a_file_that_is_not_reliable_is_left_out() -> None:
 
 
 def test_what_is_carried_comes_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, found = with_figures(RankRow(path="a", name="a"), rank_trace(0, waiting=10).build())
-    figures, own = communication(found)
+    found = find_figures(RankRow(path="a", name="a"), rank_trace(0, waiting=10).build())
+    own = carried(found)
     assert own is not None
-    assert figures == {
-        "collectives": 1.0,
-        "communication_exposed_ns": 15_000.0,
-        "communication_hidden_ns": 0.0,
-    }
+    row = found.row
+    assert (row.collectives, row.communication_exposed_ns, row.communication_hidden_ns) == (1, 15_000, 0)
     back = own.restored()
     assert (len(back), back.steps, back.rank, back.world_size) == (6, 6, 0, 8)
     assert back.dur_ns.tolist() == [15_000] * 6
-    monkeypatch.setattr(carried, "MOST", 3)
-    fewer = communication(found)[1]
+    monkeypatch.setattr(carrying, "MOST", 3)
+    fewer = carried(found)
     assert isinstance(fewer, CarriedCollectives)
     assert (len(fewer.restored()), fewer.restored().steps) == (3, 3)
     assert len(fewer.busy_ns.values()) == 3

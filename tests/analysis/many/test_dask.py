@@ -16,7 +16,8 @@ from launchscope.analysis.many.ranks import analyze_ranks
 from .processes import is_reading
 from .rank_files import rank_trace, write_ranks
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
+from distributed import Client, LocalCluster
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # sockets of a worker that was killed
@@ -25,18 +26,18 @@ pytestmark = [
 
 
 @pytest.fixture
-def cluster() -> Iterator[distributed.LocalCluster]:
-    with distributed.LocalCluster(
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(  # type: ignore[no-untyped-call]
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
     ) as cluster:
         yield cluster
 
 
-def pids(cluster: distributed.LocalCluster) -> list[int]:
+def pids(cluster: LocalCluster) -> list[int]:
     return [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
 
 
-def test_the_same_rows_and_a_killed_worker_costs_time_alone(cluster: distributed.LocalCluster, tmp_path: Path) -> None:
+def test_the_same_rows_and_a_killed_worker_costs_time_alone(cluster: LocalCluster, tmp_path: Path) -> None:
     """It is killed while it reads a pipe, into which somebody writes when Dask has given the file to another."""
     paths = write_ranks(tmp_path / "run", 8)
     alone = analyze_ranks(paths, workers=1)
@@ -59,7 +60,7 @@ def test_the_same_rows_and_a_killed_worker_costs_time_alone(cluster: distributed
     assert document.alignment == alone.alignment
 
 
-def test_a_file_that_kills_every_worker_is_a_row(cluster: distributed.LocalCluster, tmp_path: Path) -> None:
+def test_a_file_that_kills_every_worker_is_a_row(cluster: LocalCluster, tmp_path: Path) -> None:
     paths = write_ranks(tmp_path / "run", 3)
     stuck = tmp_path / "rank9.json"
     os.mkfifo(stuck)
@@ -73,7 +74,7 @@ def test_a_file_that_kills_every_worker_is_a_row(cluster: distributed.LocalClust
 
     killer = threading.Thread(target=kill)
     killer.start()
-    with distributed.Client(cluster, set_as_default=False) as client:
+    with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
         client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 1))
     try:
         document = analyze_ranks([stuck, *paths], dask=cluster.scheduler_address)

@@ -8,7 +8,7 @@ import launchscope
 import pytest
 from launchscope.analysis.analyses import analyze_trace
 from launchscope.analysis.many.document import MOST_IN_SERIES, RankRow
-from launchscope.analysis.many.figures import with_figures
+from launchscope.analysis.many.figures import find_figures
 from launchscope.analysis.readers import open_trace
 from launchscope.analysis.trace import Trace
 from launchscope.fixtures.cases import NAMED_CASES
@@ -19,7 +19,7 @@ TRACES = sorted((Path(launchscope.__file__).parent / "fixtures" / "traces").glob
 
 
 def row_of(trace: Trace) -> RankRow:
-    return with_figures(RankRow(path="a", name="a"), trace)[0]
+    return find_figures(RankRow(path="a", name="a"), trace).row
 
 
 def compare(trace: Trace) -> None:
@@ -35,7 +35,7 @@ def compare(trace: Trace) -> None:
     if headline is not None:
         assert row.idle_fraction == (headline.steady or headline).idle_fraction
     if document.steps is None:
-        assert row.period_ns is row.busy_ns is row.kernels is row.series is None
+        assert [row.period_ns, row.busy_ns, row.kernels, row.series] == [None] * 4
         return
     assert (row.period_ns, row.busy_ns) == (document.steps.period_ns, document.steps.busy_ns)
     assert (row.kernels, row.launches) == (document.steps.kernels.median, document.steps.launches.median)

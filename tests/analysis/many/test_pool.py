@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 from launchscope.analysis.errors import LaunchscopeError
-from launchscope.analysis.many import pool
 from launchscope.analysis.many.pool import finished_by_processes
 from launchscope.analysis.many.reading import finish
 
@@ -95,7 +96,7 @@ def test_workers_end_with_who_reads_the_rows(tmp_path: Path) -> None:
 
 
 def test_where_no_worker_can_be_started_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(LaunchscopeError, match="die as they start"):
         list(finished_by_processes([job_of(path) for path in write_ranks(tmp_path, 2)], 2))
 
@@ -109,9 +110,6 @@ def test_what_a_worker_prints_does_not_stand_among_rows(tmp_path: Path, monkeypa
 
 
 def test_the_calling_process_is_killed_and_no_worker_stays(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     paths = write_ranks(tmp_path, 1)
     stuck = tmp_path / "rank9.json"
     os.mkfifo(stuck)
