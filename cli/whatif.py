@@ -71,7 +71,7 @@ WEIGHTS = _Weights()
 @click.option(
     "--all-reduce",
     type=choices.TIME,
-    default="15us",
+    default="7.6us",
     show_default=True,
     help="Of a GPU's part of a layer, twice a layer, with --tensor-parallel.",
 )
