@@ -169,6 +169,8 @@ def _measure(
             say(f"kept in {stopped.against}: what was measured of {against}")
         raise
     if capture is None:
+        if place is None:
+            say("done; rank 0 keeps the capture, on its host")
         return
     if other is None:
         _report(capture, output, verbose)

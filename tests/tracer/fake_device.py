@@ -221,3 +221,17 @@ class Uncalibrated(FakeDevice):
 
     def calibration(self) -> Calibration:
         raise RuntimeError("out of memory")
+
+
+class OneForAll(FakeDevice):
+    """The same GPU for every rank."""
+
+    def identity(self) -> str | None:
+        return "GPU-0"
+
+
+class OnlyOne(FakeDevice):
+    """A host with one GPU."""
+
+    def use(self, index: int) -> str | None:
+        return "only one fake" if index else None

@@ -35,6 +35,7 @@ def follow(coordinator: Coordinator, options: ProfileOptions) -> None:
                 _take_part(coordinator, number, folder)
                 number += 1
         ending = msgspec.json.decode(exchange.get(END, keep=True), type=Ending)
+        exchange.close()  # the store may be rank 0's, which ends once all have said
         exchange.count("bye")
     if ending.error is not None:
         time.sleep(_BEHIND_S)

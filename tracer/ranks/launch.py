@@ -100,7 +100,7 @@ def _launched(options: ProfileOptions, launch: RanksOptions, progress: Progress,
     from torch.distributed.launcher.api import elastic_launch
 
     failures: Mapping[int, Any] = {}
-    interrupted = False
+    interrupted, lost = False, None
     with tempfile.TemporaryDirectory(prefix="launchscope-ranks-") as folder:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -119,8 +119,12 @@ def _launched(options: ProfileOptions, launch: RanksOptions, progress: Progress,
             except KeyboardInterrupt:
                 interrupted = True
             except Exception as error:  # of the rendezvous: each of its backends has its own
-                raise LaunchscopeError(f"the ranks can't be started: {type(error).__name__}: {error}") from error
+                lost = f"{type(error).__name__}: {error}"
         ended = {each.rank: each for each in _ended(Path(folder))}
+    if lost is not None and not any(each.how not in (_DONE, _INTERRUPTED) for each in ended.values()):
+        if not ended:
+            raise LaunchscopeError(f"the ranks can't be started: {lost}")
+        raise RankFailed(f"the other hosts can't be reached any more: {lost}{_kept(ended.get(0))}")
     return _outcome(ended, failures, interrupted)
 
 
@@ -177,20 +181,28 @@ def _forked(options: ProfileOptions, progress: Progress, device_layer: str, fold
 def _outcome(ended: Mapping[int, Ended], failures: Mapping[int, Any], interrupted: bool) -> Path | None:
     """What the coordinators left, as if rank 0's had run in this process."""
     told = ended.get(0) or next((each for each in ended.values() if each.how != _DONE), None)
-    path = Path(told.path) if told is not None and told.path is not None else None
+    path = _path(told)
     if interrupted:
         raise Interrupted(path)
     killed = next((each for each in failures if each not in ended), None)
     if killed is not None and (told is None or told.how == _INTERRUPTED):
         how = f"what coordinates it was ended by {_how_ended(failures[killed])}"
-        kept = "nothing is kept" if path is None else f"what was measured until then is in {path}"
-        raise RankFailed(f"rank {killed}: {how}; {kept}")
+        raise RankFailed(f"rank {killed}: {how}{_kept(told)}")
     if told is None or told.how == _DONE:
         return path
     if told.how == _INTERRUPTED:
         raise Interrupted(path)
     kind: type[Exception] = getattr(errors, told.how, RuntimeError)
     raise kind(told.message)
+
+
+def _path(ended: Ended | None) -> Path | None:
+    return None if ended is None or ended.path is None else Path(ended.path)
+
+
+def _kept(ended: Ended | None) -> str:
+    path = _path(ended)
+    return "; nothing is kept" if path is None else f"; what was measured until then is in {path}"
 
 
 def _how_ended(failure: Any) -> str:
