@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ..analysis.errors import LaunchscopeError, UnreadableInput
 from .many import files_of_many
@@ -21,7 +22,8 @@ _LIVE_S: Final = 0.2
 _LOGGED_S: Final = 10.0  # between lines of a log
 
 
-class Reading(NamedTuple):
+@dataclass(frozen=True)
+class Reading:
     """How a rank's own file is read when it is opened."""
 
     step_regex: str | None

@@ -18,6 +18,7 @@ from markupsafe import Markup, escape
 
 from . import layout
 from .opened import Opened
+from .ranks.section import ranks_section
 from .shown import control_values, timelines
 from .still import still
 from .view import View
@@ -91,7 +92,7 @@ def first_response(opened: Opened, view: View) -> Markup:
     stand_for = {"timeline": still(light.figure, dark.figure, light.height_px)}
     answer = [layout.header(opened), layout.next_steps(opened), layout.mode_cards(opened)]
     values = control_values(opened, view)
-    section = [*layout.ranks_section(opened, view, values), layout.timelines_section(opened, values, light)]
+    section = [*ranks_section(opened, view, values), layout.timelines_section(opened, values, light)]
     return Markup('<div id="first">{}<div inert>{}</div></div>').format(
         to_html(answer, {}), to_html(section, stand_for)
     )

@@ -30,7 +30,7 @@ _NOT_IN_KEYS: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """One trace on the page. ``mode`` is null outside captures."""
+    """One trace on the page. ``mode`` is null outside captures, and of ranks that the mode's figures are not of."""
 
     key: str  # unique, fit for a URL
     label: str
@@ -126,18 +126,22 @@ def open_bands(report: Report) -> Opened:
     keys = _Keys()
     bands: list[Band] = []
     shown = []
+    of_modes: list[tuple[str, list[Band]]] = []
+    of_rank = None if profile is None or profile.ranks is None else profile.ranks.told
     for name, mode in modes.items():
         recorded = [a for a in report.analyses if (a.mode or AS_WRITTEN) == name and a.trace_pass is not None]
         ordered = _rank_by_rank(middle_first(recorded, mode))
+        own: list[Band] = []
         for place, analysis in enumerate(ordered):
             is_middle = (analysis.trace_pass, analysis.repeat) == (ordered[0].trace_pass, ordered[0].repeat)
-            bands.append(_mode_band(keys, name, mode, analysis, is_first=place == 0, is_middle=is_middle))
-            if place == 0:
-                shown.append(bands[-1].key)
-    of_modes = [(name, [band for band in bands if band.mode is mode]) for name, mode in modes.items()]
+            told = mode if of_rank is None or analysis.document.rank == of_rank else None
+            own.append(_mode_band(keys, name, told, analysis, is_first=place == 0, is_middle=is_middle))
+        shown += [band.key for band in own[:1]]
+        bands += own
+        of_modes.append((name, own))
     bare = _bare_bands(keys, [a for a in report.analyses if a.trace_pass is None])
     shown += [band.key for band in bare[: max(0, FIRST_BANDS - len(shown))]]
-    return Opened(report, (*bands, *bare), tuple(shown), rank_sets(of_modes, bare))
+    return Opened(report, (*bands, *bare), tuple(shown), rank_sets(report.document, of_modes, bare))
 
 
 def _rank_by_rank(recorded: Sequence[TraceAnalysis]) -> list[TraceAnalysis]:
@@ -154,7 +158,7 @@ def _rank(analysis: TraceAnalysis) -> int:
 
 
 def _mode_band(
-    keys: _Keys, name: str, mode: ModeDoc, analysis: TraceAnalysis, *, is_first: bool, is_middle: bool
+    keys: _Keys, name: str, mode: ModeDoc | None, analysis: TraceAnalysis, *, is_first: bool, is_middle: bool
 ) -> Band:
     """A recording of a mode; ``is_first``: the one that stands for it, ``is_middle``: of the same processes as that."""
     label, rank = name.replace("_", " ") if name == AS_WRITTEN else name, analysis.document.rank

@@ -23,6 +23,7 @@ from .advised_tables import fusion_table, has_candidates, has_phases, serving_ta
 from .grid_table import BAND, SEVERAL_LINES, Row, TableData, figure, in_us, said, text, with_ids
 from .opened import Band, Opened
 from .plotting import NS_PER_US
+from .ranks.table import has_ranks, ranks_table
 
 MOST_ROWS: Final = 50_000
 """Of one table: a browser's grid sorts and filters so many at once, and a zipped megabyte carries them."""
@@ -323,7 +324,8 @@ def _warnings(opened: Opened, bands: Sequence[Band]) -> TableData:
     told = set()
     for band in bands:
         mode = band.mode if band.analysis.mode not in told else None  # once, not with each recording
-        told.add(band.analysis.mode)
+        if band.mode is not None:
+            told.add(band.analysis.mode)
         found = [*(() if mode is None else mode.warnings), *band.analysis.document.warnings]
         rows += [_message(band, "warning", each.code, each.message, each.count) for each in found]
         reasons = dict(band.analysis.document.withheld)
@@ -360,6 +362,7 @@ TABLES: Final[Mapping[str, Callable[[Opened, Sequence[Band]], TableData]]] = {
     "replays": _replays,
     "fusion": fusion_table,
     "serving": serving_table,
+    "ranks": ranks_table,
     "warnings": _warnings,
 }
 """Name → what makes it, in the order of the page."""
@@ -367,5 +370,6 @@ TABLES: Final[Mapping[str, Callable[[Opened, Sequence[Band]], TableData]]] = {
 _WHERE_FOUND: Final[Mapping[str, Callable[[Opened, Sequence[Band]], bool]]] = {
     "fusion": has_candidates,
     "serving": has_phases,
+    "ranks": has_ranks,
 }
 """Tables that are left out where there is nothing to show."""

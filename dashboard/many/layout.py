@@ -22,7 +22,7 @@ MOST_ODD: Final = 200
 
 def page(doc: RanksDocument, view: ManyView, scheme: str, width_px: int) -> html.Div:
     """Everything; callbacks fill in what is not drawn yet."""
-    data = {"scheme": scheme, "width": width_px}
+    data: dict[str, Any] = {"scheme": scheme, "width": width_px}
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),

@@ -15,17 +15,19 @@ _NO_CLOCK: Final = (
     "its own clock, and only durations can be compared between ranks."
 )
 
+_ONE_HOST: Final = "Clocks: all ranks ran on one host and have its clock"
+
 
 def has_one_clock(sets: Sequence[RankSet]) -> bool:
     """Whether two ranks of any of them can be drawn on one clock."""
-    return any(sum(offset is not None for offset in each.offsets) > 1 for each in sets)
+    return any(each.on_one_host or sum(offset is not None for offset in each.offsets) > 1 for each in sets)
 
 
 def clock_words(chosen: RankSet) -> str:
     """How the ranks' clocks are aligned, or that they are not."""
     known = [place for place, offset in enumerate(chosen.offsets) if offset is not None]
     if len(known) < 2:
-        return _NO_CLOCK
+        return _ONE_HOST + "." if chosen.on_one_host else _NO_CLOCK
     reference, others = chosen.ranks[known[0]], known[1:]
     measured = [offset for place in others if (offset := chosen.offsets[place]) is not None]
     spread = max(abs(end - offset.offset_ns) for offset in measured for end in (offset.p10_ns, offset.p90_ns))
@@ -38,6 +40,8 @@ def clock_words(chosen: RankSet) -> str:
         which = f"the ranks' clocks are {duration(apart.min())} to {duration(apart.max())} ahead of rank {reference}'s"
     rest = len(chosen.bands) - len(known)
     without = f" {number(rest)} without a matching collective stay on their own." if rest else ""
+    if chosen.on_one_host:
+        return f"{_ONE_HOST}; by the ends of {number(collectives)} collectives {which} (within {duration(spread)})."
     return (
         f"Clocks: by the ends of {number(collectives)} collectives, which no rank can leave before all have come, "
         f"{which} (within {duration(spread)}, p10 to p90). “One clock” takes that off; with the same scale each rank's "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...analysis.document import RanksOfStepDoc, ReportDocument
 from ...analysis.ranks.clocks import Offset, clock_offsets
-from ...analysis.ranks.collectives import collectives_of
 from ...analysis.ranks.matching import Matching, match
+from ...analysis.ranks.together import SAME_HOST, sets_of_ranks
 from ...analysis.ranks.waiting import Waits, waits_of
 from ...analysis.steps import first_op_ns, has_period, step_busy_ns
-from ...analysis.trace import NONE, Ints
+from ...analysis.trace import NONE
 from .heat import Heat
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ class RankSet:
     key: str  # the mode; 'traces', 'traces-2', … outside captures
     label: str
     bands: tuple[Band, ...]
+    document: RanksOfStepDoc | None  # what the report tells of them together
+
+    @property
+    def on_one_host(self) -> bool:
+        """Known to be: then all clocks are the same."""
+        return self.document is not None and self.document.alignment == SAME_HOST
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -57,8 +64,7 @@ class RankSet:
     @cached_property
     def matching(self) -> Matching:
         """Which steps and which collectives of the ranks are the same."""
-        traces = [(band, band.analysis) for band in self.bands]
-        return match([collectives_of(each.trace, each.steps, band.device) for band, each in traces])
+        return match([band.analysis.collectives for band in self.bands])
 
     @cached_property
     def waits(self) -> list[Waits]:
@@ -72,7 +78,8 @@ class RankSet:
     @property
     def figures(self) -> list[RankFigure]:
         """What is known of the steps."""
-        return ["period", "busy", *(["waiting"] if any(each.is_known for each in self.waits) else [])]
+        known: list[RankFigure] = ["period", "busy"]
+        return [*known, "waiting"] if any(each.is_known for each in self.waits) else known
 
     def figure(self, asked: RankFigure) -> RankFigure:
         """The figure that is asked for where it is known; else the first that is."""
@@ -144,13 +151,25 @@ def _per_step(band: Band, figure: RankFigure, waits: Waits | None) -> NDArray[np
     return period[steps.kept_rows]
 
 
-def rank_sets(modes: Sequence[tuple[str, Sequence[Band]]], bare: Sequence[Band]) -> tuple[RankSet, ...]:
-    """Of each mode's bands, one of each rank, and of bare traces; none of a single rank."""
-    found = [RankSet(name, name.replace("_", " "), _by_rank(bands)) for name, bands in modes]
-    for number, bands in enumerate(_alike(bare)):
+def rank_sets(
+    document: ReportDocument, modes: Sequence[tuple[str, Sequence[Band]]], bare: Sequence[Band]
+) -> tuple[RankSet, ...]:
+    """Of each mode's bands, one of each rank, and of bare traces as the report puts them together."""
+    profile = document.profile
+    told = {} if profile is None or profile.ranks is None else profile.ranks.modes
+    found = [RankSet(name, name.replace("_", " "), _by_rank(bands), told.get(name)) for name, bands in modes]
+    of_analysis = {id(band.analysis): band for band in bare}
+    for number, analyses in enumerate(sets_of_ranks([band.analysis for band in bare])):
+        bands = [of_analysis[id(analysis)] for analysis in analyses]
         key = f"traces-{number + 1}" if number else "traces"
-        found.append(RankSet(key, _shared_name(bands), _by_rank(bands)))
+        found.append(RankSet(key, _shared_name(bands), _by_rank(bands), _told_of(document, bands)))
     return tuple(each for each in found if len(each.bands) > 1)
+
+
+def _told_of(document: ReportDocument, bands: Sequence[Band]) -> RanksOfStepDoc | None:
+    """The part of the report about these traces."""
+    names = {band.analysis.name for band in bands}
+    return next((each for each in document.ranks if {n for rank in each.ranks for n in rank.traces} == names), None)
 
 
 def _by_rank(bands: Sequence[Band]) -> tuple[Band, ...]:
@@ -160,18 +179,6 @@ def _by_rank(bands: Sequence[Band]) -> tuple[Band, ...]:
         if rank is not None and band.device is not None:
             first.setdefault(rank, band)
     return tuple(first[rank] for rank in sorted(first))
-
-
-def _alike(bands: Sequence[Band]) -> Iterator[list[Band]]:
-    """Bare traces that belong together: all, or where ranks come twice those whose names differ in the rank alone."""
-    ranks = [band.analysis.document.rank for band in bands if band.analysis.document.rank is not None]
-    if len(set(ranks)) == len(ranks):
-        yield list(bands)
-        return
-    by_name: dict[str, list[Band]] = {}
-    for band in bands:
-        by_name.setdefault(_RANK_IN_NAME.sub("", band.analysis.name), []).append(band)
-    yield from by_name.values()
 
 
 def _shared_name(bands: Sequence[Band]) -> str:
@@ -189,15 +196,10 @@ class Clock:
 
 
 def clocks(sets: Sequence[RankSet]) -> dict[str, Clock]:
-    """Key of a band → its clock, where collectives tell how far it is ahead."""
+    """Key of a band → its clock, where one host or collectives tell how far it is ahead."""
     return {
-        band.key: Clock(each.key, round(offset.offset_ns))
+        band.key: Clock(each.key, 0 if offset is None or each.on_one_host else round(offset.offset_ns))
         for each in sets
         for band, offset in zip(each.bands, each.offsets, strict=True)
-        if offset is not None
+        if offset is not None or each.on_one_host
     }
-
-
-def differing(offsets: Sequence[Offset | None]) -> Ints:
-    """Offsets of the ranks but the first that has one, in ns."""
-    return np.array([round(each.offset_ns) for each in offsets if each is not None and each.collectives], np.int64)
