@@ -49,7 +49,11 @@ def command(
     check_output(file, local)
     from .many import files_of_many, put_side_by_side, stored_locally
 
-    forced = ranks is True or dask is not None or resume is not None or workers is not None
+    asked = {"--workers": workers, "--dask": dask, "--resume": resume}
+    given = [option for option, value in asked.items() if value is not None]
+    if ranks is False and given:
+        raise click.UsageError(f"{given[0]} is of the table of ranks, which --no-ranks refuses")
+    forced = ranks is True or bool(given)
     many = None if ranks is False else files_of_many(paths, forced=forced, output=output, file=file)
     if many is not None:
         put_side_by_side(
@@ -67,7 +71,13 @@ def command(
         return
     from ..analysis.report import analyze
 
-    with stored_locally(paths) as here, Bar() as progress:
-        report = analyze(*here, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
-    report.require_gpu_ops()
+    with stored_locally(paths) as (here, names):
+        with Bar() as progress:
+            cache = not no_cache and not names
+            report = analyze(*here, step_regex=step_regex, strict=strict, cache=cache, progress=progress)
+        report.require_gpu_ops()
+    if names:
+        from ..dashboard.renamed import renamed
+
+        report = renamed(report, tuple(names))
     deliver(report, output=output, file=file, verbose=verbose)

@@ -34,7 +34,9 @@ def files_of_many(
     suffixed = None if file is None or output is not None else by_suffix(file, RANKS)
     if file is not None and output is None and suffixed is None and by_suffix(file) is not None:
         if forced:
-            raise click.UsageError(f"the table of ranks can't become {file.suffix}: .json, .md, .parquet or text")
+            raise click.UsageError(
+                f"a table of ranks can't be written as {file.suffix}; .json, .md, .parquet and text can"
+            )
         return None
     if not forced and suffixed != "parquet":
         count = _trace_count(paths)
@@ -72,21 +74,28 @@ def _trace_count(paths: Sequence[Path | str]) -> int | None:
 
 
 @contextlib.contextmanager
-def stored_locally(paths: Sequence[Path | str]) -> Iterator[list[Path]]:
-    """The paths, files that URLs name fetched into temporary folders for as long as the ``with`` block lasts."""
+def stored_locally(paths: Sequence[Path | str]) -> Iterator[tuple[list[Path], list[tuple[str, str]]]]:
+    """The paths, files that URLs name fetched into temporary folders for as long as the ``with`` block lasts; and what
+    to call each of those: (temporary path, URL). What is wrong with one is told of its URL.
+    """
     from ..analysis.many.storage import fetched, local_path
 
+    here, names = list[Path](), list[tuple[str, str]]()
     with contextlib.ExitStack() as stack:
-        here: list[Path] = []
         for path in paths:
-            if isinstance(path, Path):
-                here.append(path)
-            elif (local := local_path(path)) is not None:
-                here.append(local)
-            else:
+            local = path if isinstance(path, Path) else local_path(path)
+            if local is None:
                 say(f"fetching {path}")
-                here.append(stack.enter_context(fetched(path)))
-        yield here
+                local = stack.enter_context(fetched(str(path)))
+                names.append((str(local), str(path)))
+            here.append(local)
+        try:
+            yield here, names
+        except UnreadableInput as error:
+            told = str(error)
+            for temporary, url in names:
+                told = told.replace(temporary, url)
+            raise UnreadableInput(told) from error
 
 
 def put_side_by_side(

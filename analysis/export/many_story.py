@@ -17,6 +17,7 @@ from .tables import Column, Row, Table
 TOLD: Final = 20
 """Rows told without --verbose."""
 
+_FEW: Final = 10  # ranks from which the tenth and the ninetieth percentile are apart from the extremes
 _NAMED: Final = 4  # ranks in the headline
 _MISSING_CHARACTERS: Final = 300
 
@@ -119,34 +120,36 @@ def _facts(doc: RanksDocument) -> Iterator[Fact]:
 
 
 def _distribution_table(doc: RanksDocument) -> Table:
+    """Without the tails where they would lie between one rank and the next."""
+    tails = max(each.count for each in doc.distributions) >= _FEW
     columns = [
         Column("over the ranks", right=False),
         Column("min"),
         Column("rank", rank=1, optional=True),
-        Column("p10"),
+        *([Column("p10")] if tails else []),
         Column("median"),
-        Column("p90"),
+        *([Column("p90")] if tails else []),
         Column("max"),
         Column("rank", rank=1),
         Column("ranks", rank=1, optional=True),
     ]
-    rows = [
-        Row(
-            [
-                _FIGURES[each.figure],
-                _figure(each, each.min),
-                _at(doc, each, each.min_at),
-                _figure(each, each.p10),
-                _figure(each, each.median),
-                _figure(each, each.p90),
-                _figure(each, each.max),
-                _at(doc, each, each.max_at),
-                number(each.count),
-            ]
-        )
-        for each in doc.distributions
-    ]
-    return Table(columns, rows)
+    return Table(columns, [_distribution_row(doc, each, tails=tails) for each in doc.distributions])
+
+
+def _distribution_row(doc: RanksDocument, its: DistributionDoc, *, tails: bool) -> Row:
+    return Row(
+        [
+            _FIGURES[its.figure],
+            _figure(its, its.min),
+            _at(doc, its, its.min_at),
+            *([_figure(its, its.p10)] if tails else []),
+            _figure(its, its.median),
+            *([_figure(its, its.p90)] if tails else []),
+            _figure(its, its.max),
+            _at(doc, its, its.max_at),
+            number(its.count),
+        ]
+    )
 
 
 def _figure(its: DistributionDoc, value: float) -> str:
@@ -204,13 +207,15 @@ def _rank_table(doc: RanksDocument, *, verbose: bool) -> Table:
 
 
 def _chosen(doc: RanksDocument) -> Sequence[int]:
-    """The odd ones, then the lowest and the highest of the main figures, then from the first on; in order."""
+    """All of a few; else the odd ones, and the lowest and the highest of the main figures; in order."""
+    if len(doc.rows) <= TOLD:
+        return range(len(doc.rows))
     wanted = [odd.row for odd in doc.odd]
     by_figure = {each.figure: each for each in doc.distributions}
     for figure in _EXTREMES:
         if (its := by_figure.get(figure)) is not None and its.min < its.max:
             wanted += [its.max_at, its.min_at]
-    return sorted(list(dict.fromkeys([*wanted, *range(len(doc.rows))]))[:TOLD])
+    return sorted(list(dict.fromkeys(wanted))[:TOLD])
 
 
 def _rank_row(row: RankRow, *, strong: bool) -> Row:

@@ -14,7 +14,7 @@ from ..many.document import RankRow, RanksDocument
 
 _SUMMARIES: Final = ("period_ns", "busy_ns")
 _OF_A_SUMMARY: Final = ("median", "p10", "p90", "count")
-_TYPES: Final = {"int": pa.int64(), "float": pa.float64(), "str": pa.string()}
+_TYPES: Final = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
 
 
 def render(doc: RanksDocument) -> bytes:
