@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..analysis import capture
-from ..analysis.errors import NothingMeasured
+from ..analysis.errors import LaunchscopeError, NothingMeasured
 from .checkout import checked_out
 from .client import ForkServer
 from .describe import parts_of_target
 from .device import CUDA, require_hardware
 from .options import MODES, REPEATS, STEPS, ProfileOptions, Progress
+from .ranks.options import place_from
 from .reasons import nothing_measured
 from .run import Run, in_turn
 from .worker import load_device
@@ -130,6 +131,7 @@ def profile(
     """Measure a file or module by name in fresh processes, or a live object in this one; the path of the capture."""
     from .live import profile_live
 
+    _refuse_ranks()
     tell = progress or _ignore
     options = ProfileOptions(
         target=str(target) if isinstance(target, (str, Path)) else type(target).__name__,
@@ -152,6 +154,16 @@ def profile(
         device=load_device(CUDA),
         progress=tell,
     )
+
+
+def _refuse_ranks() -> None:
+    """Each rank's coordinator starts processes of its own, and rank 0's has the capture: that is a command's to do."""
+    place = place_from()
+    if place is not None:
+        raise LaunchscopeError(
+            f"this process is rank {place.rank} of {place.world_size} (RANK, WORLD_SIZE): several ranks are profiled "
+            f"from a file, by the command: launchscope profile model.py --nproc-per-node {place.local_world_size}"
+        )
 
 
 def preload(runs: Sequence[ProfileOptions]) -> list[str]:

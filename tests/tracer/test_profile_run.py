@@ -320,6 +320,21 @@ def test_a_profiler_that_takes_its_process_down_costs_the_trace_and_not_the_timi
     assert manifest.target.name == path.name
 
 
+def test_a_process_that_ends_itself_is_told_though_it_had_kept_its_timing(profile: Profiler, script: Write) -> None:
+    path = script("""
+        import os
+        import fake_device
+
+        def step():
+            fake_device.launch("gemm")
+            if fake_device._machine.calls is not None:
+                os._exit(0)
+    """)
+    (process,) = manifest_of(profile(path)).modes["eager"].processes
+    assert len(process.samples_ns) >= 30
+    assert process.error == "the process ended itself before it was done, with exit status 0 (profiler session)"
+
+
 def test_a_calibration_that_fails_costs_the_predictions_and_not_the_run(profile: Profiler, script: Write) -> None:
     path = profile(script(STEP), layer="fake_device:Uncalibrated")
     manifest = manifest_of(path)
