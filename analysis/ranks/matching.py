@@ -142,7 +142,14 @@ def _match_group(
         waits=waits[kept],
     )
     numbers = [names[place] for place in members]
-    return matched, [*_uneven(label, numbers, counts, present & ~even), *_other_kinds(label, odd)]
+    lacking = [*_lacking(label, numbers, [rows.present for rows in own])]
+    return matched, [*lacking, *_uneven(label, numbers, counts, present & ~even), *_other_kinds(label, odd)]
+
+
+def _lacking(label: str, names: Sequence[int], present: Sequence[Bools]) -> Iterator[str]:
+    for name, has in zip(names, present, strict=True):
+        if not has.all():
+            yield f"{_named(label)}: {int((~has).sum())} of {len(has)} steps are not in the trace of rank {name}"
 
 
 def _uneven(label: str, names: Sequence[int], counts: Ints, steps: Bools) -> Iterator[str]:
