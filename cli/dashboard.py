@@ -81,9 +81,15 @@ def command(
     from ..dashboard.watched import Watched
 
     watched = Watched.of(path for path in chosen if isinstance(path, Path))
-    with stored_locally(chosen) as here, Bar() as progress:
-        report = analyze(*here, step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
-    report.require_gpu_ops()
+    with stored_locally(chosen) as (here, names):
+        with Bar() as progress:
+            cache = not no_cache and not names
+            report = analyze(*here, step_regex=step_regex, strict=strict, cache=cache, progress=progress)
+        report.require_gpu_ops()
+    if names:
+        from ..dashboard.renamed import renamed
+
+        report = renamed(report, tuple(names))
     show(report, watched, host=host, port=port, browser=not no_browser)
 
 

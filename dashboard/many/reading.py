@@ -13,7 +13,7 @@ from ...analysis.errors import UnreadableInput
 from ...analysis.many.document import RankRow
 from ...analysis.many.storage import fetched, is_url, local_path
 from ...analysis.report import Report, analyze
-from ..renamed import Names, renamed
+from ..renamed import Names, renamed, replaced
 
 Read = Callable[[Sequence[RankRow]], Report]
 
@@ -22,10 +22,12 @@ def report_of(rows: Sequence[RankRow], *, step_regex: str | None = None, cache: 
     """UnreadableInput, with where it was looked for, of a file that can't be read any more."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(_at_hand(row)) for row in rows]
-        is_here = all(name is None for _, name in files)
-        report = analyze(*(file for file, _ in files), step_regex=step_regex, cache=cache and is_here)
-        report.require_gpu_ops()
         names: Names = tuple((str(file), name) for file, name in files if name is not None)
+        try:
+            report = analyze(*(file for file, _ in files), step_regex=step_regex, cache=cache and not names)
+            report.require_gpu_ops()
+        except UnreadableInput as error:
+            raise UnreadableInput(replaced(str(error), names)) from error
     return renamed(report, names) if names else report
 
 
