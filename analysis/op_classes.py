@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from .op_names import is_compiled
+from .ranks.kinds import kind_of_kernel
 from .trace import GpuOps, Ints
 
 CLASSES: Final = ("matmul", "attention", "communication", "copy", "other")
@@ -19,7 +20,6 @@ _MATMUL: Final = re.compile(
     r"nvjet|gemm|gemv|cutlass|splitkreduce|cijk_|matmul|int4|int8mm|marlin|cublas|addmm|bmm|_mm_|_mm$|wgmma",
     re.IGNORECASE,
 )
-_COMMUNICATION: Final = re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
 _TEMPLATE: Final = "triton_tem_"
 """torch.compile's matmuls and attention; its other kernels are named after operators that they only follow."""
 
@@ -35,7 +35,9 @@ def class_of(kernel: str) -> str:
     """The class of a kernel."""
     if is_compiled(kernel) and not kernel.startswith(_TEMPLATE):
         return "other"
-    for name, pattern in (("communication", _COMMUNICATION), ("attention", _ATTENTION), ("matmul", _MATMUL)):
+    if kind_of_kernel(kernel) is not None:
+        return "communication"
+    for name, pattern in (("attention", _ATTENTION), ("matmul", _MATMUL)):
         if pattern.search(kernel):
             return name
     return "other"
