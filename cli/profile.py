@@ -124,9 +124,9 @@ def command(
         for_check=for_check or against is not None,
     )
     launch = None
-    if nproc_per_node is not None or nnodes != 1:
+    if nproc_per_node is not None:
         launch = RanksOptions(
-            nproc_per_node=1 if nproc_per_node is None else nproc_per_node,
+            nproc_per_node=nproc_per_node,
             nnodes=nnodes,
             node_rank=node_rank,
             rdzv_endpoint=rdzv_endpoint,
@@ -134,6 +134,8 @@ def command(
             rdzv_id=rdzv_id,
             local_addr=local_addr,
         )
+    elif nnodes != 1 or (node_rank, rdzv_endpoint, rdzv_id, local_addr) != (None,) * 4:
+        raise LaunchscopeError("--nnodes, --node-rank, --rdzv-… and --local-addr take --nproc-per-node too")
     _measure(options, launch, against, output, verbose)
 
 

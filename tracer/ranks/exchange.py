@@ -14,6 +14,7 @@ from .options import Place
 CHUNK_BYTES: Final = 4 << 20  # the store takes values of up to 8 MiB
 BEAT_S: Final = 1.0
 LOST_S: Final = 10.0  # without a beat
+JOIN_S: Final = 300.0  # for the first one: a launcher may start hosts one after the other
 _POLL_S: Final = 0.02
 _CONNECT: Final = timedelta(seconds=120)  # the slowest host of many imports torch first
 
@@ -101,6 +102,7 @@ class _Heart:
         self._key = f"alive/{place.rank}"
         self._place = place
         self._seen: dict[int, tuple[bytes, float]] = {}
+        self._began = time.monotonic()
         self._watched = watched
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
@@ -124,9 +126,12 @@ class _Heart:
 
     def _listen(self) -> None:
         known = [rank for rank in self._watched if rank in self._seen or self._store.check([f"alive/{rank}"])]
+        now = time.monotonic()
+        if len(known) < len(self._watched) and now - self._began > JOIN_S:
+            missing = ", ".join(str(rank) for rank in self._watched if rank not in known)
+            self.lost = f"rank {missing} has not come within {JOIN_S:g} s"
         if not known:
             return
-        now = time.monotonic()
         for rank, beat in zip(known, self._store.multi_get([f"alive/{rank}" for rank in known]), strict=True):
             if rank not in self._seen or self._seen[rank][0] != beat:
                 self._seen[rank] = (beat, now)

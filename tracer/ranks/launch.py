@@ -180,20 +180,28 @@ def _forked(options: ProfileOptions, progress: Progress, device_layer: str, fold
 
 def _outcome(ended: Mapping[int, Ended], failures: Mapping[int, Any], interrupted: bool) -> Path | None:
     """What the coordinators left, as if rank 0's had run in this process."""
-    told = ended.get(0) or next((each for each in ended.values() if each.how != _DONE), None)
-    path = _path(told)
+    own = ended.get(0)
+    path = _path(own)
     if interrupted:
         raise Interrupted(path)
-    killed = next((each for each in failures if each not in ended), None)
-    if killed is not None and (told is None or told.how == _INTERRUPTED):
+    if own is not None and own.how not in (_DONE, _INTERRUPTED):
+        raise _error(own)
+    killed = next((rank for rank in failures if rank not in ended), None)
+    if killed is not None:
         how = f"what coordinates it was ended by {_how_ended(failures[killed])}"
-        raise RankFailed(f"rank {killed}: {how}{_kept(told)}")
-    if told is None or told.how == _DONE:
-        return path
-    if told.how == _INTERRUPTED:
+        raise RankFailed(f"rank {killed}: {how}{_kept(own)}")
+    if own is None or own.how == _INTERRUPTED:  # by the agent, for another one; or rank 0 is elsewhere
+        failed = next((each for each in ended.values() if each.how not in (_DONE, _INTERRUPTED)), None)
+        if failed is not None:
+            raise _error(failed)
+    if any(each.how == _INTERRUPTED for each in ended.values()):
         raise Interrupted(path)
-    kind: type[Exception] = getattr(errors, told.how, RuntimeError)
-    raise kind(told.message)
+    return path
+
+
+def _error(ended: Ended) -> Exception:
+    kind: type[Exception] = getattr(errors, ended.how, RuntimeError)
+    return kind(ended.message)
 
 
 def _path(ended: Ended | None) -> Path | None:

@@ -155,7 +155,10 @@ class RanksRun(Run):
             self._exchange.put(f"{of}/send/{rank}", b"")
             data = self._exchange.get(f"{of}/trace/{rank}")
             assert trace is not None
-            (self.writer.folder / "traces" / Path(trace).name).write_bytes(data)
+            try:
+                (self.writer.folder / "traces" / Path(trace).name).write_bytes(data)
+            except OSError as error:
+                return msgspec.structs.replace(outcome, died=f"left a trace that can't be kept ({error.strerror})")
         return outcome
 
     def _take_of(self, mode: str, repeat: int, outcome: Outcome, fault: Outcome | None) -> None:

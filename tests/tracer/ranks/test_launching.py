@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from launchscope import cli
 from launchscope.analysis.capture import open_capture
 
 from ..conftest import HERE, assert_gone, python_path
@@ -184,11 +185,13 @@ def test_torchrun_starts_the_ranks(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--against", "model.py"), "--against measures two targets in turn"),
-        (("--nnodes", "2"), "--nnodes takes --rdzv-endpoint"),
+        (("--nproc-per-node", "2", "--against", "model.py"), "--against measures two targets in turn"),
+        (("--nproc-per-node", "2", "--nnodes", "2"), "--nnodes takes --rdzv-endpoint"),
+        (("--rdzv-endpoint", "host0:29400"), "--nnodes, --node-rank, --rdzv-… and --local-addr take --nproc-per-node"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(folder: Path, words: tuple[str, ...], said: str) -> None:
-    code, _, lines = ended(start(folder, "--nproc-per-node", "2", *words))
-    assert code == 2
-    assert lines[-1].startswith(f"launchscope: {said}")
+def test_what_cannot_be_is_refused_in_words(
+    folder: Path, words: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["profile", str(folder / "model.py"), *words]) == 2
+    assert capfd.readouterr().err.splitlines()[-1].startswith(f"launchscope: {said}")
