@@ -42,6 +42,7 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int | None = None
     seconds: float | None = None  # to fetch, read and analyze it
     fetch_seconds: float | None = None  # of that, to fetch it; null for a local file
+    worker: str | None = None  # who read it: host and process
     worker_peak_bytes: int | None = None  # most memory that its worker had held by then
     error: str | None = None
     error_kind: str | None = None  # unreadable, storage, worker, internal

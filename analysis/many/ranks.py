@@ -73,7 +73,7 @@ def analyze_ranks(
         [str(path) for path in paths],
         [done[job] for job in jobs],
         seconds=time.perf_counter() - begun,
-        workers=len({each.worker for job, each in done.items() if job not in resumed}),
+        workers=len({each.row.worker for job, each in done.items() if job not in resumed}),
         resumed=len(resumed),
     )
 

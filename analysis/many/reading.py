@@ -42,7 +42,6 @@ class Finished(msgspec.Struct, frozen=True):
 
     row: RankRow
     collectives: CarriedCollectives | None = None  # to compare with other ranks'
-    worker: str = ""  # the process that made it, by host and number
 
 
 def finish(job: Job) -> Finished:
@@ -63,8 +62,8 @@ def finish(job: Job) -> Finished:
     except OSError as error:  # of the temporary file
         row = _failed(row, f"can't be kept while it is read ({error.strerror or error})", NOT_FETCHED)
     seconds = time.perf_counter() - begun
-    row = msgspec.structs.replace(row, seconds=seconds, worker_peak_bytes=peak_bytes())
-    return Finished(row=row, collectives=own, worker=f"{socket.gethostname()}:{os.getpid()}")
+    row = msgspec.structs.replace(row, seconds=seconds, worker=_own_name(), worker_peak_bytes=peak_bytes())
+    return Finished(row=row, collectives=own)
 
 
 def _read(job: Job, row: RankRow, path: Path, fetch_seconds: float | None) -> tuple[RankRow, CarriedCollectives | None]:
@@ -112,6 +111,10 @@ def _known(row: RankRow, trace: Trace, fetch_seconds: float | None) -> RankRow:
 
 def _failed(row: RankRow, why: str, kind: str) -> RankRow:
     return msgspec.structs.replace(row, error=utf8_text(one_line(why)).removeprefix(f"{row.path}: "), error_kind=kind)
+
+
+def _own_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def peak_bytes() -> int | None:

@@ -34,7 +34,7 @@ def test_every_file_has_the_row_that_it_has_alone(tmp_path: Path) -> None:
 
 def test_no_more_workers_than_files(tmp_path: Path) -> None:
     jobs = [job_of(path) for path in write_ranks(tmp_path, 2)]
-    assert len({finished.worker for _, finished in finished_by_processes(jobs, 16)}) <= 2
+    assert len({finished.row.worker for _, finished in finished_by_processes(jobs, 16)}) <= 2
 
 
 def test_a_bad_file_is_a_row(tmp_path: Path) -> None:
