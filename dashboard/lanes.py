@@ -14,7 +14,8 @@ from ..analysis.export.kernel_names import short_names
 from ..analysis.export.lanes import flat_lanes, nested_lanes
 from ..analysis.export.perfetto_slices import gap_slices, queue_depth_series
 from ..analysis.nesting import threads
-from ..analysis.trace import NONE, HostKind, Ints, OpKind
+from ..analysis.ranks.kinds import kind_of_kernel
+from ..analysis.trace import NONE, Bools, HostKind, Ints, OpKind, Trace
 from ..analysis.units import plural
 from .heat_strip import Lane, Rects
 from .opened import Band
@@ -182,15 +183,25 @@ def _stream_lanes(band: Band) -> tuple[list[Lane], list[str]]:
         stream: rows for (device, stream), rows in threads(ops.device, ops.stream).items() if device == band.device
     }
     order = sorted(streams, key=lambda stream: (-len(streams[stream]), stream))
+    collective = _collectives(band.analysis.trace)
     lanes, left_out = [], sum(len(streams[stream]) for stream in order[MOST_STREAMS:])
     for stream in order[:MOST_STREAMS]:
         sub_lanes = [lane.row[lane.opens] for lane in flat_lanes(ops.start_ns, ops.end_ns, streams[stream])]
         left_out += sum(map(len, sub_lanes[MOST_SUB_LANES:]))
         for number, rows in enumerate(sub_lanes[:MOST_SUB_LANES]):
-            is_kernel = ops.kind[rows] == OpKind.KERNEL
-            layers = [_rects("kernel", "gpu_op", ops, rows[is_kernel]), _rects("copy", "gpu_op", ops, rows[~is_kernel])]
+            is_kernel, is_collective = ops.kind[rows] == OpKind.KERNEL, collective[rows]
+            chosen = (is_kernel & ~is_collective, is_kernel & is_collective, ~is_kernel)
+            styles = zip(("kernel", "collective", "copy"), chosen, strict=True)
+            layers = [_rects(style, "gpu_op", ops, rows[each]) for style, each in styles]
             lanes.append(_lane("", OVERLAP_PX, layers) if number else _lane(f"stream {stream}", STREAM_PX, layers))
     return lanes, [f"{plural(left_out, 'GPU op')} of further streams or overlaps not drawn."] if left_out else []
+
+
+def _collectives(trace: Trace) -> Bools:
+    """[gpu_ops] Those that communicate with other GPUs, by what the file tells, else by their names."""
+    ops = trace.gpu_ops
+    named = [name for name in np.unique(ops.name).tolist() if kind_of_kernel(trace.name(name)) is not None]
+    return np.isin(ops.name, named) | (ops.collective != NONE)
 
 
 def _gap_lane(band: Band) -> Lane | None:

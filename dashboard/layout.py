@@ -192,6 +192,7 @@ def timelines_section(opened: Opened, values: Mapping[str, Any], drawn: Timeline
                 ],
                 className="idle-legend",
             ),
+            *_collective_legend(opened),
             html.Div(
                 [
                     dcc.Graph(
@@ -218,6 +219,14 @@ def timelines_section(opened: Opened, values: Mapping[str, Any], drawn: Timeline
 def _alignments(opened: Opened) -> list[tuple[str, str]]:
     one_clock = [("clock", "one clock for all ranks")] if has_one_clock(opened.rank_sets) else []
     return [("time", "same scale"), ("step", "step to step"), *one_clock]
+
+
+def _collective_legend(opened: Opened) -> list[html.Div]:
+    if not any(len(band.analysis.collectives) for band in opened.bands):
+        return []
+    meaning = "collectives: kernels that communicate with other GPUs, and wait for them"
+    return [html.Div([html.Span(className="swatch", style={"background": LIGHT.collective}), meaning],
+                     className="idle-legend")]  # fmt: skip
 
 
 def _swatch(item: Mapping[str, str]) -> html.Span:

@@ -146,14 +146,14 @@ def log_ticks(low_ns: float, high_ns: float, most: int = 10) -> list[float]:
             if low_ns * 0.999 <= step * 10.0**power <= high_ns * 1.001
         ]
         if len(found) < _FEW_TICKS:
-            return _even_ticks(low_ns, high_ns)
+            return even_ticks(low_ns, high_ns)
         if len(found) <= most:
             return found
     return found[:: math.ceil(len(found) / most)]
 
 
-def _even_ticks(low_ns: float, high_ns: float) -> list[float]:
-    """The multiples of a round time between two."""
+def even_ticks(low_ns: float, high_ns: float) -> list[float]:
+    """At most seven: the multiples of a round time between two."""
     if high_ns <= low_ns:
         return [low_ns]
     power = 10.0 ** math.floor(math.log10((high_ns - low_ns) / _FINE_TICKS))

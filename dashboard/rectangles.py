@@ -169,6 +169,7 @@ def style_colors(theme: Theme) -> Mapping[str, str]:
     """Of every style of rectangles."""
     return {
         "kernel": theme.kernel,
+        "collective": theme.collective,
         "copy": theme.copy,
         "launch call": theme.launch,
         "blocking call": CAUSE_COLORS["sync"],

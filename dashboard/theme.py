@@ -43,6 +43,7 @@ class Theme:
     grid: str
     accent: str  # what is selected
     kernel: str
+    collective: str  # kernels that communicate with other GPUs
     copy: str  # memory copies and sets
     launch: str
     operator: str
@@ -60,6 +61,7 @@ LIGHT: Final = Theme(
     grid="#E1E4E8",
     accent="#B3005E",
     kernel=_BLUE,
+    collective=_PURPLE,
     copy=_GREEN,
     launch=_VERMILION,
     operator="#9DB2BF",
@@ -76,6 +78,7 @@ DARK: Final = Theme(
     grid="#30363D",
     accent="#FF6FB5",
     kernel=_SKY,
+    collective=_PURPLE,
     copy="#2BC79A",
     launch="#FF8A3D",
     operator="#5D6F7A",

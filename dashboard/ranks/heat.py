@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analysis.units import duration, number, plural
-from ..plotting import FONT, TEXT_PX, Figure, axis, escaped, log_ticks, note, tick_words
+from ..plotting import FONT, TEXT_PX, Figure, axis, escaped, even_ticks, note, tick_words
 from ..theme import Theme
 
 MOST_ROWS: Final = 400
@@ -24,7 +24,7 @@ HEIGHT_PX: Final = 620
 """Of the cells at most."""
 
 _ROW_PX: Final = 26
-_TOP_PX, _BOTTOM_PX, _RIGHT_PX = 8, 84, 14
+_TOP_PX, _BOTTOM_PX, _RIGHT_PX = 8, 72, 14
 _ROOM_PX: Final = 13  # for a label of a row
 _MOST_TICKS: Final = 12
 _LABEL_PX: Final = 7.2  # of a character
@@ -137,7 +137,7 @@ def heat_figure(heat: Heat, theme: Theme, shown: Sequence[tuple[int, int]] = ())
         }
     unit_ns, unit = (_MS, "ms") if ends[1] >= _MS else (1e3, "µs")
     low, high = (end / unit_ns for end in ends)
-    ticks = log_ticks(max(low, high / 1e3) * unit_ns, high * unit_ns, most=6)
+    ticks = even_ticks(*ends)
     bar = {
         "orientation": "h",
         "x": 0,
@@ -152,6 +152,7 @@ def heat_figure(heat: Heat, theme: Theme, shown: Sequence[tuple[int, int]] = ())
         "tickvals": [ns / unit_ns for ns in ticks],
         "ticktext": tick_words(ticks),
         "tickfont": {"size": TEXT_PX - 1},
+        "tickangle": 0,
     }
     longest = "" if drawn.values.size == heat.values.size else "<br>the longest of those in this cell"
     trace = {
@@ -223,13 +224,12 @@ def _layout(heat: Heat, drawn: Cells, theme: Theme) -> dict[str, Any]:
         "dragmode": False,
         "xaxis": axis(
             theme,
-            "step",
             type="category",
             fixedrange=True,
             showgrid=False,
             automargin=False,
             tickvals=list(range(0, columns, every_step)),
-            ticktext=steps[::every_step],
+            ticktext=[f"step {each}" if not at else each for at, each in enumerate(steps[::every_step])],
             tickangle=0,
         ),
         "yaxis": axis(

@@ -45,10 +45,7 @@ def ranks_section(opened: Opened, view: View, values: Mapping[str, Any]) -> list
                 html.H2("Ranks"),
                 html.Div(
                     [
-                        html.Div(
-                            choice("ranks-of", modes, values["ranks"], "Of"),
-                            style={} if len(modes) > 1 else {"display": "none"},
-                        ),
+                        _modes(modes, values["ranks"]),
                         choice("heat-of", figures, values["heat"], "Colour"),
                     ],
                     className="controls",
@@ -64,6 +61,14 @@ def ranks_section(opened: Opened, view: View, values: Mapping[str, Any]) -> list
             className="ranks",
         )
     ]  # fmt: skip
+
+
+def _modes(modes: list[tuple[str, str]], value: str) -> html.Div:
+    """Of which mode; not to be seen where there is one."""
+    chosen = choice("ranks-of", modes, value, "Of")
+    if len(modes) < 2:
+        chosen.style = {"display": "none"}
+    return chosen
 
 
 def _picker(label: str, name: str, chosen: RankSet, value: str | None) -> html.Div:
