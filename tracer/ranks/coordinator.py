@@ -22,9 +22,8 @@ from .stuck import stuck
 END: Final = "end"
 GRACE_S: Final = 5.0  # for a process to fail by itself once another rank's has
 _PROBE_S: Final = 180.0
-_SLOW_GRACE_S: Final = 60.0
-_SLOW: Final = ("start", "build", "compile")
-"""Phases that take some ranks longer than others: one may be about to fail as the others did."""
+_SLOW_GRACE_S: Final = {"start": 20.0, "build": 20.0, "compile": 60.0}
+"""The same in phases that take some ranks longer than others: one may be about to fail as the others did."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +79,7 @@ class Coordinator:
             self._stop()
         elif self._failed_at is None:
             self._failed_at = time.monotonic() if self.exchange.has(self._failed_key) else None
-        elif time.monotonic() - self._failed_at > (_SLOW_GRACE_S if self._phase in _SLOW else GRACE_S):
+        elif time.monotonic() - self._failed_at > _SLOW_GRACE_S.get(self._phase, GRACE_S):
             self._stop()
 
     def _stop(self) -> None:

@@ -23,6 +23,7 @@ from ..api import Interrupted, place_of, run_profile
 from ..device import CUDA, require_hardware
 from ..options import ProfileOptions, Progress
 from .coordinator import Coordinator
+from .endings import DONE, INTERRUPTED, Ended, endings, kept_of, outcome
 from .exchange import Exchange, Lost
 from .follow import follow, refuse
 from .lead import lead
@@ -30,23 +31,11 @@ from .options import Place, RanksOptions, place_from
 from .surroundings import first_signal_interrupts
 
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
-_INTERRUPTED: Final = "interrupted"
-_DONE: Final = "done"
 _SOMETHING_TO_FIX: Final = 2
 _HANDLED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 Handlers = dict[signal.Signals, Any]
 """What a process does on each signal."""
-
-
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a coordinator ended, left in a file for the agent."""
-
-    rank: int
-    host: str
-    how: str  # _DONE, _INTERRUPTED, or the name of an error
-    message: str = ""
-    path: str | None = None  # of the capture
 
 
 def run_ranks(
@@ -120,12 +109,12 @@ def _launched(options: ProfileOptions, launch: RanksOptions, progress: Progress,
                 interrupted = True
             except Exception as error:  # of the rendezvous: each of its backends has its own
                 lost = f"{type(error).__name__}: {error}"
-        ended = {each.rank: each for each in _ended(Path(folder))}
-    if lost is not None and not any(each.how not in (_DONE, _INTERRUPTED) for each in ended.values()):
+        ended = {each.rank: each for each in endings(Path(folder))}
+    if lost is not None and not any(each.how not in (DONE, INTERRUPTED) for each in ended.values()):
         if not ended:
             raise LaunchscopeError(f"the ranks can't be started: {lost}")
-        raise RankFailed(f"the other hosts can't be reached any more: {lost}{_kept(ended.get(0))}")
-    return _outcome(ended, failures, interrupted)
+        raise RankFailed(f"the other hosts can't be reached any more: {lost}{kept_of(ended.get(0))}")
+    return outcome(ended, failures, interrupted)
 
 
 def _config(launch: RanksOptions, folder: str) -> Any:
@@ -157,13 +146,13 @@ def _forked(options: ProfileOptions, progress: Progress, device_layer: str, fold
     _set_handlers(handlers)  # the agent's are not for this process
     place = place_from()
     assert place is not None
-    how, message, path = _DONE, "", None
+    how, message, path = DONE, "", None
     try:
         path = _coordinate(options, place, progress if place.rank == 0 else _unheard, device_layer)
     except Interrupted as stopped:
-        how, path = _INTERRUPTED, stopped.capture
+        how, path = INTERRUPTED, stopped.capture
     except KeyboardInterrupt:
-        how = _INTERRUPTED
+        how = INTERRUPTED
     except LaunchscopeError as error:
         how, message = type(error).__name__, str(error)
     except BaseException:
@@ -174,52 +163,8 @@ def _forked(options: ProfileOptions, progress: Progress, device_layer: str, fold
     kept = None if path is None else str(path)
     ended = Ended(rank=place.rank, host=place.host, how=how, message=message, path=kept)
     (folder / f"ended-{place.rank}.json").write_bytes(msgspec.json.encode(ended))
-    if how != _DONE:
+    if how != DONE:
         os._exit(_SOMETHING_TO_FIX)  # an agent whose workers failed does not wait for those of other hosts
-
-
-def _outcome(ended: Mapping[int, Ended], failures: Mapping[int, Any], interrupted: bool) -> Path | None:
-    """What the coordinators left, as if rank 0's had run in this process."""
-    own = ended.get(0)
-    path = _path(own)
-    if interrupted:
-        raise Interrupted(path)
-    if own is not None and own.how not in (_DONE, _INTERRUPTED):
-        raise _error(own)
-    killed = next((rank for rank in failures if rank not in ended), None)
-    if killed is not None:
-        how = f"what coordinates it was ended by {_how_ended(failures[killed])}"
-        raise RankFailed(f"rank {killed}: {how}{_kept(own)}")
-    if own is None or own.how == _INTERRUPTED:  # by the agent, for another one; or rank 0 is elsewhere
-        failed = next((each for each in ended.values() if each.how not in (_DONE, _INTERRUPTED)), None)
-        if failed is not None:
-            raise _error(failed)
-    if any(each.how == _INTERRUPTED for each in ended.values()):
-        raise Interrupted(path)
-    return path
-
-
-def _error(ended: Ended) -> Exception:
-    kind: type[Exception] = getattr(errors, ended.how, RuntimeError)
-    return kind(ended.message)
-
-
-def _path(ended: Ended | None) -> Path | None:
-    return None if ended is None or ended.path is None else Path(ended.path)
-
-
-def _kept(ended: Ended | None) -> str:
-    path = _path(ended)
-    return "; nothing is kept" if path is None else f"; what was measured until then is in {path}"
-
-
-def _how_ended(failure: Any) -> str:
-    code = int(failure.exitcode)
-    return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit status {code}"
-
-
-def _ended(folder: Path) -> list[Ended]:
-    return [msgspec.json.decode(file.read_bytes(), type=Ended) for file in sorted(folder.glob("ended-*.json"))]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 from launchscope.tracer import api
 from launchscope.tracer.client import ForkServer, Meanwhile
 from launchscope.tracer.options import ProfileOptions
-from launchscope.tracer.ranks import follow, launch, lead
+from launchscope.tracer.ranks import endings, follow, launch, lead
 
 from ..conftest import LAYER, PRELOAD, python_path
 
@@ -81,7 +81,7 @@ class Group:
         pids = [self._fork(asked, layer, rank, port, ends) for rank in range(WORLD)]
         failures = {rank: None for rank, pid in enumerate(pids) if os.waitpid(pid, 0)[1]}
         self.said = (ends / "said").read_text().splitlines() if (ends / "said").exists() else []
-        path = launch._outcome({each.rank: each for each in launch._ended(ends)}, failures, interrupted=False)
+        path = endings.outcome({each.rank: each for each in endings.endings(ends)}, failures, interrupted=False)
         assert path is not None
         return path
 
