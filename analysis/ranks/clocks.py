@@ -37,10 +37,12 @@ def clock_offsets(matching: Matching) -> list[Offset | None]:
         for group in groups:
             known = next((k for k, place in enumerate(group.members) if offsets[place] is not None), None)
             base = None if known is None else offsets[group.members[known]]
-            for k, place in enumerate(group.members):
-                if base is not None and offsets[place] is None:
-                    ends, is_new = matching.ends(group), True
-                    offsets[place] = _offset(ends[:, k] - ends[:, known], base.offset_ns)
+            new = [k for k, place in enumerate(group.members) if offsets[place] is None]
+            if base is None or not new:
+                continue
+            ends, is_new = matching.ends(group), True
+            for k in new:
+                offsets[group.members[k]] = _offset(ends[:, k] - ends[:, known], base.offset_ns)
     return offsets
 
 

@@ -30,6 +30,7 @@ _KINDS: Final = (
     ("send_recv", r"(?:nccl|rccl)\w*sendrecv|^(?:send|recv)(?:\b|\s)"),
     (UNKNOWN, r"nccl|rccl|nvshmem"),
 )
+_NUMBERS: Final = {kind: number for number, (kind, _) in enumerate(_KINDS)}
 _PATTERNS: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _KINDS)
 
 
@@ -44,6 +45,11 @@ def kind_of_kernel(name: str) -> str | None:
 def kind_of_collective(name: str) -> str:
     """The kind of a collective by torch.distributed's name: ``allreduce``, ``_allgather_base``, ``send 0->1``."""
     return _kind(name) or UNKNOWN
+
+
+def number_of_kind(kind: str) -> int:
+    """The same of every rank."""
+    return _NUMBERS[kind]
 
 
 def waits_for_all(kind: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..trace import NONE, Bools, Ints
 from .collectives import Collectives
-from .kinds import waits_for_all
+from .kinds import number_of_kind, waits_for_all
 from .pairing import StepPairs, pair_steps
 
 ENDS_AGREE_NS: Final = 20_000
@@ -123,16 +123,15 @@ def _match_group(
     counts = np.stack([rows.counts for rows in own])
     even = present & (counts == counts[0]).all(axis=0)
     layout = [rows.of_steps(even) for rows in own]
-    kinds = [
-        np.array(ranks[place].kinds)[ranks[place].kind[rows]] for place, (rows, _) in zip(members, layout, strict=True)
-    ]
+    kinds = [_kinds(ranks[place], rows) for place, (rows, _) in zip(members, layout, strict=True)]
     step = layout[0][1]
     alike = np.ones(len(step), np.bool_)
     for other in kinds[1:]:
         alike &= kinds[0] == other
     odd = np.unique(step[~alike])
     kept = ~np.isin(step, odd)
-    waits = np.array([waits_for_all(kind) for kind in kinds[0].tolist()], np.bool_)
+    first, (rows, _) = ranks[members[0]], layout[0]
+    waits = np.array([waits_for_all(kind) for kind in first.kinds], np.bool_)[first.kind[rows]]
     matched = MatchedGroup(
         label=label,
         members=tuple(members),
@@ -144,6 +143,11 @@ def _match_group(
     numbers = [names[place] for place in members]
     lacking = [*_lacking(label, numbers, [rows.present for rows in own])]
     return matched, [*lacking, *_uneven(label, numbers, counts, present & ~even), *_other_kinds(label, odd)]
+
+
+def _kinds(rank: Collectives, rows: Ints) -> Ints:
+    """The kind of each of these rows, numbered alike on every rank."""
+    return np.array([number_of_kind(kind) for kind in rank.kinds], np.int64)[rank.kind[rows]]
 
 
 def _lacking(label: str, names: Sequence[int], present: Sequence[Bools]) -> Iterator[str]:

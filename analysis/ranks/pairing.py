@@ -8,15 +8,20 @@ from typing import Final
 
 import numpy as np
 
-from ..trace import NONE, Ints
+from ..trace import NONE, Bools, Ints
 from .collectives import Collectives
-from .kinds import waits_for_all
+from .kinds import number_of_kind, waits_for_all
+
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)  # odd, so that its powers are all different for long
 
 NUMBERED: Final = ("capture", "profiler_step")
 """Sources of steps whose numbers are the same on every rank: marks around each step, and the profiler's schedule."""
 
 MORE_STEPS: Final = 2
 """So many steps more than their counts differ by one rank's recording may have begun sooner than another's."""
+
+MOST_STEPS: Final = 0.5
+"""Of the steps that two recordings would have in common, those that hold the same collectives at least."""
 
 CLEARLY: Final = 4.0
 """Times by which the ends of collectives must agree better for another order than the one by position to be taken."""
@@ -88,24 +93,41 @@ def _shift(a: Collectives, b: Collectives) -> int:
 
 
 def _spread_ns(a: Collectives, b: Collectives, shift: int) -> float | None:
-    """How far the ends of collectives disagree with a constant offset; None where the steps hold other ones."""
+    """How far the ends of collectives disagree with a constant offset; None where most steps hold other ones."""
     first, end = max(0, -shift), min(a.steps, b.steps - shift)
-    ends: list[Ints] = []
-    for label in set(a.groups) & set(b.groups):
-        own, other = _rows(a, label, first, end), _rows(b, label, first + shift, end + shift)
-        if _sequence(a, own, first) != _sequence(b, other, first + shift):
-            return None
-        ends.append(b.end_ns[other] - a.end_ns[own])
-    together = np.concatenate(ends) if ends else np.zeros(0, np.int64)
+    if first >= end:
+        return None
+    alike = np.ones(end - first, np.bool_)
+    shared = sorted(set(a.groups) & set(b.groups))
+    for label in shared:
+        alike &= _signatures(a, label)[first:end] == _signatures(b, label)[first + shift : end + shift]
+    if alike.mean() < MOST_STEPS:
+        return None
+    steps = np.flatnonzero(alike) + first
+    ends = [b.end_ns[_rows(b, label, steps + shift)] - a.end_ns[_rows(a, label, steps)] for label in shared]
+    together = np.concatenate([np.zeros(0, np.int64), *ends])
     return float(np.median(np.abs(together - np.median(together)))) if len(together) else None
 
 
-def _rows(rank: Collectives, label: str, first: int, end: int) -> Ints:
-    """A group's collectives in which all wait for all, in these steps."""
-    waits = np.flatnonzero([waits_for_all(kind) for kind in rank.kinds])
-    inside = (rank.step >= first) & (rank.step < end)
-    return np.flatnonzero(inside & (rank.group == rank.groups.index(label)) & np.isin(rank.kind, waits))
+def _rows(rank: Collectives, label: str, steps: Ints) -> Ints:
+    """A group's collectives in which all wait for all, in these steps, in order."""
+    inside = np.zeros(rank.steps, np.bool_)
+    inside[steps] = True
+    return np.flatnonzero(_waiting_ones(rank, label) & inside[rank.step])
 
 
-def _sequence(rank: Collectives, rows: Ints, first: int) -> list[tuple[int, str]]:
-    return [(s - first, rank.kinds[k]) for s, k in zip(rank.step[rows].tolist(), rank.kind[rows].tolist(), strict=True)]
+def _waiting_ones(rank: Collectives, label: str) -> Bools:
+    waits = np.array([waits_for_all(kind) for kind in rank.kinds], np.bool_)
+    return np.equal(rank.group, rank.groups.index(label)) & waits[rank.kind]
+
+
+def _signatures(rank: Collectives, label: str) -> Ints:
+    """[s] A number of the kinds of a step's collectives, in order: two steps that hold others have another, by chance
+    in 2**64.
+    """
+    rows = np.flatnonzero(_waiting_ones(rank, label))
+    mixed = np.array([number_of_kind(kind) for kind in rank.kinds], np.uint64)[rank.kind[rows]]
+    mixed = (mixed + np.uint64(1)) * _MIX ** (rank.ordinal[rows].astype(np.uint64) + np.uint64(1))
+    signatures = np.zeros(rank.steps, np.uint64)
+    np.add.at(signatures, rank.step[rows], mixed)
+    return signatures.view(np.int64)

@@ -42,9 +42,9 @@ def waits_of(matching: Matching) -> list[Waits]:
     """Of each rank in turn. What is hidden of a collective is taken to be waiting first: exposed is the least."""
     transfer = [np.full(len(rank), NONE, np.int64) for rank in matching.ranks]
     for group in matching.groups:
-        durations = matching.durations(group)
+        shortest, rows = matching.durations(group).min(axis=1), group.rows[group.waits]
         for k, place in enumerate(group.members):
-            transfer[place][group.rows[group.waits, k]] = durations.min(axis=1)
+            transfer[place][rows[:, k]] = shortest
     return [_waits(rank, own) for rank, own in zip(matching.ranks, transfer, strict=True)]
 
 
