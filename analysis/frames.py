@@ -37,6 +37,32 @@ def gaps_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
     return _stack(analyses, one)
 
 
+def collectives_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
+    """Every collective of the kept steps, with transfer and waiting where other ranks tell them."""
+    import pandas as pd
+
+    def one(analysis: TraceAnalysis) -> pd.DataFrame:
+        found, waits = analysis.collectives, analysis.waits
+        unknown = np.full(len(found), NONE, np.int64)
+        return pd.DataFrame(
+            {
+                "rank": pd.array([found.rank] * len(found), dtype="Int64"),
+                "step": found.step_number[found.step],
+                "ordinal": found.ordinal.astype(np.int64),
+                "kind": named(found.kinds, found.kind),
+                "group": named(found.groups, found.group),
+                "start_ns": found.start_ns,
+                "end_ns": found.end_ns,
+                "dur_ns": found.dur_ns,
+                "hidden_ns": found.hidden_ns,
+                "transfer_ns": _nullable(unknown if waits is None else waits.transfer_ns),
+                "waiting_ns": _nullable(unknown if waits is None else waits.waiting_ns),
+            }
+        )
+
+    return _stack(analyses, one)
+
+
 def launches_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
     """Every launch with its times, operator and step."""
     import pandas as pd

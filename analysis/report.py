@@ -2,7 +2,7 @@
 
 report = analyze("launchscope-out/llama_1b", "step-3.json.gz")
 report.document        the JSON report as typed structs (docs/report.md)
-report.kernels         pandas DataFrames: kernels, gaps, launches, steps, gpu_ops
+report.kernels         pandas DataFrames: kernels, gaps, launches, steps, gpu_ops, collectives
 report.to_json()       bytes
 """
 
@@ -56,6 +56,11 @@ class Report:
     def gaps(self) -> pd.DataFrame:
         """One row per gap of the whole trace, with its parts by cause in ns."""
         return frames.gaps_frame(self.analyses)
+
+    @property
+    def collectives(self) -> pd.DataFrame:
+        """One row per collective of the kept steps: kind, group, times in ns; transfer and waiting, given other ranks."""
+        return frames.collectives_frame(self.analyses)
 
     @property
     def launches(self) -> pd.DataFrame:

@@ -37,8 +37,9 @@ COLUMNS: Final = (
     Column("verdict", right=False, rank=6),
 )
 OF_MEANS: Final = (
-    "* inside collectives: transfer and recorded waiting are means per step, of the recording; the rest medians"
+    "* transfer and recorded waiting: means per step inside collectives, of the recording; the rest medians"
 )
+OF_SHARES: Final = "* waiting of T: what of T is not work, by the shares of waiting and of idle time in the recording"
 
 
 def profile_ranks(ranks: RanksDoc | None, *, verbose: bool) -> Iterator[Fact | Listing]:
@@ -52,7 +53,7 @@ def profile_ranks(ranks: RanksDoc | None, *, verbose: bool) -> Iterator[Fact | L
         rows += [Row([f"{shown_name(name)}: all", *_all(mode)], strong=True), *own]
         more += left
     on = f" on {plural(len(ranks.hosts), 'host')}"
-    yield _listing(f"{ranks.count} ranks{on}", rows, more)
+    yield _listing(f"{ranks.count} ranks{on}", rows, more, OF_SHARES)
     for name, mode in ranks.modes.items():
         yield from _facts(mode, f"ranks, {shown_name(name)}", verbose=verbose)
 
@@ -68,9 +69,9 @@ def trace_ranks(sets: list[RanksOfStepDoc], *, verbose: bool) -> Iterator[Fact |
         yield from _facts(ranks, "ranks", verbose=verbose)
 
 
-def _listing(title: str, rows: list[Row], more: int) -> Listing:
+def _listing(title: str, rows: list[Row], more: int, *notes: str) -> Listing:
     columns = [Column(title, right=False), *COLUMNS]
-    return Listing(Table(columns, rows, more=more).without_empty_columns(MISSING), [OF_MEANS])
+    return Listing(Table(columns, rows, more=more).without_empty_columns(MISSING), [OF_MEANS, *notes])
 
 
 def _all(ranks: RanksOfStepDoc) -> list[str]:
@@ -133,7 +134,7 @@ def _stragglers(ranks: RanksOfStepDoc) -> Iterator[str]:
         yield f"rank {rank.rank} is late: the last to arrive in {counts}; {waits}"
     longest = max((rank.awaited_ns or 0.0 for rank in ranks.ranks), default=0.0)
     if not late and ranks.groups:
-        yield f"no straggler: no rank is surely the last, and the others wait {duration(longest)} a step for one at most"
+        yield f"no straggler: none is surely the last, and the others wait {duration(longest)} a step for one at most"
 
 
 def _launches(ranks: RanksOfStepDoc) -> Iterator[str]:

@@ -143,6 +143,17 @@ def test_traces_of_different_ranks_given_together(tmp_path: Path) -> None:
     assert document.traces[0].bound.gpu_work_ns == 120_000
 
 
+def test_collectives_as_a_data_frame(tmp_path: Path) -> None:
+    frame = load(two_ranks(tmp_path / "capture")).collectives
+    early = frame[(frame["rank"] == 0) & (frame["step"] == 2) & (frame["trace"] == "traces/eager-0-cuda-rank0.json.gz")]
+    assert early["kind"].tolist() == ["all_reduce"] * 2
+    assert early["transfer_ns"].tolist() == [10_000, 10_000]
+    assert early["waiting_ns"].tolist() == [90_000, 0]
+    alone = load(rank_trace(0, [EARLY] * 5).write(tmp_path / "alone.json"), cache=False).collectives
+    assert alone["waiting_ns"].isna().all()
+    assert len(alone) == 10
+
+
 def test_a_trace_alone_says_that_waiting_is_not_known(tmp_path: Path) -> None:
     """A step of 1,000 µs of which 850 are inside one collective: busy, but nobody knows whether it works."""
     path = rank_trace(0, [[(120, 850)]] * 5).write(tmp_path / "alone.json")
