@@ -23,7 +23,7 @@ from ..ranks.heat import cell_at, heat_figure, told
 from ..server import Access, guard
 from ..theme import theme_named
 from . import layout
-from .charts import chart_px, distribution_figure, heat_of, order, step_in_timeline
+from .charts import distribution_figure, heat_of, order, step_in_timeline
 from .paths import path_of
 from .rank_pages import RankPages
 from .tables import table
@@ -32,9 +32,6 @@ from .words import title
 
 LEAST_PX: Final = 300
 MOST_PX: Final = 8_000
-WIDE_PX: Final = 1_000
-"""Width from which histograms stand two beside one another."""
-
 _STILL_CONFIG: Final[Any] = GRAPH_CONFIG | {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
 
 
@@ -109,8 +106,8 @@ def _charts(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyV
             return no_update, no_update
         view = view_of(query)
         cells = heat_of(doc, view)
-        figure = heat_figure(cells, theme_named(view.theme or scheme))
-        words = ["A click on a cell opens that rank's timeline at that step.", *told(cells)]
+        figure = heat_figure(cells, theme_named(view.theme or scheme), width)
+        words = ["A click on a cell opens that rank's timeline at that step.", *told(cells, width)]
         label = "Heat map of ranks and steps; the lists below it open a rank by keyboard"
         return _graph("heat", figure, width, label), " ".join(words)
 
@@ -124,9 +121,7 @@ def _charts(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyV
     def spread(query: str | None, scheme: str | None, width: int, painted: bool | None) -> Any:
         if not painted:
             return no_update
-        columns = 2 if width >= WIDE_PX else 1
-        figure = distribution_figure(doc, theme_named(view_of(query).theme or scheme), columns)
-        figure["layout"]["height"] = chart_px(doc, columns)
+        figure = distribution_figure(doc, theme_named(view_of(query).theme or scheme), width)
         return _graph("spread", figure, width, "A histogram of each figure over the ranks")
 
 

@@ -18,6 +18,11 @@ from .words import by_row, figure_words, labels
 
 BINS: Final = 40
 ROW_PX: Final = 92
+NARROW_ROW_PX: Final = 112
+NARROW_PX: Final = 600
+"""Width below which what a histogram is and how it lies have a line each."""
+WIDE_PX: Final = 1_000
+"""Width from which histograms stand two beside one another."""
 TOP_PX: Final = 8
 _MOST_MARKS: Final = 60  # odd ranks that are marked in one histogram
 
@@ -74,14 +79,19 @@ def alike_words(doc: RanksDocument) -> str:
     return f"The same on all ranks: {told}." if told else ""
 
 
-def chart_px(doc: RanksDocument, columns: int) -> int:
-    """Height of the histograms."""
-    return TOP_PX + ROW_PX * -(-len(differing(doc)) // columns)
+def chart_px(doc: RanksDocument, width_px: int) -> int:
+    """Height of the histograms on a page of this width."""
+    row_px = ROW_PX if width_px >= NARROW_PX else NARROW_ROW_PX
+    return TOP_PX + row_px * -(-len(differing(doc)) // _columns(width_px))
 
 
-def distribution_figure(doc: RanksDocument, theme: Theme, columns: int) -> Figure:
+def _columns(width_px: int) -> int:
+    return 2 if width_px >= WIDE_PX else 1
+
+
+def distribution_figure(doc: RanksDocument, theme: Theme, width_px: int) -> Figure:
     """A histogram of each figure in which the ranks differ, on an axis of its own, the odd ones marked."""
-    shown = differing(doc)
+    shown, columns, is_narrow = differing(doc), _columns(width_px), width_px < NARROW_PX
     odd = by_row(doc)
     rows = max(1, -(-len(shown) // columns))
     data: list[dict[str, Any]] = []
@@ -93,8 +103,8 @@ def distribution_figure(doc: RanksDocument, theme: Theme, columns: int) -> Figur
         suffix = "" if place == 0 else str(place + 1)
         left, right = column / columns + 0.006, (column + 1) / columns - 0.02
         top = 1 - row / rows
-        bars = [top - 0.72 / rows, top - 0.24 / rows]
-        ticks = _ticks(each)
+        bars = [top - 0.76 / rows, top - (0.36 if is_narrow else 0.24) / rows]
+        ticks = _ticks(each, 3 if is_narrow else 4)
         axes[f"xaxis{suffix}"] = axis(
             theme,
             domain=[left, right],
@@ -105,19 +115,21 @@ def distribution_figure(doc: RanksDocument, theme: Theme, columns: int) -> Figur
             fixedrange=True,
             automargin=False,
             showgrid=False,
+            ticklabeloverflow="allow",
         )
         axes[f"yaxis{suffix}"] = axis(theme, domain=bars, anchor=f"x{suffix}", visible=False, fixedrange=True)
         data += _histogram(doc, each, suffix, theme)
         data += _marks(doc, each, suffix, theme, names, [*odd])
-        annotations.append(_title(each, left, top, theme))
+        annotations.append(_title(each, left, top, theme, "<br>" if is_narrow else "  "))
     figure = layout(theme, "", showlegend=False, annotations=annotations, bargap=0, **axes)
-    figure["margin"] = {"l": 8, "r": 8, "t": 4, "b": 4}
+    figure["margin"] = {"l": 16, "r": 16, "t": 4, "b": 4}
+    figure["height"] = chart_px(doc, width_px)
     return {"data": data, "layout": figure}
 
 
-def _ticks(its: DistributionDoc) -> list[float]:
-    """Four from the least to the most; whole counts alone where both of these are."""
-    ticks = np.linspace(its.min, its.max, 4)
+def _ticks(its: DistributionDoc, count: int) -> list[float]:
+    """So many from the least to the most; whole counts alone where both of these are."""
+    ticks = np.linspace(its.min, its.max, count)
     if its.unit == "count" and its.min.is_integer() and its.max.is_integer():
         ticks = np.unique(np.round(ticks))
     return [float(tick) for tick in ticks]
@@ -178,9 +190,9 @@ def _marks(
     return [marks | {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}]
 
 
-def _title(its: DistributionDoc, left: float, top: float, theme: Theme) -> dict[str, Any]:
+def _title(its: DistributionDoc, left: float, top: float, theme: Theme, between: str) -> dict[str, Any]:
     known = (("p10", its.p10), ("median", its.median), ("p90", its.p90))
     spread = " · ".join(f"{name} {written(value, its.unit)}" for name, value in known)
-    text = f"<b>{escaped(figure_words(its.figure))}</b>  <span style='color:{theme.muted}'>{spread}</span>"
+    text = f"<b>{escaped(figure_words(its.figure))}</b>{between}<span style='color:{theme.muted}'>{spread}</span>"
     place = {"x": left, "xref": "paper", "xanchor": "left", "y": top, "yref": "paper", "yanchor": "top"}
     return {**place, "text": text, "showarrow": False, "align": "left", "font": {"size": TEXT_PX, "color": theme.ink}}

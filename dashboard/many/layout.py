@@ -30,7 +30,9 @@ def page(doc: RanksDocument, view: ManyView, scheme: str, width_px: int) -> html
             *(dcc.Store(id=name) for name in ("painted", "can-grid", "heat-click")),
             *(dcc.Store(id=name, data=value) for name, value in data.items()),
             header(doc),
-            html.Main([*odd_section(doc), heat_section(doc, view), _distributions(doc), _all(), _downloads()]),
+            html.Main(
+                [*odd_section(doc), heat_section(doc, view), _distributions(doc, width_px), _all(), _downloads()]
+            ),
         ],
         id="page",
         className="many",
@@ -117,7 +119,7 @@ def heat_section(doc: RanksDocument, view: ManyView) -> html.Section:
     )
 
 
-def _distributions(doc: RanksDocument) -> html.Section:
+def _distributions(doc: RanksDocument, width_px: int) -> html.Section:
     if not differing(doc):
         return html.Section([])
     return html.Section(
@@ -128,7 +130,7 @@ def _distributions(doc: RanksDocument) -> html.Section:
                 f"can be seen; dotted: the median; triangles: ranks that stand out by it. {alike_words(doc)}",
                 className="muted",
             ),
-            html.Div(id="spread-frame", style={"minHeight": css_px(chart_px(doc, 2))}),
+            html.Div(id="spread-frame", style={"minHeight": css_px(chart_px(doc, width_px))}),
         ]
     )
 

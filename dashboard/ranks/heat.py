@@ -5,7 +5,8 @@ Where a cell stands for several, it is the longest of them: a median or a mean w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,8 +26,11 @@ HEIGHT_PX: Final = 620
 
 _ROW_PX: Final = 26
 _TOP_PX, _BOTTOM_PX, _RIGHT_PX = 8, 72, 14
+_SCALE: Final = 0.6  # of the width: the scale of colours
 _ROOM_PX: Final = 13  # for a label of a row
-_MOST_TICKS: Final = 12
+_TICK_PX: Final = 64  # of a label of a step, or of the scale
+_LEAST_CELL_PX: Final = 1.5
+_LEAST_PLOT_PX: Final = 100
 _LABEL_PX: Final = 7.2  # of a character
 _MOST_LABEL: Final = 30  # characters
 
@@ -37,6 +41,8 @@ _ENDS: Final = (2.0, 98.0)
 """Percentiles at which the colours end, where what lies beyond is farther than as much again."""
 
 _MS: Final = 1e6
+_BETWEEN_ROWS: Final = " … "
+_BETWEEN_STEPS: Final = "–"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,23 +90,46 @@ def cells(heat: Heat, most_rows: int = MOST_ROWS, most_columns: int = MOST_COLUM
 
 
 def _rows_named(labels: Sequence[str]) -> str:
-    return labels[0] if len(labels) == 1 else f"{labels[0]} … {labels[-1]}"
+    return labels[0] if len(labels) == 1 else f"{labels[0]}{_BETWEEN_ROWS}{labels[-1]}"
 
 
 def _steps_named(steps: Sequence[int]) -> str:
-    return f"step {steps[0]:,}" if len(steps) == 1 else f"steps {steps[0]:,}–{steps[-1]:,}"
+    return f"step {steps[0]:,}" if len(steps) == 1 else f"steps {steps[0]:,}{_BETWEEN_STEPS}{steps[-1]:,}"
 
 
 def cell_at(heat: Heat, click: Any) -> tuple[int, int] | None:
-    """The row and the step of a click's cell; None beside one."""
+    """The row and the step of a click's cell, of several the longest; None beside one."""
     points: Any = (click or {}).get("points") or [{}]
-    x, y = points[0].get("x"), points[0].get("y")
-    drawn = cells(heat)
-    labels = [escaped(label) for label in drawn.row_labels]
-    if x not in drawn.step_labels or y not in labels:
+    rows = _named_by(points[0].get("y"), {escaped(label): at for at, label in enumerate(heat.rows)}, _BETWEEN_ROWS)
+    named = str(points[0].get("x") or "").partition(" ")[2]
+    steps = _named_by(named, {f"{step:,}": at for at, step in enumerate(heat.steps)}, _BETWEEN_STEPS)
+    if rows is None or steps is None:
         return None
-    r, c = labels.index(y), drawn.step_labels.index(x)
-    return None if np.isnan(drawn.values[r, c]) else (int(drawn.row[r, c]), int(drawn.step[r, c]))
+    part = np.nan_to_num(heat.values[rows, steps], nan=-1.0)
+    row, step = divmod(int(part.argmax()), part.shape[1])
+    return None if part[row, step] < 0 else (rows.start + row, steps.start + step)
+
+
+def drawn_cells(heat: Heat, width_px: int) -> Cells:
+    """Those of a heat map of this width: a cell has a pixel and a half at least."""
+    return cells(heat, most_columns=min(MOST_COLUMNS, round(_plot_px(heat.rows, width_px) / _LEAST_CELL_PX)))
+
+
+def _plot_px(rows: Sequence[str], width_px: int) -> int:
+    """Width of the cells."""
+    return max(_LEAST_PLOT_PX, width_px - _left_px(rows) - _RIGHT_PX)
+
+
+def _left_px(rows: Sequence[str]) -> int:
+    return round(min(max(map(len, rows), default=4), _MOST_LABEL) * _LABEL_PX) + 14
+
+
+def _named_by(label: Any, places: Mapping[str, int], between: str) -> slice | None:
+    """From the first to the last of the places that a cell's label names."""
+    if label in places:
+        return slice(places[label], places[label] + 1)
+    first, _, last = str(label).partition(between)
+    return slice(places[first], places[last] + 1) if first in places and last in places else None
 
 
 def height_px(rows: int) -> int:
@@ -124,20 +153,21 @@ def color_range(values: NDArray[np.float64]) -> tuple[float, float] | None:
     return min(low, least), max(high, most, least + 1.0)
 
 
-def heat_figure(heat: Heat, theme: Theme, shown: Sequence[tuple[int, int]] = ()) -> Figure:
+def heat_figure(heat: Heat, theme: Theme, width_px: int, shown: Sequence[tuple[int, int]] = ()) -> Figure:
     """The heat map; the cells of the rows and steps that are ``shown`` elsewhere are outlined."""
-    drawn = cells(heat)
+    drawn = drawn_cells(heat, width_px)
     ends = color_range(drawn.values)
     if ends is None:
         blank = axis(theme, visible=False)
         why = note(theme, f"no {escaped(heat.what)} is known")
         return {
             "data": [],
-            "layout": _layout(heat, drawn, theme) | {"xaxis": blank, "yaxis": blank, "annotations": [why]},
+            "layout": _layout(heat, drawn, theme, width_px) | {"xaxis": blank, "yaxis": blank, "annotations": [why]},
         }
     unit_ns, unit = (_MS, "ms") if ends[1] >= _MS else (1e3, "µs")
     low, high = (end / unit_ns for end in ends)
     ticks = even_ticks(*ends)
+    ticks = ticks[:: -(-len(ticks) * _TICK_PX // max(_TICK_PX, round(_plot_px(heat.rows, width_px) * _SCALE)))]
     bar = {
         "orientation": "h",
         "x": 0,
@@ -146,7 +176,7 @@ def heat_figure(heat: Heat, theme: Theme, shown: Sequence[tuple[int, int]] = ())
         "y": 0,
         "yref": "container",
         "yanchor": "bottom",
-        "len": 0.5,
+        "len": _SCALE,
         "thickness": 12,
         "outlinewidth": 0,
         "tickvals": [ns / unit_ns for ns in ticks],
@@ -160,7 +190,7 @@ def heat_figure(heat: Heat, theme: Theme, shown: Sequence[tuple[int, int]] = ())
         "name": heat.what,
         "x": drawn.step_labels,
         "y": [escaped(label) for label in drawn.row_labels],
-        "z": _rounded(drawn.values / unit_ns),
+        "z": _rounded(drawn.values / unit_ns, high),
         "zmin": low,
         "zmax": high,
         "colorscale": colors(theme),
@@ -170,12 +200,20 @@ def heat_figure(heat: Heat, theme: Theme, shown: Sequence[tuple[int, int]] = ())
         "ygap": 1 if len(drawn.row_labels) <= 64 else 0,
         "hovertemplate": f"<b>%{{y}}</b>, %{{x}}<br>{escaped(heat.what)} %{{z:,}} {unit}{longest}<extra></extra>",
     }
-    return {"data": [trace], "layout": _layout(heat, drawn, theme) | {"shapes": _outlines(drawn, shown, theme)}}
+    return {
+        "data": [trace],
+        "layout": _layout(heat, drawn, theme, width_px) | {"shapes": _outlines(drawn, shown, theme)},
+    }
 
 
-def _rounded(values: NDArray[np.float64]) -> list[list[float | None]]:
-    """To four digits: what a colour and a tooltip can tell."""
-    return [[None if np.isnan(value) else float(f"{value:.4g}") for value in row] for row in values.tolist()]
+def _rounded(values: NDArray[np.float64], most: float) -> list[list[float | None]]:
+    """To four digits of the end of the scale: what a colour and a tooltip can tell."""
+    decimals = max(0, 3 - math.floor(math.log10(most)))
+    there = ~np.isnan(values)
+    rounded = np.full(values.shape, None, dtype=object)
+    rounded[there] = np.round(values[there], decimals)
+    cells: list[list[float | None]] = rounded.tolist()
+    return cells
 
 
 def colors(theme: Theme) -> list[list[Any]]:
@@ -185,9 +223,9 @@ def colors(theme: Theme) -> list[list[Any]]:
     return [[place / 3, color] for place, color in enumerate(chosen)]
 
 
-def told(heat: Heat) -> list[str]:
+def told(heat: Heat, width_px: int) -> list[str]:
     """What must be known to read it: what a cell stands for where that is several, and what the colours leave out."""
-    drawn = cells(heat)
+    drawn = drawn_cells(heat, width_px)
     several = [(drawn.rows_in_one, "ranks"), (drawn.steps_in_one, "steps")]
     of = " and ".join(f"{number(count)} {what}" for count, what in several if count > 1)
     sentences = [f"A cell is the longest of {of}."] if of else []
@@ -205,18 +243,17 @@ def told(heat: Heat) -> list[str]:
     return sentences
 
 
-def _layout(heat: Heat, drawn: Cells, theme: Theme) -> dict[str, Any]:
+def _layout(heat: Heat, drawn: Cells, theme: Theme, width_px: int) -> dict[str, Any]:
     rows, columns = len(drawn.row_labels), len(drawn.step_labels)
     height = height_px(len(heat.rows))
     every_row = max(1, -(-rows * _ROOM_PX // max(1, height - _TOP_PX - _BOTTOM_PX)))
-    every_step = max(1, -(-columns // _MOST_TICKS))
+    every_step = max(1, -(-columns * _TICK_PX // _plot_px(heat.rows, width_px)))
     short = [label if len(label) <= _MOST_LABEL else f"{label[: _MOST_LABEL - 1]}…" for label in drawn.row_labels]
-    left = round(max(map(len, short), default=4) * _LABEL_PX) + 14
     steps = [label.partition(" ")[2].partition("–")[0] for label in drawn.step_labels]
     font = {"family": FONT, "size": TEXT_PX, "color": theme.ink}
     return {
         "height": height,
-        "margin": {"l": left, "r": _RIGHT_PX, "t": _TOP_PX, "b": _BOTTOM_PX},
+        "margin": {"l": _left_px(heat.rows), "r": _RIGHT_PX, "t": _TOP_PX, "b": _BOTTOM_PX},
         "font": font,
         "paper_bgcolor": theme.paper,
         "plot_bgcolor": theme.panel,

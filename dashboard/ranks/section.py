@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RANK_CONTROLS", "has_one_clock", "ranks_section", "register_ranks"]
 
+STILL_PX: Final = 1_200
+"""Width that is taken for granted until the browser tells its own."""
+
 RANK_CONTROLS: Final = {"heat": "heat-of", "ranks": "ranks-of", "rank_a": "rank-a", "rank_b": "rank-b"}
 """Control → its component."""
 
@@ -51,7 +54,7 @@ def ranks_section(opened: Opened, view: View, values: Mapping[str, Any]) -> list
                     className="controls",
                 ),
                 html.Div(id="heat-frame", className="heat-frame", style={"minHeight": css_px(height)}),
-                html.Div(_notes(chosen, view), id="ranks-note", className="muted", role="status"),
+                html.Div(_notes(chosen, view, STILL_PX), id="ranks-note", className="muted", role="status"),
                 html.Div(
                     [_picker("Timeline of", "rank-a", chosen, values["rank_a"]),
                      _picker("beside", "rank-b", chosen, values["rank_b"])],
@@ -80,10 +83,10 @@ def _options(chosen: RankSet) -> list[dict[str, str]]:
     return [{"value": band.key, "label": label} for band, label in pairs]
 
 
-def _notes(chosen: RankSet, view: View) -> list[html.P]:
+def _notes(chosen: RankSet, view: View, width_px: int) -> list[html.P]:
     sentences = [
         "A click on a cell shows that rank's timeline at that step.",
-        *told(chosen.heat(chosen.figure(view.heat))),
+        *told(chosen.heat(chosen.figure(view.heat)), width_px),
         *([] if chosen.in_step else [_apart(chosen)]),
     ]
     return [html.P(" ".join([*sentences, *_in_part(chosen)])), html.P(clock_words(chosen))]
@@ -131,9 +134,9 @@ def register_ranks(app: Dash, opened: Opened) -> None:
         if not painted or chosen is None:
             return (no_update,) * 4
         theme = theme_named(view.theme or scheme)
-        figure = heat_figure(chosen.heat(chosen.figure(view.heat)), theme, shown_cells(opened, view))
+        figure = heat_figure(chosen.heat(chosen.figure(view.heat)), theme, width, shown_cells(opened, view))
         options = _options(chosen)
-        return _graph(figure, scale_of(width)), _notes(chosen, view), options, options
+        return _graph(figure, scale_of(width)), _notes(chosen, view, width), options, options
 
 
 def _graph(figure: dict[str, Any], scale: float) -> html.Div:

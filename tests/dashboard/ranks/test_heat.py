@@ -19,7 +19,7 @@ def click(x: str, y: str) -> dict[str, object]:
 
 
 def test_with_room_each_step_of_each_rank_has_a_cell() -> None:
-    (drawn,) = heat_figure(heat([[1, 2, None], [3, 4, 5]]), LIGHT)["data"]
+    (drawn,) = heat_figure(heat([[1, 2, None], [3, 4, 5]]), LIGHT, 1_200)["data"]
     assert drawn["z"] == [[1.0, 2.0, None], [3.0, 4.0, 5.0]]
     assert (drawn["x"], drawn["y"]) == (["step 1", "step 2", "step 3"], ["rank 0", "rank 1"])
 
@@ -52,21 +52,21 @@ def test_a_few_far_out_take_the_colour_of_the_end_and_are_counted() -> None:
     whole = heat([values])
     low, high = color_range(whole.values) or (0, 0)
     assert (low / MS, high / MS) == (10.0, 14.0)
-    assert told(whole) == ["1 cell over 14.0 ms in the colour of the scale's end."]
+    assert told(whole, 1_200) == ["1 cell over 14.0 ms in the colour of the scale's end."]
 
 
 def test_nothing_known_is_said() -> None:
-    figure = heat_figure(heat([[None], [None]]), DARK)
+    figure = heat_figure(heat([[None], [None]]), DARK, 1_200)
     assert figure["layout"]["annotations"][0]["text"] == "no step period is known"
 
 
 def test_what_is_shown_elsewhere_is_outlined() -> None:
-    (shape,) = heat_figure(heat([[1, 2], [3, 4]]), LIGHT, [(1, 0)])["layout"]["shapes"]
+    (shape,) = heat_figure(heat([[1, 2], [3, 4]]), LIGHT, 1_200, [(1, 0)])["layout"]["shapes"]
     assert (shape["x0"], shape["x1"], shape["y0"], shape["y1"]) == (-0.5, 0.5, 0.5, 1.5)
 
 
 def test_256_ranks_of_1000_steps_are_few_enough_cells() -> None:
     many = Heat("step period", [f"rank {n}" for n in range(256)], list(range(1_000)), np.full((256, 1_000), 2 * MS))
-    (drawn,) = heat_figure(many, LIGHT)["data"]
+    (drawn,) = heat_figure(many, LIGHT, 1_200)["data"]
     assert (len(drawn["z"]), len(drawn["z"][0])) == (256, 500)
-    assert told(many) == ["A cell is the longest of 2 steps."]
+    assert told(many, 1_200) == ["A cell is the longest of 2 steps."]
