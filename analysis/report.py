@@ -59,7 +59,7 @@ class Report:
 
     @property
     def collectives(self) -> pd.DataFrame:
-        """One row per collective of the kept steps: kind, group, times in ns; transfer and waiting, given other ranks."""
+        """One row per collective of the kept steps: kind, group, times in ns; transfer and waiting where told."""
         return frames.collectives_frame(self.analyses)
 
     @property
