@@ -26,7 +26,7 @@ class RanksRowDoc(msgspec.Struct, frozen=True, kw_only=True):
     kernels: float | None
     launches: float | None
     launch_tax_ns: float | None  # the largest
-    launch_tax_share: float | None  # of T
+    launch_share: float | None  # launch tax and waiting of one rank ÷ T: the median over ranks
     waiting_ns: float | None  # the largest, as a part of T
     transfer_ns: float | None  # inside collectives, as recorded; null where none was
     exposed_ns: float | None  # collectives with no other GPU op beside them, waiting included: the largest, as recorded
@@ -50,7 +50,6 @@ def _row(
     step, before = times[name], times.get(UNGRAPHED.get(name, ""))
     of_all: Sequence[ModeDoc | RankDoc] = [mode] if profile.ranks is None else profile.ranks.modes[name].ranks
     alone = mode.gpu_work_ns if profile.ranks is None else None  # it waits for nobody
-    tax = max(_known(of_all, "launch_tax_ns"), default=None)
     return RanksRowDoc(
         ranks=ranks,
         mode=name,
@@ -59,14 +58,23 @@ def _row(
         gpu_work_without_waiting_ns=median_or_none(_known(of_all, "gpu_work_without_waiting_ns")) or alone,
         kernels=median_or_none(_known(of_all, "kernels")),
         launches=median_or_none(_known(of_all, "launches")),
-        launch_tax_ns=tax,
-        launch_tax_share=None if tax is None or step is None else tax / step.median,
+        launch_tax_ns=max(_known(of_all, "launch_tax_ns"), default=None),
+        launch_share=None if step is None else median_or_none(_launching(of_all, step.median)),
         waiting_ns=max(_known(of_all, "waiting_of_step_ns"), default=None),
         transfer_ns=median_or_none(_known(of_all, "transfer_ns")),
         exposed_ns=max(_known(of_all, "exposed_ns"), default=None),
         graph_speedup=None if step is None or before is None else before.median / step.median,
         error=next((each.error for each in of_all if each.error is not None), None),
     )
+
+
+def _launching(ranks: Iterable[ModeDoc | RankDoc], step_ns: float) -> list[float]:
+    """The share of T for which each does nothing as its host is launching, or another's is."""
+    return [
+        (each.launch_tax_ns + (getattr(each, "waiting_of_step_ns", None) or 0.0)) / step_ns
+        for each in ranks
+        if each.launch_tax_ns is not None
+    ]
 
 
 def _known(ranks: Iterable[ModeDoc | RankDoc], figure: str) -> list[float]:

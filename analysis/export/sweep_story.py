@@ -35,12 +35,12 @@ _RANKS = (
     Column("kernels\na rank", rank=-1),
     Column("launches\na rank"),
     Column("launch tax¹"),
-    Column("of T"),
-    Column("GPU work\nbut waiting"),
     Column("waiting¹"),
+    Column("both,\nof T"),
+    Column("GPU work\nbut waiting"),
     Column("transfer"),
 )
-_MOST = "of the rank that has the most of it; GPU work, transfer and counts are the median over ranks"
+_MOST = "of the rank that has the most of it; all else is of the median rank"
 
 _ONE_PROCESS = (
     "every time is of one process, so without an interval; on a shared host eager times of two processes differ by up "
@@ -115,9 +115,9 @@ def _ranks_row(row: RanksRowDoc) -> Row:
             number(row.kernels),
             number(row.launches),
             duration(row.launch_tax_ns),
-            share(row.launch_tax_share),
-            duration(row.gpu_work_without_waiting_ns),
             duration(row.waiting_ns),
+            share(row.launch_share),
+            duration(row.gpu_work_without_waiting_ns),
             duration(row.transfer_ns),
         ]
     )

@@ -15,8 +15,11 @@ FORMATS: Final = tuple(sorted(set(WEIGHT_BYTES) - {"float32", "bfloat16", "float
 """What weights can be asked for as; a size says it in bytes."""
 
 ALL_REDUCE_NS: Final = 7_600.0
-"""Of 4 KiB between two H200s over NVLink (NCCL 2.28.9, in a graph): 5.5 µs of transfer, and 2.1 µs more before it starts
-than other kernels have. A matmul in parts waits for it twice a layer; more GPUs take longer."""
+"""Of 4 KiB between two H200s over NVLink (NCCL 2.28.9, in a graph): 5.5 µs of transfer, and 2.1 µs more before it
+than before other kernels. A matmul in parts waits for it twice a layer; more GPUs take longer."""
+
+OTHER_STREAM_NS: Final = 7_000.0
+"""How much later the high end takes an all-reduce: as seen where torch.compile put each on a stream of its own."""
 
 MOST: Final = 1e18
 MOST_TIMES: Final = 1e6

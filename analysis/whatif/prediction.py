@@ -25,7 +25,7 @@ from ..report import Report, load
 from ..trace import Ints
 from .fused_plan import fused
 from .gpu_work import StepBytes, changed_times, step_bytes
-from .knobs import ALL_REDUCE_NS, FORMATS, Knobs
+from .knobs import ALL_REDUCE_NS, FORMATS, OTHER_STREAM_NS, Knobs
 from .plan_changes import as_graph, with_ops_after
 from .planned_steps import PlannedSteps
 from .recorded_start import RecordedStart, find_start, median_step_ns
@@ -179,8 +179,10 @@ def _turned(planned: PlannedSteps, plan: Plan, knobs: Knobs, start: RecordedStar
         op_step, origin = op_step[inner], origin[inner]
     if knobs.graph:
         plan = _other_host(as_graph(plan, op_step, start.costs), knobs, start)
-    for op_ns, share in zip((times.usual_ns, times.low_ns, times.high_ns), shares, strict=True):
-        told = replace(plan, op_ns=np.where(is_new, knobs.all_reduce_ns, op_ns[origin] * share))
+    reduces_ns = (knobs.all_reduce_ns, knobs.all_reduce_ns, knobs.all_reduce_ns + OTHER_STREAM_NS)
+    ends = zip((times.usual_ns, times.low_ns, times.high_ns), shares, reduces_ns, strict=True)
+    for op_ns, share, reduce_ns in ends:
+        told = replace(plan, op_ns=np.where(is_new, reduce_ns, op_ns[origin] * share))
         yield median_step_ns(replace(planned, op_step=op_step, op_row=planned.op_row[origin]), told)
 
 
