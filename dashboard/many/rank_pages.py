@@ -80,7 +80,9 @@ class RankPages:
 
         @server.route(f"{BELOW}<name>/<path:rest>", methods=["GET", "POST"])
         def gone(name: str, rest: str) -> Response:
-            del name, rest
+            del rest
+            if rows_in(name, len(self._doc.rows)) is None:
+                flask.abort(HTTPStatus.NOT_FOUND)
             return flask.Response(f"This page is kept no more: of those opened, the last {self._kept} are.", 410)
 
     def _kept_page(self, rows: Rows) -> WSGIApplication | None:
