@@ -44,9 +44,11 @@ def files_of_many(
             if count >= FEWEST:
                 say(f"{count} traces: a report of each; --ranks puts them side by side")
             return None
+    from ..analysis.units import plural
+
     renderer(output or suffixed or "terminal", RANKS)  # what it lacks is told before the work
     files = rank_files(paths)
-    say(f"{len(files):,} trace files: a table of ranks; --no-ranks gives each one's report")
+    say(f"{plural(len(files), 'trace file')}: a table of ranks; --no-ranks gives each one's report")
     return files
 
 

@@ -41,6 +41,7 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None = None
     bytes: int | None = None
     seconds: float | None = None  # to fetch, read and analyze it
+    cpu_seconds: float | None = None  # of its worker meanwhile
     fetch_seconds: float | None = None  # of that, to fetch it; null for a local file
     worker: str | None = None  # who read it: host and process
     worker_peak_bytes: int | None = None  # most memory that its worker had held by then

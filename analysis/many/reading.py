@@ -47,7 +47,7 @@ class Finished(msgspec.Struct, frozen=True):
 def finish(job: Job) -> Finished:
     """The row of one file. Whatever goes wrong with it is the row's error: nothing is raised."""
     file, own = job.file, None
-    begun = time.perf_counter()
+    begun, begun_cpu = time.perf_counter(), time.process_time()
     row = bare_row(file)
     if job.launchscope != __version__:
         told = f"the worker has launchscope {__version__}, this is {job.launchscope}: install the same on both"
@@ -61,8 +61,13 @@ def finish(job: Job) -> Finished:
         row = _failed(row, "out of memory: fewer workers leave more for each", LOST_WORKER)
     except OSError as error:  # of the temporary file
         row = _failed(row, f"can't be kept while it is read ({error.strerror or error})", NOT_FETCHED)
-    seconds = time.perf_counter() - begun
-    row = msgspec.structs.replace(row, seconds=seconds, worker=_own_name(), worker_peak_bytes=peak_bytes())
+    row = msgspec.structs.replace(
+        row,
+        seconds=time.perf_counter() - begun,
+        cpu_seconds=time.process_time() - begun_cpu,
+        worker=_own_name(),
+        worker_peak_bytes=peak_bytes(),
+    )
     return Finished(row=row, collectives=own)
 
 

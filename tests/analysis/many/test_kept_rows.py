@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def figures(document: RanksDocument) -> list[object]:
-    times = {"seconds": None, "worker": None, "worker_peak_bytes": None}
+    times = {"seconds": None, "cpu_seconds": None, "worker": None, "worker_peak_bytes": None}
     return [msgspec.structs.replace(row, **times) for row in document.rows]
 
 
