@@ -32,6 +32,9 @@ LATE_STEPS: Final = 3
 WORTH_TELLING: Final = 0.01
 """Of T: a rank for which the others wait less is none."""
 
+MOST: Final = 0.6
+"""Of the collectives for which anybody waited: nothing is gained by hurrying one of two that are late in turn."""
+
 SURELY: Final = 2.0
 """Standard errors of its mean over steps by which a straggler's share is over a half."""
 
@@ -188,11 +191,11 @@ def _place(together: Together, rank: int) -> list[int]:
 
 
 def is_straggler(shares: NDArray[np.float64], chance: float, awaited: float) -> bool:
-    """Last in over half of the collectives, by steps, as those of one step are late together; and waited for.
+    """Last in most of the collectives, surely in over half, by steps, as those of one are late together; and waited for.
 
     ``awaited`` is the share of T that the others wait for it.
     """
-    if len(shares) < LATE_STEPS or awaited < WORTH_TELLING:
+    if len(shares) < LATE_STEPS or awaited < WORTH_TELLING or shares.mean() < MOST:
         return False
     error = float(shares.std(ddof=1)) / np.sqrt(len(shares))
     return bool(shares.mean() - SURELY * error > max(0.5, chance))
