@@ -75,6 +75,7 @@ class TraceAnalysis:
     node_gap_ns: float | None  # ν of the machine that recorded it, where that is known
     document: TraceDoc
     waits: Waits | None = None  # what the other ranks' traces tell; None where none was given
+    waits_for: int | None = None  # the rank for which most of its waiting is; None where there is none
 
     @property
     def headline_steady(self) -> Gaps | None:
@@ -204,17 +205,19 @@ def analyze_trace(
     )
 
 
-def with_waits(analysis: TraceAnalysis, waits: Waits, reason: str | None) -> TraceAnalysis:
+def with_waits(analysis: TraceAnalysis, waits: Waits, waits_for: int | None, reason: str | None) -> TraceAnalysis:
     """The analysis of one of several ranks: its bound and its verdict rest on work without waiting.
 
-    ``reason``: why not all of its collectives have a counterpart; null where all have one.
+    ``waits_for`` is the rank for which most of its waiting is, null where there is none. ``reason``: why not all of its
+    collectives have a counterpart; null where all have one.
     """
     times, document = analysis.times, analysis.document
     if times is None or document.communication is None or document.headline_device is None:
-        return replace(analysis, waits=waits)
+        return replace(analysis, waits=waits, waits_for=waits_for)
     busy = _busy_ns(analysis.trace, analysis.steps, analysis.gaps[document.headline_device])
     communication = communication_doc(analysis.collectives, busy, waits, reason)
-    told = StepWaits(*(float(np.median(of_step)) for of_step in (waits.exposed_waiting_ns, waits.unsplit_ns)))
+    exposed, unsplit = (float(np.median(of_step)) for of_step in (waits.exposed_waiting_ns, waits.unsplit_ns))
+    told = StepWaits(exposed, unsplit, waits_for)
     if communication is not None and communication.work_without_waiting_ns is not None:
         without = communication.work_without_waiting_ns.median or 0.0
         told = replace(told, waiting_ns=max(times.work_ns - without, 0.0))
@@ -233,9 +236,8 @@ def with_waits(analysis: TraceAnalysis, waits: Waits, reason: str | None) -> Tra
         verdict=verdict,
         warnings=[*without_warning(document.warnings), *_waiting_unknown(communication, times)],
     )
-    return replace(
-        analysis, waits=waits, document=msgspec.structs.replace(document, withheld=withheld_figures(document))
-    )
+    document = msgspec.structs.replace(document, withheld=withheld_figures(document))
+    return replace(analysis, waits=waits, waits_for=waits_for, document=document)
 
 
 def _waiting_unknown(communication: CommunicationDoc | None, times: TraceTimes | None) -> list[WarningDoc]:

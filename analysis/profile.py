@@ -270,6 +270,7 @@ def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc |
             gpu_work_ns=_work_of_step(mode),
             waiting_ns=mode.waiting_ns or 0.0,
             unsplit_ns=mode.unsplit_of_step_ns,
+            waits_for=_waits_for(mode),
             alone=all(a.waits is None for a in mode.cuda),
             gpu_ops=1.0 if mode.gpu_ops is None else mode.gpu_ops,
             launches=mode.launches or 0.0,
@@ -287,6 +288,12 @@ def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc |
             measured=tuple(next_steps(mode.name, {name: _figures_of(m) for name, m in modes.items()})),
         )
     )
+
+
+def _waits_for(mode: MeasuredMode) -> int | None:
+    """The rank for which it waits mostly in every recording; null where that differs."""
+    found = {a.waits_for for a in mode.cuda}
+    return found.pop() if len(found) == 1 else None
 
 
 def _work_of_step(mode: MeasuredMode) -> float | None:

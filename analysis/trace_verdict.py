@@ -40,6 +40,7 @@ class StepWaits:
 
     waiting_ns: float  # exposed, inside collectives
     unsplit_ns: float  # exposed, inside collectives of which waiting and transfer can't be told apart
+    waits_for: int | None = None  # the rank for which most of that waiting is
 
 
 def trace_times(trace: Trace, steps: Steps, whole: Gaps, steady: Gaps | None, exposed_ns: float = 0.0) -> TraceTimes:
@@ -156,6 +157,7 @@ def trace_verdict(
             work_uncertainty_ns=times.gpu_ops * KERNEL_STRETCH_NS,
             waiting_ns=0.0 if waits is None else waits.waiting_ns,
             unsplit_ns=times.exposed_ns if waits is None else waits.unsplit_ns,
+            waits_for=None if waits is None else waits.waits_for,
             alone=waits is None,
             observer_ns=times.before_replay_ns if own_capture else 0.0,
             node_gap_ns=node_gap_ns,

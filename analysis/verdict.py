@@ -68,6 +68,7 @@ class StepFacts:
     work_uncertainty_ns: float = 0.0
     waiting_ns: float = 0.0  # of W: exposed, inside collectives, for ranks that arrive later
     unsplit_ns: float = 0.0  # of W: exposed, inside collectives of which waiting and transfer can't be told apart
+    waits_for: int | None = None  # the rank for which most of that waiting is; null where there is none
     alone: bool = False  # no other rank was given
     host_as_profiled: bool = False  # τ is the trace's though T is not: the profiler made it longer
     observer_ns: float = 0.0  # part of the launch tax, before graph replays, that is mostly the profiler's own
@@ -177,10 +178,14 @@ def _communication_text(facts: StepFacts, step_ns: float) -> Iterator[str]:
     """What of the step is inside collectives without being work, or may be; nothing below what can be resolved."""
     if facts.waiting_ns > facts.work_uncertainty_ns:
         told = f"{units.duration(facts.waiting_ns)} ({units.share(facts.waiting_ns / step_ns)})"
-        yield f"it waits {told} inside collectives for ranks that arrive later"
+        yield f"it waits {told} inside collectives {_awaited(facts)}"
     if facts.unsplit_ns > facts.work_uncertainty_ns:
         told = f"{units.duration(facts.unsplit_ns)} ({units.share(facts.unsplit_ns / step_ns)})"
         yield f"{told} pass inside collectives, where transfer and waiting for other ranks can't be told apart"
+
+
+def _awaited(facts: StepFacts) -> str:
+    return "for ranks that arrive later" if facts.waits_for is None else f"for rank {facts.waits_for} to arrive"
 
 
 def _host_text(facts: StepFacts) -> str:
@@ -310,6 +315,7 @@ def _before_capture(facts: StepFacts) -> str | None:
 
 def _less_waiting(facts: StepFacts, step_ns: float) -> ActionDoc:
     """What makes ranks arrive together: the late one is late by its host's launches, not by this GPU."""
+    waiting = units.duration(facts.waiting_ns)
     return ActionDoc(
         what="make the ranks arrive together: the late one's host, fewer launches, or graphs on every rank",
         saves_ns=None,
@@ -317,7 +323,7 @@ def _less_waiting(facts: StepFacts, step_ns: float) -> ActionDoc:
         low_ns=0.0,
         high_ns=facts.waiting_ns,
         kind="wait",
-        evidence=f"{units.duration(facts.waiting_ns)} of {units.duration(step_ns)} is waiting inside collectives",
+        evidence=f"{waiting} of {units.duration(step_ns)} is waiting inside collectives {_awaited(facts)}",
         how=HOW["wait"],
     )
 

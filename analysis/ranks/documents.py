@@ -191,7 +191,7 @@ def _place(together: Together, rank: int) -> list[int]:
 
 
 def is_straggler(shares: NDArray[np.float64], chance: float, awaited: float) -> bool:
-    """Last in most of the collectives, surely in over half, by steps, as those of one are late together; and waited for.
+    """Last in most of the collectives, surely in over half, by steps (those of one are late together); and waited for.
 
     ``awaited`` is the share of T that the others wait for it.
     """

@@ -14,7 +14,7 @@ from ..analyses import TraceAnalysis, with_waits
 from .clocks import Offset, clock_offsets, launch_skews_ns
 from .kinds import waits_for_all
 from .matching import Matching, match
-from .waiting import Arrivals, arrivals, waits_of
+from .waiting import Arrivals, arrivals, mostly_awaited, waits_of
 
 SAME_HOST: Final = "same_host"
 BY_COLLECTIVES: Final = "collectives"
@@ -53,10 +53,12 @@ def put_together(analyses: Sequence[TraceAnalysis], hosts: Sequence[str | None])
     ahead = [None if offset is None else offset.offset_ns for offset in offsets]
     if None not in hosts and len(set(hosts)) == 1:
         alignment, ahead = SAME_HOST, [0.0 for _ in analyses]
-    told = zip(analyses, waits_of(matching), _reasons(matching), strict=True)
+    names = matching.names()
+    waits_for = [None if place is None else names[place] for place in mostly_awaited(matching)]
+    told = zip(analyses, waits_of(matching), waits_for, _reasons(matching), strict=True)
     return Together(
-        analyses=tuple(with_waits(analysis, waits, reason) for analysis, waits, reason in told),
-        ranks=tuple(matching.names()),
+        analyses=tuple(with_waits(*each) for each in told),
+        ranks=tuple(names),
         matching=matching,
         arrivals=tuple(arrivals(matching)),
         offsets=tuple(offsets),

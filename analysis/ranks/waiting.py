@@ -66,6 +66,21 @@ def _waits(rank: Collectives, transfer_ns: Ints) -> Waits:
     )
 
 
+def mostly_awaited(matching: Matching) -> list[int | None]:
+    """For each rank the place of the one whose late arrival makes over half of its waiting; None where none does."""
+    ranks = len(matching.ranks)
+    waited = np.zeros((ranks, ranks), np.int64)  # [who waits, for whom]
+    for group in matching.groups:
+        durations, members = matching.durations(group), np.array(group.members)
+        latest = members[durations.argmin(axis=1)] if len(durations) else members[:0]
+        shortest = durations.min(axis=1) if len(durations) else durations[:, 0]
+        for k, place in enumerate(group.members):
+            np.add.at(waited[place], latest, durations[:, k] - shortest)
+    most = waited.argmax(axis=1)
+    is_most = waited.max(axis=1, initial=0) * 2 > waited.sum(axis=1)
+    return [int(place) if found else None for place, found in zip(most, is_most, strict=True)]
+
+
 @dataclass(frozen=True, eq=False)
 class Arrivals:
     """How often one rank was the last to arrive, of the collectives for which anybody waited, by paired step."""

@@ -5,7 +5,7 @@ import pytest
 from launchscope.analysis.ranks.clocks import clock_offsets, launch_skews_ns
 from launchscope.analysis.ranks.collectives import Collectives
 from launchscope.analysis.ranks.matching import match
-from launchscope.analysis.ranks.waiting import arrivals, waits_of
+from launchscope.analysis.ranks.waiting import arrivals, mostly_awaited, waits_of
 
 from .ranks_by_hand import ALL_REDUCE, BROADCAST, Collective, collectives, rank_trace
 
@@ -170,6 +170,7 @@ def test_three_ranks_wait_for_the_last() -> None:
     owns = ([(200, 100)], [(260, 40)], [(290, 10)])
     matching = match([collectives(rank_trace(r, [own] * 3, world=3)) for r, own in enumerate(owns)])
     assert [wait.step_waiting_ns[0] for wait in waits_of(matching)] == [90_000, 30_000, 0]
+    assert mostly_awaited(matching) == [2, 2, None]
     last = arrivals(matching)[2]
     assert last.last.tolist() == [1] * 3
     assert last.awaited_ns.tolist() == [60_000] * 3  # 90 and 30 µs

@@ -45,7 +45,7 @@ def test_work_without_waiting_and_t_in_parts(tmp_path: Path) -> None:
     assert mode.bound.gpu_work_ns == 120_000
     assert mode.verdict is not None
     assert mode.verdict.verdict_class == "between-steps-bound"
-    assert "it waits 40.9 µs (8 %) inside collectives for ranks that arrive later" in mode.verdict.reason
+    assert "it waits 40.9 µs (8 %) inside collectives for rank 1 to arrive" in mode.verdict.reason
 
 
 def test_ranks_side_by_side(tmp_path: Path) -> None:
