@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -38,7 +39,7 @@ def outcome(ended: Mapping[int, Ended], failures: Mapping[int, Any], interrupted
     killed = next((rank for rank in failures if rank not in ended), None)
     if killed is not None:
         how = f"what coordinates it was ended by {_how_ended(failures[killed])}"
-        raise RankFailed(f"rank {killed}: {how}{kept_of(own)}")
+        raise RankFailed(f"rank {killed} on {socket.gethostname()}: {how}{kept_of(own)}")
     if own is None or own.how == INTERRUPTED:  # by the agent, for another one; or rank 0 is elsewhere
         failed = next((each for each in ended.values() if each.how not in (DONE, INTERRUPTED)), None)
         if failed is not None:

@@ -16,7 +16,7 @@ BEAT_S: Final = 1.0
 LOST_S: Final = 10.0  # without a beat
 JOIN_S: Final = 300.0  # for the first one: a launcher may start hosts one after the other
 _POLL_S: Final = 0.02
-_CONNECT: Final = timedelta(seconds=120)  # the slowest host of many imports torch first
+_CONNECT: Final = timedelta(seconds=JOIN_S)
 
 
 class Lost(Exception):

@@ -28,14 +28,10 @@ from .exchange import Exchange, Lost
 from .follow import follow, refuse
 from .lead import lead
 from .options import Place, RanksOptions, place_from
-from .surroundings import first_signal_interrupts
+from .surroundings import HANDLED, Handlers, first_signal_interrupts, hangups_ignored, set_handlers
 
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _SOMETHING_TO_FIX: Final = 2
-_HANDLED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-
-Handlers = dict[signal.Signals, Any]
-"""What a process does on each signal."""
 
 
 def run_ranks(
@@ -51,11 +47,19 @@ def run_ranks(
         return run_profile(options, progress, device_layer)
     if device_layer == CUDA:
         require_hardware()
+    _require_distributed()
     if launch is not None:
         return _launched(replace(options, out=place_of(options)), launch, progress, device_layer)
     place = place_from()
     assert place is not None
     return _coordinate(options, place, progress, device_layer)
+
+
+def _require_distributed() -> None:
+    import torch
+
+    if not torch.distributed.is_available():
+        raise errors.MissingRequirement("torch is built without torch.distributed here, which several ranks need")
 
 
 def _coordinate(options: ProfileOptions, place: Place, progress: Progress, device_layer: str) -> Path | None:
@@ -124,6 +128,9 @@ def _config(launch: RanksOptions, folder: str) -> Any:
 
     alone = launch.nnodes == 1 and launch.rdzv_endpoint is None
     static = launch.rdzv_backend == "static"
+    more: dict[str, Any] = {}
+    if hangups_ignored() and "signals_to_handle" in LaunchConfig.__dataclass_fields__:  # not in every torch
+        more["signals_to_handle"] = "SIGTERM,SIGINT,SIGQUIT"
     with _cuda_not_started():
         return LaunchConfig(
             min_nodes=launch.nnodes,
@@ -137,13 +144,14 @@ def _config(launch: RanksOptions, folder: str) -> Any:
             max_restarts=0,
             start_method="fork",
             logs_specs=DefaultLogsSpecs(log_dir=folder),
+            **more,
         )
 
 
 def _forked(options: ProfileOptions, progress: Progress, device_layer: str, folder: Path, handlers: Handlers) -> None:
     """A coordinator in a fork of the agent: it leaves word of how it ended, and ends badly if it did."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # instead of torch's SIGINT
-    _set_handlers(handlers)  # the agent's are not for this process
+    set_handlers(handlers)  # the agent's are not for this process
     place = place_from()
     assert place is not None
     how, message, path = DONE, "", None
@@ -159,7 +167,7 @@ def _forked(options: ProfileOptions, progress: Progress, device_layer: str, fold
         import traceback
 
         how, message = "internal", traceback.format_exc()
-    _set_handlers(dict.fromkeys(handlers, signal.SIG_IGN))  # there is nothing left to interrupt
+    set_handlers(dict.fromkeys(handlers, signal.SIG_IGN))  # there is nothing left to interrupt
     kept = None if path is None else str(path)
     ended = Ended(rank=place.rank, host=place.host, how=how, message=message, path=kept)
     (folder / f"ended-{place.rank}.json").write_bytes(msgspec.json.encode(ended))
@@ -196,16 +204,11 @@ def _cuda_not_started() -> Iterator[None]:
 @contextmanager
 def _handlers_restored() -> Iterator[Handlers]:
     """The launcher takes over what signals do, and does not give it back."""
-    before: Handlers = {number: signal.getsignal(number) for number in _HANDLED}
+    before: Handlers = {number: signal.getsignal(number) for number in HANDLED}
     try:
         yield before
     finally:
-        _set_handlers(before)
-
-
-def _set_handlers(handlers: Handlers) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+        set_handlers(before)
 
 
 def _as_before(handlers: Handlers, number: signal.Signals) -> None:

@@ -185,9 +185,11 @@ def _named(target: str, outcome: Outcome) -> str:
 
 def _require_devices(found: Sequence[Found]) -> None:
     """MissingRequirement unless each rank has a device of its own."""
-    for rank, each in enumerate(found):
-        if each.missing is not None:
-            raise MissingRequirement(f"rank {rank} on {each.host}: {each.missing} {WITHOUT_A_GPU}")
+    lacking = [rank for rank, each in enumerate(found) if each.missing is not None]
+    if lacking:
+        each = found[lacking[0]]
+        instead = f" {WITHOUT_A_GPU}" if len(lacking) == len(found) else ""
+        raise MissingRequirement(f"rank {lacking[0]} on {each.host}: {each.missing}{instead}")
     users = Counter((each.host, each.identity) for each in found if each.identity is not None)
     for (host, identity), count in users.items():
         if count > 1:

@@ -11,7 +11,10 @@ from typing import Any, Final, NoReturn
 
 from .options import Place
 
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+HANDLED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals to end."""
+Handlers = Mapping[signal.Signals, Any]
+"""What a process does on each of them."""
 
 
 def variables(place: Place) -> dict[str, str]:
@@ -23,8 +26,8 @@ def variables(place: Place) -> dict[str, str]:
 def first_signal_interrupts() -> Iterator[None]:
     """Inside, the first signal to end raises KeyboardInterrupt, and later ones do nothing: a terminal's Ctrl-C comes
     twice, once by way of the launcher, and what was measured is to be kept."""
-    before = {number: signal.getsignal(number) for number in _ENDING}
-    if before[signal.SIGHUP] == signal.SIG_IGN:  # nohup
+    before = {number: signal.getsignal(number) for number in HANDLED}
+    if hangups_ignored():
         del before[signal.SIGHUP]
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -39,12 +42,19 @@ def first_signal_interrupts() -> Iterator[None]:
     except KeyboardInterrupt:
         raise  # and what follows is let be, too
     except BaseException:
-        _restore(before)
+        set_handlers(before)
         raise
     else:
-        _restore(before)
+        set_handlers(before)
 
 
-def _restore(before: Mapping[signal.Signals, Any]) -> None:
-    for number, handler in before.items():
-        signal.signal(number, handler)
+def hangups_ignored() -> bool:
+    """As nohup has it."""
+    return signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+def set_handlers(handlers: Handlers) -> None:
+    """Do on each signal what was done before."""
+    for number, handler in handlers.items():
+        if handler is not None:  # not one of Python's
+            signal.signal(number, handler)

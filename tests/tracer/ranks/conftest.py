@@ -14,7 +14,7 @@ import pytest
 from launchscope.tracer import api
 from launchscope.tracer.client import ForkServer, Meanwhile
 from launchscope.tracer.options import ProfileOptions
-from launchscope.tracer.ranks import endings, follow, launch, lead
+from launchscope.tracer.ranks import endings, follow, launch, lead, surroundings
 
 from ..conftest import LAYER, PRELOAD, python_path
 
@@ -95,7 +95,7 @@ class Group:
             os.environ.update({"MASTER_ADDR": "localhost", "XDG_CACHE_HOME": str(self.folder / "cache")})
             for module in (lead, follow):
                 setattr(module, "ForkServer", Shared(self.servers[rank]))  # noqa: B010
-            handlers: Mapping[signal.Signals, Any] = dict.fromkeys(launch._HANDLED, signal.SIG_DFL)
+            handlers: Mapping[signal.Signals, Any] = dict.fromkeys(surroundings.HANDLED, signal.SIG_DFL)
 
             def say(line: str) -> None:
                 with (ends / "said").open("a") as said:

@@ -36,9 +36,9 @@ def test_an_error_of_rank_0_is_raised_here() -> None:
 
 
 def test_a_killed_one_is_named_before_those_that_it_took_along() -> None:
-    with pytest.raises(RankFailed, match=r"rank 1: .* signal 9 \(SIGKILL\); what was measured until then is in kept"):
+    with pytest.raises(RankFailed, match=r"rank 1 on .* signal 9 \(SIGKILL\); what was measured until then is in kept"):
         outcome(dict([ended(0, "interrupted", path="kept")]), {1: KILLED}, False)
-    with pytest.raises(RankFailed, match=r"rank 0: .* signal 9 \(SIGKILL\); nothing is kept"):
+    with pytest.raises(RankFailed, match=r"rank 0 on .* signal 9 \(SIGKILL\); nothing is kept"):
         outcome(dict([ended(1, "RankFailed", "rank 0 has not been heard of")]), {0: KILLED}, False)
 
 

@@ -127,8 +127,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("how", FAILURES)
+@pytest.mark.parametrize(("how", "rank"), [*((how, 1) for how in FAILURES), ("is killed", 0)])
 def test_a_rank_that_fails_alone_ends_the_run_and_what_was_measured_is_kept(ranks: Group, how: str, rank: int) -> None:
     wrong, said = FAILURES[how]
     target = script(ranks, wrong, f"capturing() and rank == {rank}")
