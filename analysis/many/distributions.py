@@ -43,10 +43,11 @@ FIGURES: Final = (
 
 
 def distributions(rows: Sequence[RankRow]) -> list[DistributionDoc]:
-    """One of each figure that any row has."""
+    """One of each figure that any row has, over the files that are reliable."""
     found = []
     for figure in FIGURES:
-        known = [(value, index) for index, row in enumerate(rows) if (value := figure.of(row)) is not None]
+        told = [(figure.of(row), index) for index, row in enumerate(rows) if not row.unreliable]
+        known = [(value, index) for value, index in told if value is not None]
         if not known:
             continue
         values = np.array([value for value, _ in known], dtype=np.float64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from ..units import duration, number, plural, share, written
+from ..units import duration, number, share, written
 from .distributions import FIGURES
 from .document import DistributionDoc, OddDoc, RankRow
 
@@ -67,7 +67,7 @@ def _outside(rule: Rule, rows: Sequence[RankRow], its: DistributionDoc) -> Itera
     limit = max(DEVIATIONS * SCALE * its.spread, rule.least_part * abs(its.median), rule.least)
     for index, row in enumerate(rows):
         value = figure.of(row)
-        if value is None or limit <= 0:
+        if value is None or row.unreliable or limit <= 0:
             continue
         beyond = value - its.median
         if beyond > limit or (rule.both_ways and -beyond > limit):
@@ -139,7 +139,7 @@ def _same_rank(rows: Sequence[RankRow]) -> Iterator[OddDoc]:
 
 
 def missing_words(missing: Sequence[int], world_size: int) -> str:
-    """``3 of 256 ranks have no file: 17, 18, 200``; runs of ranks as ``17–31``."""
+    """``4 of 256 ranks (2 %) without a file: 17–19, 200``."""
     runs: list[list[int]] = []
     for rank in missing:
         if runs and runs[-1][1] == rank - 1:
@@ -147,5 +147,4 @@ def missing_words(missing: Sequence[int], world_size: int) -> str:
         else:
             runs.append([rank, rank])
     told = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in runs)
-    noun = plural(len(missing), "rank").partition(" ")[2]
-    return f"{len(missing):,} of {world_size:,} ({share(len(missing) / world_size)}) {noun} without a file: {told}"
+    return f"{len(missing):,} of {world_size:,} ranks ({share(len(missing) / world_size)}) without a file: {told}"

@@ -100,7 +100,7 @@ def test_verbose_has_all() -> None:
 
 def test_missing_ranks_files_and_alignment_are_told() -> None:
     told = text(many(), 140)
-    assert "4 of 64 (6 %) ranks without a file: 60–63" in told
+    assert "4 of 64 ranks (6 %) without a file: 60–63" in told
     assert "59 of 60 read in 75 s · 2 workers · a worker held 64.0 MiB at most" in told
     assert "only durations are compared" in told
 

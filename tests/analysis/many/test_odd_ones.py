@@ -32,6 +32,13 @@ def test_a_distribution_is_no_average() -> None:
     assert (its.min_at, its.max_at) == (0, 4)
 
 
+def test_a_file_that_is_not_reliable_is_in_no_distribution() -> None:
+    rows = [row(rank, launches=100) for rank in range(5)] + [row(5, launches=900, unreliable=["records were lost"])]
+    its = next(each for each in distributions(rows) if each.figure == "launches")
+    assert (its.count, its.max) == (5, 100)
+    assert odd(rows) == [(5, "unreliable")]
+
+
 def test_a_figure_that_no_rank_has_is_not_told() -> None:
     assert "launches" not in [each.figure for each in distributions([row(0), row(1)])]
 
@@ -118,5 +125,5 @@ def test_two_files_of_one_rank() -> None:
 
 
 def test_missing_ranks_in_words() -> None:
-    assert missing_words([5], 16) == "1 of 16 (6 %) rank without a file: 5"
-    assert missing_words([1, 2, 3, 9], 16) == "4 of 16 (25 %) ranks without a file: 1–3, 9"
+    assert missing_words([5], 16) == "1 of 16 ranks (6 %) without a file: 5"
+    assert missing_words([1, 2, 3, 9], 16) == "4 of 16 ranks (25 %) without a file: 1–3, 9"
