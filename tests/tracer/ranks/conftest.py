@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import textwrap
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,9 @@ class Group:
         return path
 
     def _fork(self, options: ProfileOptions, layer: str, rank: int, port: int, ends: Path) -> int:
-        pid = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12's, of a fork beside torch's threads
+            pid = os.fork()
         if pid:
             return pid
         try:
