@@ -243,7 +243,11 @@
 
   paint();
   askForThisView();
-  window.dash_clientside = Object.assign({}, window.dash_clientside, { launchscope: { same: (value) => value } });
+  const go = (address) => {
+    if (address) window.location.assign(address);
+    return null;
+  };
+  window.dash_clientside = Object.assign({}, window.dash_clientside, { launchscope: { same: (value) => value, go: go } });
   const waiting = new MutationObserver(() => {
     if (!ready("timeline-frame") && !document.querySelector("#page.many")) return;
     waiting.disconnect();

@@ -145,7 +145,14 @@ def _opening(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], Many
         prevent_initial_call=True,
     )
 
-    @app.callback(Output("go", "href"), Input("heat-click", "data"), State("url", "search"), prevent_initial_call=True)
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("launchscope", "go"),
+        Output("gone", "data"),
+        Input("go", "data"),
+        prevent_initial_call=True,
+    )
+
+    @app.callback(Output("go", "data"), Input("heat-click", "data"), State("url", "search"), prevent_initial_call=True)
     def follow(click: Any, query: str | None) -> Any:
         view = view_of(query)
         cells = heat_of(doc, view)

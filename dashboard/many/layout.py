@@ -26,8 +26,7 @@ def page(doc: RanksDocument, view: ManyView, scheme: str, width_px: int) -> html
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),
-            dcc.Location(id="go", refresh=True),
-            *(dcc.Store(id=name) for name in ("painted", "can-grid", "heat-click")),
+            *(dcc.Store(id=name) for name in ("painted", "can-grid", "heat-click", "go", "gone")),
             *(dcc.Store(id=name, data=value) for name, value in data.items()),
             header(doc),
             html.Main(

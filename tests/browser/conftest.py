@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import signal
@@ -10,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -29,6 +30,15 @@ FLAGS: Final = (
     "--disable-sync",
 )
 
+THEIRS: Final = (
+    "#grid",
+    ".js-plotly-plot",
+    ".dash-dropdown-wrapper",
+    ".dash-dropdown-focus-target",
+    ".dash-options-list",
+)
+"""Markup of the libraries."""
+
 Open = Callable[..., "Page"]
 
 
@@ -44,10 +54,10 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
-def address() -> Iterator[str]:
-    """Where ``launchscope dashboard`` serves the demo capture."""
-    command = [sys.executable, "-m", "launchscope", "dashboard", str(CAPTURES / "llama_1b.zip")]
+@contextlib.contextmanager
+def served(*arguments: str | Path) -> Iterator[str]:
+    """Where ``launchscope dashboard`` of these arguments serves its page."""
+    command = [sys.executable, "-m", "launchscope", "dashboard", *map(str, arguments)]
     with subprocess.Popen([*command, "--port", "0", "--no-browser"], stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         found = next((re.search(r"http://\S+", line) for line in server.stderr if "open http" in line), None)
@@ -60,9 +70,16 @@ def address() -> Iterator[str]:
         rest.join(10)
 
 
-@pytest.fixture
-def open_page(chromium: Browser, address: str) -> Iterator[Open]:
-    """Opens the page: ``open_page("?step=2", width=1280, dark=True)``."""
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """Where ``launchscope dashboard`` serves the demo capture."""
+    with served(CAPTURES / "llama_1b.zip") as where:
+        yield where
+
+
+@contextlib.contextmanager
+def opening(chromium: Browser, address: str, drawn: str = "#timeline .bglayer, #timeline .barlayer") -> Iterator[Open]:
+    """Opens pages at this address until the block ends, and waits until what ``drawn`` selects is there."""
     contexts, problems = [], list[str]()
 
     def open_it(query: str = "", *, width: int = 1280, height: int = 900, dark: bool = False) -> Page:
@@ -76,10 +93,26 @@ def open_page(chromium: Browser, address: str) -> Iterator[Open]:
         page.on("pageerror", lambda error: problems.append(f"exception: {error}"))
         page.on("request", lambda r: None if r.url.startswith((address, "data:", "blob:")) else problems.append(r.url))
         page.goto(address + query)
-        page.wait_for_selector("#timeline .bglayer, #timeline .barlayer", state="attached")
+        page.wait_for_selector(drawn, state="attached")
         return page
 
     yield open_it
     for context in contexts:
         context.close()
     assert not problems, problems
+
+
+@pytest.fixture
+def open_page(chromium: Browser, address: str) -> Iterator[Open]:
+    """Opens the page: ``open_page("?step=2", width=1280, dark=True)``."""
+    with opening(chromium, address) as open_it:
+        yield open_it
+
+
+def serious_findings(page: Page) -> list[Any]:
+    """What axe says of our own markup."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found: dict[str, Any] = Axe().run(page, context={"exclude": [[each] for each in THEIRS]}).response
+    serious = [each for each in found["violations"] if each["impact"] in ("serious", "critical")]
+    return [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in serious]

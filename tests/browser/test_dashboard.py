@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import expect
+
+from .conftest import serious_findings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -315,10 +317,4 @@ def test_help_lists_the_keys(open_page: Open) -> None:
 
 
 def test_no_serious_finding_of_axe_in_our_own_markup(open_page: Open) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
-    page = open_page()
-    theirs = ["#grid", ".js-plotly-plot", ".dash-dropdown-wrapper", ".dash-dropdown-focus-target", ".dash-options-list"]
-    found: dict[str, Any] = Axe().run(page, context={"exclude": [[s] for s in theirs]}).response
-    serious = [v for v in found["violations"] if v["impact"] in ("serious", "critical")]
-    assert not serious, json.dumps([(v["id"], [n["html"][:200] for n in v["nodes"]]) for v in serious], indent=1)
+    assert not serious_findings(open_page())
