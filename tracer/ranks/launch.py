@@ -171,6 +171,7 @@ def _forked(options: ProfileOptions, progress: Progress, device_layer: str, fold
     kept = None if path is None else str(path)
     ended = Ended(rank=place.rank, host=place.host, how=how, message=message, path=kept)
     (folder / f"ended-{place.rank}.json").write_bytes(msgspec.json.encode(ended))
+    set_handlers(dict.fromkeys(handlers, signal.SIG_DFL))  # all is said, and the agent may end this at any time
     if how != DONE:
         os._exit(_SOMETHING_TO_FIX)  # an agent whose workers failed does not wait for those of other hosts
 
