@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +53,7 @@ def analyze_ranks(
     its row's error.
     """
     begun = time.perf_counter()
-    found = rank_files(list(paths)) if files is None else files
+    found = dict.fromkeys(rank_files(list(paths)) if files is None else files)  # a file that is given twice is one
     jobs = [Job(file, step_regex=step_regex, strict=strict) for file in found]
     count = min(workers or available_cores(), max(len(jobs), 1))
     kept = None if resume is None else KeptRows(resume)
@@ -61,12 +62,13 @@ def analyze_ranks(
         done = {job: row for job in jobs if (row := kept.find(job)) is not None}
     resumed = set(done)
     try:
-        for job, finished in _finished([job for job in jobs if job not in done], count, dask):
-            if kept is not None:
-                kept.keep(job, finished)
-            done[job] = finished
-            if progress is not None:
-                progress(len(done), len(jobs), finished.row)
+        with closing(_finished([job for job in jobs if job not in done], count, dask)) as rows:
+            for job, finished in rows:
+                if kept is not None:
+                    kept.keep(job, finished)
+                done[job] = finished
+                if progress is not None:
+                    progress(len(done), len(jobs), finished.row)
     except KeyboardInterrupt as error:
         raise Stopped(len(done), len(jobs)) from error
     return _document(
@@ -78,7 +80,7 @@ def analyze_ranks(
     )
 
 
-def _finished(jobs: Sequence[Job], workers: int, dask: str | None) -> Iterator[tuple[Job, Finished]]:
+def _finished(jobs: Sequence[Job], workers: int, dask: str | None) -> Generator[tuple[Job, Finished]]:
     """Each job and its row, by whoever is to make it."""
     if dask is not None:
         from .dask_workers import finished_by_dask
