@@ -201,7 +201,8 @@ def _collectives(trace: Trace) -> Bools:
     """[gpu_ops] Those that communicate with other GPUs, by what the file tells, else by their names."""
     ops = trace.gpu_ops
     named = [name for name in np.unique(ops.name).tolist() if kind_of_kernel(trace.name(name)) is not None]
-    return np.isin(ops.name, named) | (ops.collective != NONE)
+    communicates: Bools = np.isin(ops.name, named) | (ops.collective != NONE)
+    return communicates
 
 
 def _gap_lane(band: Band) -> Lane | None:

@@ -69,9 +69,7 @@ def ranks_section(opened: Opened, view: View, values: Mapping[str, Any]) -> list
 def _modes(modes: list[tuple[str, str]], value: str) -> html.Div:
     """Of which mode; not to be seen where there is one."""
     chosen = choice("ranks-of", modes, value, "Of")
-    if len(modes) < 2:
-        chosen.style = {"display": "none"}
-    return chosen
+    return chosen if len(modes) > 1 else html.Div(chosen, style={"display": "none"})
 
 
 def _picker(label: str, name: str, chosen: RankSet, value: str | None) -> html.Div:

@@ -1,4 +1,4 @@
-"""Which capture ``launchscope dashboard`` shows when none is named."""
+"""What ``launchscope dashboard`` shows: the newest capture when none is named, and when the page is of many ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from launchscope.analysis.capture import CaptureWriter
 from launchscope.analysis.errors import LaunchscopeError
+from launchscope.cli import run
 from launchscope.cli.dashboard import newest_capture
+from launchscope.cli.rank_page import kept_table, many_ranks
+from launchscope.fixtures.builder import trace
 
 from ..analysis.captures import two_modes, write_capture
 
@@ -50,3 +53,35 @@ def test_where_the_only_one_is_being_written_it_says_so(folder: Path) -> None:
 def test_without_any_it_says_what_to_try() -> None:
     with pytest.raises(LaunchscopeError, match="no capture in launchscope-out/; try launchscope demo --dashboard"):
         newest_capture()
+
+
+def write_ranks(folder: Path, count: int) -> Path:
+    folder.mkdir()
+    for rank in range(count):
+        trace().step(0).launch(at=0, dur=5).kernel(at=10, dur=20).write(folder / f"rank{rank}.json")
+    return folder
+
+
+def test_over_sixteen_traces_are_a_page_of_many_ranks_and_fewer_where_asked(tmp_path: Path) -> None:
+    few = write_ranks(tmp_path / "few", 2)
+    assert many_ranks([few], forced=False, step_regex=None, strict=False) is None
+    doc = many_ranks([few], forced=True, step_regex=None, strict=False)
+    assert doc is not None
+    assert [row.rank for row in doc.rows] == [0, 1]
+    many = write_ranks(tmp_path / "many", 17)
+    found = many_ranks([many], forced=False, step_regex=None, strict=False)
+    assert found is not None
+    assert len(found.rows) == 17
+
+
+def test_a_table_that_was_kept_is_shown_without_reading_traces(tmp_path: Path) -> None:
+    folder, file = write_ranks(tmp_path / "run", 2), tmp_path / "ranks.json"
+    assert run(["analyze", str(folder), "--ranks", "-o", str(file)]) == 0
+    shutil.rmtree(folder)
+    doc = kept_table([file])
+    assert doc is not None
+    assert [row.rank for row in doc.rows] == [0, 1]
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(LaunchscopeError, match=r"ranks\.json: a table of ranks, but it can't be read"):
+        kept_table([file])
+    assert kept_table([write_ranks(tmp_path / "other", 1) / "rank0.json"]) is None

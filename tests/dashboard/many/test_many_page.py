@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 from launchscope.analysis.many.document import RankRow, RanksDocument
+from launchscope.analysis.many.odd_ones import missing_words
 from launchscope.analysis.report import Report
 from launchscope.dashboard.many import app
 from launchscope.dashboard.many.charts import alike_words, distribution_figure, heat_of, order, step_in_timeline
@@ -55,6 +56,7 @@ def test_a_step_has_its_place_in_the_ranks_own_timeline() -> None:
     doc = table()
     assert step_in_timeline(doc.rows[0], 7) == 2
     assert step_in_timeline(doc.rows[4], 7) == 0
+    assert doc.rows[0].series is not None
     series = msgspec.structs.replace(doc.rows[0].series, every=3)
     assert step_in_timeline(msgspec.structs.replace(doc.rows[0], series=series), 6) == 3
 
@@ -72,7 +74,7 @@ def test_histograms_of_the_figures_in_which_ranks_differ() -> None:
 def test_the_answer_in_words() -> None:
     assert sentence(table()) == "2 of 5 ranks stand out: rank 4, rank 3"
     assert [*notes(table())] == [
-        "1 of 6 (17 %) rank without a file: 5",
+        missing_words([5], 6),
         "1 file could not be read; the table below says why.",
     ]
     assert compared(table()) == "Compared: no collective matches. Each rank is on its own clock."
