@@ -28,6 +28,7 @@ from .surroundings import variables
 
 _INTERRUPTED: Final = "interrupted"
 _BYE_S: Final = 5.0  # for the others to read how the run ended, before a store that this process hosts is gone
+_BYE_SOON_S: Final = 1.0  # the same where those of this host are interrupted, too
 
 
 def lead(coordinator: Coordinator, options: ProfileOptions, progress: Progress, device_layer: str) -> Path:
@@ -67,11 +68,12 @@ def _end(coordinator: Coordinator, error: str | None) -> None:
     exchange = coordinator.exchange
     with suppress(Lost):
         exchange.put(END, msgspec.json.encode(Ending(error=error)))
-        if error == _INTERRUPTED:  # as all are
+        place = coordinator.place
+        if error == _INTERRUPTED and place.local_world_size == place.world_size:  # as all are
             return
-        deadline = time.monotonic() + _BYE_S
+        deadline = time.monotonic() + (_BYE_SOON_S if error == _INTERRUPTED else _BYE_S)
         while coordinator.lost is None and time.monotonic() < deadline:
-            if exchange.total("bye") >= coordinator.place.world_size - 1:
+            if exchange.total("bye") >= place.world_size - 1:
                 return
             exchange.attend()
             time.sleep(0.02)
