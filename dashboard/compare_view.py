@@ -22,6 +22,7 @@ from ..analysis.likely_causes import short_names_of, signed_duration
 from ..analysis.units import MISSING, apart, duration, number, printable, written
 from .counterparts import alike_steps
 from .opened import Band, Opened
+from .ranks.waiting_words import waiting_words
 
 MOST_ROWS: Final = 200  # of one table; the JSON document has them all
 MOST_NAMES: Final = 5  # of one run of merged ops
@@ -57,7 +58,7 @@ def compare_sections(opened: Opened, key_a: str, key_b: str) -> list[Section]:
     if a is None or b is None:
         return []
     found = a.kept(("compared", b.key), lambda: compare(a.analysis, b.analysis))
-    page = _Page(a, b, found, short_names_of(found))
+    page = _Page(a, b, found, short_names_of(found), tuple(waiting_words(opened.rank_sets, key_a, key_b)))
     sections = [page.causes(), page.figures(), *page.tables()]
     return [section for section in sections if section.rows or section.sentences]
 
@@ -68,13 +69,14 @@ class _Page:
     b: Band
     found: ComparisonDoc
     short: dict[str, str]
+    waiting: tuple[str, ...]  # of two ranks, what each waits for the others
 
     def causes(self) -> Section:
         withheld: dict[str, list[str]] = {}
         for field, reason in self.found.withheld.items():
             withheld.setdefault(reason, []).append(field.replace("_", " "))
         reasons = [f"Not told: {', '.join(fields)}: {reason}." for reason, fields in withheld.items()]
-        sentences = (*self.found.likely_causes, *self.found.notes, *reasons)
+        sentences = (*self.waiting, *self.found.likely_causes, *self.found.notes, *reasons)
         return Section("causes", f"From {self.a.label} to {self.b.label}", sentences)
 
     def figures(self) -> Section:

@@ -28,7 +28,7 @@ from .grid_table import Row, TableData
 from .opened import Opened, open_bands
 from .tables import TABLES, table, table_names
 from .theme import DARK, LIGHT, Theme
-from .timeline import Figure, legend_items
+from .timeline import Figure, collective_legend, legend_items
 from .zoom_levels import Timelines, timelines
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def render(report: Report) -> str:
         "cards": cards.cards(opened),
         "graph_doctor": graph_sections(opened),
         "legend": legend_items(LIGHT),
+        "collectives": collective_legend(bands),
         "chart_rem": chart_rem(opened),
         "charts": [(name, title) for name, (title, _) in CHARTS.items()],
         "tables": [plain_table(name, table(name, opened, bands), labels) for name in table_names(opened, bands)],

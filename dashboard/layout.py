@@ -19,7 +19,7 @@ from .panels import GRAPH_CONFIG, MODEL_REM, section_parts
 from .ranks.section import has_one_clock, ranks_section
 from .shown import Timelines, control_values, stores, timelines
 from .theme import LIGHT
-from .timeline import legend_items
+from .timeline import collective_legend, legend_items
 from .view import View
 
 KEYS: Final = (
@@ -192,7 +192,7 @@ def timelines_section(opened: Opened, values: Mapping[str, Any], drawn: Timeline
                 ],
                 className="idle-legend",
             ),
-            *_collective_legend(opened),
+            *(_collectives(item) for item in collective_legend(opened.bands)),
             html.Div(
                 [
                     dcc.Graph(
@@ -221,12 +221,9 @@ def _alignments(opened: Opened) -> list[tuple[str, str]]:
     return [("time", "same scale"), ("step", "step to step"), *one_clock]
 
 
-def _collective_legend(opened: Opened) -> list[html.Div]:
-    if not any(len(band.analysis.collectives) for band in opened.bands):
-        return []
-    meaning = "collectives: kernels that communicate with other GPUs, and wait for them"
-    return [html.Div([html.Span(className="swatch", style={"background": LIGHT.collective}), meaning],
-                     className="idle-legend")]  # fmt: skip
+def _collectives(item: Mapping[str, str]) -> html.Div:
+    swatch = html.Span(className="swatch", style={"background": item["color"]})
+    return html.Div([swatch, item["meaning"]], className="idle-legend")
 
 
 def _swatch(item: Mapping[str, str]) -> html.Span:

@@ -26,11 +26,11 @@ from .stage import (
     column_edges,
     stage,
 )
-from .theme import CAUSE_COLORS, Theme
+from .theme import CAUSE_COLORS, LIGHT, Theme
 from .timeline_layout import timeline_layout
 from .view import View
 
-__all__ = ["legend_items", "search_count", "timeline_figure"]
+__all__ = ["collective_legend", "legend_items", "search_count", "timeline_figure"]
 
 Figure = dict[str, Any]
 
@@ -48,6 +48,13 @@ _CLEAR: Final = "rgba(0,0,0,0)"
 def legend_items(theme: Theme) -> list[dict[str, str]]:
     """The causes of gaps as a legend shows them: name, colour and what it means."""
     return [{"cause": cause, "color": CAUSE_COLORS[cause], "meaning": CAUSE_WORDS[cause]} for cause in CAUSES]
+
+
+def collective_legend(bands: Sequence[Band]) -> list[dict[str, str]]:
+    """What a legend says of collectives; nothing where none is drawn."""
+    meaning = "collectives: kernels that communicate with other GPUs, and wait for them"
+    has_some = any(len(band.analysis.collectives) for band in bands)
+    return [{"color": LIGHT.collective, "meaning": meaning}] if has_some else []
 
 
 def timeline_figure(

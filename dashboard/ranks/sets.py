@@ -111,6 +111,11 @@ class RankSet:
             numbers.append(int(self.matching.ranks[rank].step_number[row[rank]]))
         return numbers
 
+    def waited_ns(self, rank: int) -> float | None:
+        """Of a median step of a rank, inside collectives; None where it can't be told."""
+        waits = self.waits[rank]
+        return float(np.median(waits.step_waiting_ns[waits.told])) if waits.is_known and waits.told.any() else None
+
     def step_of(self, rank: int, column: int) -> int | None:
         """The step of a rank's timeline that a column of the heat map is; None where it has none."""
         place = int(self.matching.steps.places[column, rank])

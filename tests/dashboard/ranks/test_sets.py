@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from launchscope.analysis.report import load
+from launchscope.dashboard.compare_view import compare_sections
+from launchscope.dashboard.html import render
 from launchscope.dashboard.opened import open_bands
 from launchscope.dashboard.ranks.clock_words import clock_words, has_one_clock
 from launchscope.dashboard.ranks.sets import RankFigure, clocks
 from launchscope.dashboard.stage import stage
+from launchscope.dashboard.tables import table, table_names
+from launchscope.dashboard.theme import LIGHT
+from launchscope.dashboard.timeline import timeline_figure
 from launchscope.dashboard.view import View
 
+from ...analysis.ranks.rank_captures import two_ranks as capture_of_two
 from ..opening import capture
 from .two_ranks import rank_trace, report_of, two_ranks
 
@@ -76,3 +85,39 @@ def test_without_collectives_each_is_on_its_own_clock_and_it_is_said() -> None:
     assert ranks.figures == ["period", "busy"]
     assert not has_one_clock([ranks])
     assert "each timeline is on its own clock" in clock_words(ranks)
+
+
+def test_a_capture_of_two_ranks_has_its_modes_figures_on_the_rank_that_they_are_of(tmp_path: Path) -> None:
+    opened = open_bands(load(capture_of_two(tmp_path / "capture")))
+    assert [band.label for band in opened.bands[:3]] == [
+        "eager, rank 0",
+        "eager, rank 1",
+        "eager, rank 0, cuda pass, repeat 2",
+    ]
+    assert [band.key for band in opened.bands[:2]] == ["eager", "eager-rank1"]
+    assert [band.mode is not None for band in opened.bands[:2]] == [True, False]
+    assert opened.first == ("eager",)
+    (ranks,) = opened.rank_sets
+    assert (ranks.key, ranks.on_one_host) == ("eager", True)
+    assert {key: clock.ahead_ns for key, clock in clocks([ranks]).items()} == {"eager": 0, "eager-rank1": 0}
+    assert "all ranks ran on one host" in clock_words(ranks)
+
+
+def test_the_reports_figures_of_each_rank_are_a_table() -> None:
+    opened = two_ranks()
+    assert "ranks" in table_names(opened, opened.bands)
+    assert "ranks" not in table_names(capture(), capture().bands)
+    first, second = table("ranks", opened, opened.bands).rows
+    assert (first["rank"], first["work_us"], first["without_us"], first["waiting_us"]) == (0, 60.0, 30.0, 30.0)
+    assert (second["rank"], second["work_us"], second["last"], second["clock_us"]) == (1, 30.0, 100.0, 1000.0)
+
+
+def test_two_ranks_compared_say_what_of_it_is_waiting() -> None:
+    causes = compare_sections(two_ranks(), "rank0", "rank1")[0].sentences
+    assert causes[0].startswith("Of a median step rank 0 30.0 µs and rank 1 0 are waiting inside collectives")
+
+
+def test_collectives_have_a_colour_of_their_own_and_it_is_told() -> None:
+    drawn = {each["name"] for each in timeline_figure(two_ranks().bands, View(), LIGHT)["data"]}
+    assert {"kernel", "collective"} <= drawn
+    assert "collectives: kernels that communicate" in render(two_ranks().report)
