@@ -11,7 +11,7 @@ import numpy as np
 from ..ranks.clocks import Offset, clock_offsets
 from ..ranks.documents import is_straggler
 from ..ranks.matching import Matching, match
-from ..ranks.waiting import Arrivals, Waits, arrivals, waits_of
+from ..ranks.waiting import Arrivals, Waits, arrivals, mostly_awaited, waits_of
 from ..trace_verdict import StepWaits, TraceTimes, trace_verdict
 from ..units import number, plural
 from .carried import CarriedCollectives
@@ -32,12 +32,19 @@ def compared(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives])
     places = sorted(set(carried) - set(left_out))
     matching = match([carried[place].restored() for place in places])
     found = list(rows)
+    is_short = False  # not all steps of every rank were carried
+    awaited = [None if other is None else rows[places[other]].rank for other in mostly_awaited(matching)]
     waits, last, offsets = waits_of(matching), arrivals(matching), clock_offsets(matching)
     for own, place in enumerate(places):
         its = carried[place]
-        figures = _waiting(waits[own], its, found[place]) | _arrival(last[own], its.times) | _clock(offsets[own])
+        is_short |= len(its.busy_ns.values()) != found[place].steps
+        figures = (
+            _waiting(waits[own], awaited[own], its, found[place])
+            | _arrival(last[own], its.times)
+            | _clock(offsets[own])
+        )
         found[place] = msgspec.structs.replace(found[place], **figures)
-    return found, _alignment(rows, matching, waits, list(left_out.values()))
+    return found, _alignment(rows, matching, waits, list(left_out.values()), is_short=is_short)
 
 
 def _left_out(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]) -> dict[int, str]:
@@ -56,18 +63,21 @@ def _left_out(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]
     return reasons if len(reasons) < len(steps) else {}
 
 
-def _waiting(waits: Waits, its: CarriedCollectives, row: RankRow) -> dict[str, Any]:
+def _waiting(waits: Waits, waits_for: int | None, its: CarriedCollectives, row: RankRow) -> dict[str, Any]:
     """Medians over the steps of which every collective was told; and the verdict that rests on them."""
     told = waits.told
     if not waits.is_known or not told.any():
         return {}
-    work = float(np.median((its.busy_ns.values() - waits.exposed_waiting_ns)[told]))
-    waited = StepWaits(max(its.times.work_ns - work, 0.0), float(np.median(waits.unsplit_ns)))
+    busy = its.busy_ns.values()
+    work = float(np.median((busy - waits.exposed_waiting_ns)[told]))
+    all_work = its.times.work_ns if len(busy) == row.steps else float(np.median(busy[told]))  # of the same steps
+    waited = StepWaits(max(all_work - work, 0.0), float(np.median(waits.unsplit_ns)), waits_for)
     verdict = trace_verdict(its.times, row.unreliable, its.blocking, waits=waited)
     return {
         "communication_transfer_ns": float(np.median(waits.step_transfer_ns[told])),
         "communication_waiting_ns": float(np.median(waits.step_waiting_ns[told])),
         "gpu_work_without_waiting_ns": work,
+        "waits_for": waits_for,
         "verdict_class": verdict.verdict_class,
         "verdict_reason": verdict.reason,
     }
@@ -97,7 +107,7 @@ def _clock(offset: Offset | None) -> dict[str, Any]:
 
 
 def _alignment(
-    rows: Sequence[RankRow], matching: Matching, waits: Sequence[Waits], left_out: list[str]
+    rows: Sequence[RankRow], matching: Matching, waits: Sequence[Waits], left_out: list[str], *, is_short: bool
 ) -> AlignmentDoc:
     unmatched = [*left_out, *matching.refused][:_REASONS]
     known = sum(each.is_known for each in waits)
@@ -109,7 +119,8 @@ def _alignment(
     steps = max(len(np.unique(group.step)) for group in matching.groups)
     reason = (
         f"collectives of {plural(len(matching.groups), 'group')} of ranks match ({known:,} of {len(rows):,} ranks, "
-        f"{plural(steps, 'step')}, paired {paired}): waiting by their durations, clocks by their ends"
+        f"{'the first ' if is_short else ''}{plural(steps, 'step')}, paired {paired}): waiting by their durations, "
+        "clocks by their ends"
     )
     partial = sum(not group.whole for group in matching.groups)
     if partial:

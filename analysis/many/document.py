@@ -72,6 +72,7 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     communication_hidden_ns: float | None = None
     communication_transfer_ns: float | None = None  # null where no other rank's collectives match
     communication_waiting_ns: float | None = None
+    waits_for: int | None = None  # the rank for which most of its waiting is
     arrives_last_share: float | None = None  # of the matching collectives for which anybody waited
     arrives_last_chance: float | None = None  # if all arrived alike: 1 ÷ ranks of the group
     arrivals: int | None = None  # how many of them there were

@@ -36,6 +36,7 @@ def test_waiting_and_transfer_by_hand() -> None:
     assert [row.gpu_work_without_waiting_ns for row in rows] == [45_000] * 3
     assert [row.arrives_last_share for row in rows] == [1, 0, 0]
     assert [row.awaited_ns for row in rows] == [200_000, 0, 0]
+    assert [row.waits_for for row in rows] == [None, 0, 0]
     assert [row.straggler for row in rows] == [True, False, False]
     assert [row.clock_offset_ns for row in rows] == [0, 0, 0]
     assert (alignment.kind, alignment.groups, alignment.ranks) == ("collectives", 1, 3)
@@ -86,6 +87,17 @@ def test_a_file_with_few_steps_does_not_take_the_others_away() -> None:
     rows, alignment = together(*made)
     assert [row.communication_waiting_ns for row in rows] == [0, 10_000, None, 30_000]
     assert alignment.unmatched == ["rank 2: 2 steps of 6"]
+
+
+def test_of_long_recordings_the_first_steps_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here two of them; the verdict then takes busy and waiting time of the same steps."""
+    monkeypatch.setattr(carrying, "MOST", 2)
+    rows, alignment = together(
+        *(rank_trace(rank, waiting=waiting, period=700) for rank, waiting in enumerate([0, 350]))
+    )
+    assert [row.communication_waiting_ns for row in rows] == [0, 350_000]
+    assert rows[1].verdict_class == "wait-bound"
+    assert "the first 2 steps" in alignment.reason
 
 
 def test_a_file_that_is_not_reliable_is_left_out() -> None:
