@@ -30,7 +30,7 @@ def communication_doc(
     if not len(collectives):
         return None
     kinds = Counter(collectives.kinds[kind] for kind in collectives.kind.tolist())
-    told = None if waits is None or not waits.told.any() else waits
+    told = None if waits is None or not waits.is_known or not waits.told.any() else waits
     rows = slice(0) if told is None else told.told
     work = None if told is None else busy_ns[rows] - told.exposed_waiting_ns[rows]
     return CommunicationDoc(

@@ -39,7 +39,9 @@ def pair_steps(ranks: Sequence[Collectives]) -> StepPairs:
     """The steps of all ranks that belong together."""
     sources = {rank.step_source for rank in ranks}
     if len(sources) == 1 and (source := sources.pop()) in NUMBERED:
-        return StepPairs(source, _by_number([rank.step_number for rank in ranks]))
+        by_number = _by_number([rank.step_number for rank in ranks])
+        if len(by_number):
+            return StepPairs(source, by_number)
     shifts = _shifts(ranks)
     numbers = [np.arange(rank.steps) - shift for rank, shift in zip(ranks, shifts, strict=True)]
     same = not any(shifts) and len({rank.steps for rank in ranks}) == 1
@@ -53,11 +55,8 @@ def _by_number(numbers: Sequence[Ints]) -> Ints:
     places = np.full((len(shared), len(numbers)), NONE, np.int64)
     for rank, own in enumerate(numbers):
         distinct, first = np.unique(own, return_index=True)
-        at = np.searchsorted(shared, distinct)
-        inside = (at < len(shared)) & (
-            shared[np.minimum(at, max(len(shared) - 1, 0))] == distinct if len(shared) else 0
-        )
-        places[at[inside], rank] = first[inside]
+        is_shared = np.isin(distinct, shared)
+        places[np.searchsorted(shared, distinct[is_shared]), rank] = first[is_shared]
     return places
 
 
