@@ -165,6 +165,30 @@ def test_a_rank_that_dies_ends_the_run_and_keeps_what_was_measured(tmp_path: Pat
     assert all(each.error for each in manifest.modes["graph"].processes)
 
 
+def test_a_rank_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text(
+        f"import os, sys, time\nsys.path.insert(0, {str(MODELS)!r})\nimport llama_1b_tp\ncalls = 0\n"
+        "def build(batch_size, device, dtype, context_length):\n"
+        f"    target = llama_1b_tp.build(batch_size, device, dtype, context_length, layers={LAYERS})\n"
+        "    step = target.step\n"
+        "    def hangs():\n"
+        "        global calls\n"
+        "        calls += 1\n"
+        "        if calls > 30 and os.environ['RANK'] == '1':\n"
+        "            time.sleep(1000)\n"
+        "        return step()\n"
+        "    from dataclasses import replace\n"
+        "    return replace(target, step=hangs)\n"
+    )
+    words = ("hangs.py", "--modes", "eager", "--repeats", "1", "--timeout", "60")
+    done = run(tmp_path, *words, "--nproc-per-node", "2", "-o", "kept")
+    assert done.returncode == 2
+    last = done.stderr.strip().splitlines()[-1]
+    assert "rank 1" in last
+    assert "did not end within 60 s" in last
+    assert "hangs.py:12 in hangs: time.sleep(1000)" in last
+
+
 def test_more_ranks_than_gpus_are_refused_in_words(tmp_path: Path) -> None:
     import torch
 

@@ -10,7 +10,9 @@ from typing import Final, NamedTuple
 from ..reasons import users_line
 
 _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)  # as faulthandler writes it
-_WAITS: Final = ("/torch/distributed/", "/torch/cuda/__init__.py", "/torch/cuda/streams.py", "/tracer/ranks/child.py")
+_WAITS: Final = ("/torch/", "/tracer/ranks/child.py")
+"""In a collective, in a synchronise, or in any operator that can't be launched while the GPU's queue is full."""
+_WORKS: Final = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "/torch/fx/")
 
 
 class Stuck(NamedTuple):
@@ -26,7 +28,8 @@ def stuck(stacks: str, folder: Path | None) -> Stuck | None:
     own = next((frames for frames in threads if any(_is_ours(frame.filename) for frame in frames)), None)
     if own is None:
         return None
-    waits = any(part in own[0].filename for part in _WAITS)
+    innermost = own[0].filename
+    waits = any(part in innermost for part in _WAITS) and not any(part in innermost for part in _WORKS)
     return Stuck(waits, users_line(own[::-1], folder))
 
 

@@ -96,7 +96,11 @@ Current thread 0x00007e (most recent call first):
 ALL_REDUCE = '  File "/site-packages/torch/distributed/distributed_c10d.py", line 3005 in all_reduce\n'
 
 
-@pytest.mark.parametrize(("inner", "waits"), [("", False), (ALL_REDUCE, True)])
+LINEAR = '  File "/site-packages/torch/nn/modules/linear.py", line 125 in forward\n'
+COMPILE = '  File "/site-packages/torch/_inductor/compile_fx.py", line 800 in compile_fx\n'
+
+
+@pytest.mark.parametrize(("inner", "waits"), [("", False), (ALL_REDUCE, True), (LINEAR, True), (COMPILE, False)])
 def test_where_a_process_was_stuck(tmp_path: Path, inner: str, waits: bool) -> None:
     script = tmp_path / "model.py"
     script.write_text("import time\ndef decode():\n    time.sleep(9)\ndef step():\n    decode()\n")
