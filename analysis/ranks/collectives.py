@@ -158,7 +158,9 @@ def _decoded(text: str) -> tuple[Any, Any, Any]:
 
 def _group(name: Any, ranks: Any) -> tuple[str, int | None] | None:
     """A process group's label, and how many ranks it has; torch cuts long lists of ranks short with an ellipsis."""
-    listed = str(ranks).strip() if isinstance(ranks, str | list) else ""
+    if isinstance(ranks, list) and all(type(rank) is int for rank in ranks):
+        ranks = f"[{', '.join(map(str, ranks))}]"
+    listed = ranks.strip() if isinstance(ranks, str) else ""
     label = " ".join(part for part in (str(name) if isinstance(name, str | int) else "", listed) if part)
     whole = re.fullmatch(r"\[\s*\d+(?:\s*,\s*\d+)*\s*\]", listed) is not None
     return (label, listed.count(",") + 1 if whole else None) if label else None

@@ -35,6 +35,22 @@ def test_a_group_is_that_of_the_file_or_the_only_one_listed() -> None:
     assert (many.groups, many.group_sizes) == (("0 [0, 1, ..., 63]",), (None,))
 
 
+@pytest.mark.parametrize(
+    ("name", "ranks", "groups"),
+    [
+        ("tp", [0, 1], ("tp [0, 1]",)),  # a list, as it may be written one day
+        (3, "[0, 1]", ("3 [0, 1]",)),
+        ("tp", [[[0]], "x"], ("tp",)),
+        (None, None, ("[0, 1]",)),
+        ({"odd": 1}, 7, ("[0, 1]",)),
+    ],
+)
+def test_groups_as_odd_files_have_them(name: object, ranks: object, groups: tuple[str, ...]) -> None:
+    made = rank_trace(0, [[(200, 30)]])
+    made._events[-1]["args"] |= {"Process Group Name": name, "Process Group Ranks": ranks}
+    assert collectives(made).groups == groups
+
+
 def test_hidden_is_what_runs_beside_and_overlapping_collectives_count_once() -> None:
     # on another stream from 80 µs on: 20 µs beside the compute kernel, then two at once from 150 to 180
     found = collectives(rank_trace(0, [[(80, 100), (150, 50)]], stream=20))
