@@ -49,7 +49,7 @@ def kept_table(paths: Sequence[Path | str]) -> RanksDocument | None:
         raise UnreadableInput(f"{paths[0]}: a table of ranks, but it can't be read ({error}); make it anew") from error
     if doc.schema != SCHEMA:
         raise UnreadableInput(f"{paths[0]}: {doc.schema}, this launchscope reads {SCHEMA}; make it anew")
-    if not doc.rows or any(odd.row >= len(doc.rows) for odd in doc.odd):
+    if not doc.rows or any(not 0 <= odd.row < len(doc.rows) for odd in doc.odd):
         raise UnreadableInput(f"{paths[0]}: a table of ranks without the rows that it tells of; make it anew")
     return doc
 

@@ -23,7 +23,7 @@ from ..ranks.heat import cell_at, heat_figure, told
 from ..server import Access, guard
 from ..theme import theme_named
 from . import layout
-from .charts import distribution_figure, heat_of, order, step_in_timeline
+from .charts import distribution_figure, heat_of, order, step_in_timeline, steps_are_numbered
 from .paths import path_of
 from .rank_pages import RankPages
 from .tables import table
@@ -108,6 +108,8 @@ def _charts(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyV
         cells = heat_of(doc, view)
         figure = heat_figure(cells, theme_named(view.theme or scheme), width)
         words = ["A click on a cell opens that rank's timeline at that step.", *told(cells, width)]
+        if not steps_are_numbered(doc):
+            words.append("The ranks' steps have other numbers: the n-th of one stands below the n-th of another.")
         label = "Heat map of ranks and steps; the lists below it open a rank by keyboard"
         return _graph("heat", figure, width, label), " ".join(words)
 
@@ -160,7 +162,7 @@ def _opening(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], Many
         if cell is None:
             return no_update
         row = order(doc, view.sort)[cell[0]]
-        step = step_in_timeline(doc.rows[row], cells.steps[cell[1]])
+        step = step_in_timeline(doc, row, cells.steps[cell[1]])
         return path_of(row) + _query(view, step)
 
     @app.callback(

@@ -24,6 +24,7 @@ NARROW_PX: Final = 600
 WIDE_PX: Final = 1_000
 """Width from which histograms stand two beside one another."""
 TOP_PX: Final = 8
+_MOST_APART: Final = 2  # times as many numbers of steps as the longest row has: with more, rows have few in common
 _MOST_MARKS: Final = 60  # odd ranks that are marked in one histogram
 
 
@@ -41,30 +42,44 @@ def order(doc: RanksDocument, sort: str) -> list[int]:
     return [*sorted(known, key=lambda row: -known[row]), *(row for row in rows if row not in known)]
 
 
+def steps_are_numbered(doc: RanksDocument) -> bool:
+    """Whether the steps of the rows have numbers in common; else the n-th of one stands below the n-th of another."""
+    series = [row.series for row in doc.rows if row.series is not None]
+    longest = max((len(each.number) for each in series), default=0)
+    return len({number for each in series for number in each.number}) <= _MOST_APART * longest
+
+
 def heat_of(doc: RanksDocument, view: ManyView) -> Heat:
     """Ranks × steps, by the numbers of the steps: a step that a rank's row does not carry is blank."""
-    numbers = sorted({number for row in doc.rows if row.series is not None for number in row.series.number})
+    called = [_called(row, steps_are_numbered(doc)) for row in doc.rows]
+    numbers = sorted({number for each in called for number in each})
     place = {number: at for at, number in enumerate(numbers)}
     values = np.full((len(doc.rows), len(numbers)), np.nan)
-    for at, row in enumerate(doc.rows):
-        if row.series is not None:
-            known = _series(row, view.heat)
-            values[at, [place[number] for number in row.series.number[: len(known)]]] = known
+    for at, (row, each) in enumerate(zip(doc.rows, called, strict=True)):
+        known = _series(row, view.heat)[: len(each)]
+        values[at, [place[number] for number in each[: len(known)]]] = known
     names, rows = labels(doc), order(doc, view.sort)
     return Heat(HEAT_WORDS[view.heat], [names[row] for row in rows], numbers, values[rows])
 
 
+def _called(row: RankRow, are_numbered: bool) -> list[int]:
+    """What the steps of a row are called: their numbers, or their places from 1."""
+    if row.series is None:
+        return []
+    return row.series.number if are_numbered else [*range(1, len(row.series.number) + 1)]
+
+
 def _series(row: RankRow, heat: HeatOf) -> NDArray[np.float64]:
-    assert row.series is not None
+    if row.series is None:
+        return np.zeros(0)
     known = row.series.busy_ns if heat == "busy" else row.series.period_ns
     return np.array([np.nan if ns is None else ns for ns in known], np.float64)
 
 
-def step_in_timeline(row: RankRow, number: int) -> int:
+def step_in_timeline(doc: RanksDocument, row: int, number: int) -> int:
     """The place of the step of this number in the rank's own timeline, from 0."""
-    if row.series is None or number not in row.series.number:
-        return 0
-    return row.series.number.index(number) * row.series.every
+    series, called = doc.rows[row].series, _called(doc.rows[row], steps_are_numbered(doc))
+    return called.index(number) * series.every if series is not None and number in called else 0
 
 
 def differing(doc: RanksDocument) -> list[DistributionDoc]:

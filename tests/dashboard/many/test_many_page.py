@@ -19,6 +19,7 @@ from launchscope.dashboard.many.rank_pages import RankPages
 from launchscope.dashboard.many.tables import table as rank_table
 from launchscope.dashboard.many.view import ManyView, from_query, to_query
 from launchscope.dashboard.many.words import compared, labels, notes, sentence
+from launchscope.dashboard.ranks.heat import heat_figure
 from launchscope.dashboard.server import Access
 from launchscope.dashboard.theme import LIGHT
 from werkzeug.test import Client, TestResponse
@@ -28,6 +29,14 @@ from .rows_by_hand import MS, table
 
 def unread(rows: Sequence[RankRow]) -> Report:
     raise AssertionError(rows)
+
+
+def with_series(*, every: int, first: int = 5) -> RanksDocument:
+    """The table whose first row's steps are every so many, from this number on."""
+    doc = table()
+    assert doc.rows[0].series is not None
+    series = msgspec.structs.replace(doc.rows[0].series, every=every, number=[first, first + 1, first + 2])
+    return msgspec.structs.replace(doc, rows=[msgspec.structs.replace(doc.rows[0], series=series), *doc.rows[1:]])
 
 
 def get(path: str, doc: RanksDocument | None = None) -> TestResponse:
@@ -54,11 +63,25 @@ def test_sorted_by_a_figure_those_without_it_are_last() -> None:
 
 def test_a_step_has_its_place_in_the_ranks_own_timeline() -> None:
     doc = table()
-    assert step_in_timeline(doc.rows[0], 7) == 2
-    assert step_in_timeline(doc.rows[4], 7) == 0
-    assert doc.rows[0].series is not None
-    series = msgspec.structs.replace(doc.rows[0].series, every=3)
-    assert step_in_timeline(msgspec.structs.replace(doc.rows[0], series=series), 6) == 3
+    assert step_in_timeline(doc, 0, 7) == 2
+    assert step_in_timeline(doc, 4, 7) == 0
+    assert step_in_timeline(with_series(every=3), 0, 6) == 3
+
+
+def test_steps_whose_numbers_have_nothing_in_common_stand_n_th_below_n_th() -> None:
+    doc = with_series(every=1, first=1_000)
+    assert heat_of(doc, ManyView()).steps == [5, 6, 7, 1_000, 1_001, 1_002]
+    rows = [with_series(every=1, first=1_000 * rank).rows[0] for rank in range(1, 5)]
+    apart = msgspec.structs.replace(doc, rows=rows)
+    assert heat_of(apart, ManyView()).steps == [1, 2, 3]
+    assert step_in_timeline(apart, 2, 3) == 2
+
+
+def test_without_any_step_it_says_so() -> None:
+    doc = table()
+    bare = msgspec.structs.replace(doc, rows=[msgspec.structs.replace(row, series=None) for row in doc.rows])
+    figure = heat_figure(heat_of(bare, ManyView()), LIGHT, 1_200)
+    assert figure["layout"]["annotations"][0]["text"] == "no step period is known"
 
 
 def test_histograms_of_the_figures_in_which_ranks_differ() -> None:
