@@ -17,12 +17,11 @@ from ..analysis.errors import LaunchscopeError, NothingMeasured
 from .checkout import checked_out
 from .client import ForkServer
 from .describe import parts_of_target
-from .device import CUDA, require_hardware
+from .device import CUDA, load_device, require_hardware
 from .options import MODES, REPEATS, STEPS, ProfileOptions, Progress
 from .ranks.options import place_from
 from .reasons import nothing_measured
 from .run import Run, in_turn
-from .worker import load_device
 
 PRELOAD: Final = ("torch", "torch.profiler", "torch._dynamo", "launchscope.tracer.worker")
 """torch._dynamo, since making a model on the meta device imports it; not inductor: importing that starts threads and

@@ -24,7 +24,7 @@ from ..analysis.capture import Calibration
 from ..analysis.errors import LaunchscopeError, MissingRequirement
 from ..analysis.user_cache import user_cache
 from .client import ForkServer, ProcessFailed
-from .device import CUDA, WITHOUT_A_GPU, CudaDevice, Step, host_times, require_hardware
+from .device import CUDA, WITHOUT_A_GPU, CudaDevice, Step, host_times, load_device, require_hardware
 from .options import Progress
 from .target import short_dtype
 
@@ -126,8 +126,6 @@ def _keep(path: Path, kept: Kept) -> None:
 
 def measure(argument: bytes, tell: Callable[[str], None]) -> Calibration:
     """Measure all figures, in a fresh process. ``argument``: the device layer, as JSON text."""
-    from .worker import load_device
-
     layer = msgspec.json.decode(argument, type=str)
     device = load_device(layer)
     own = getattr(device, "calibration", None)  # a device layer without torch brings its own

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import itertools
 import time
@@ -196,6 +197,13 @@ class _TorchSession:
 
     def export(self, path: Path) -> None:
         self._profiler.export_chrome_trace(str(path))
+
+
+def load_device(layer: str) -> Device:
+    """The device layer that 'module:name' names."""
+    module, _, name = layer.partition(":")
+    device: Device = getattr(importlib.import_module(module), name)()
+    return device
 
 
 def require_hardware() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from . import protocol
 from .checkout import Checkout
 from .compiler import Compiler
 from .describe import masked, parameter_count, parts_of_target, revision, target_name
-from .device import Device, Step
+from .device import Step, load_device
 from .modes import NotCaptured
 from .options import ProfileOptions
 from .ranks.child import Among, leave
@@ -222,13 +221,6 @@ def _count_floor(state: _State, step: Step) -> None:
         state.floor = count_floor(step)
     except Exception as error:  # a count that fails costs the floor, not the mode
         state.keep(notes=(*state.record.notes, f"no floor: {reason(error, state.progress.phase, None)}"))
-
-
-def load_device(layer: str) -> Device:
-    """The device layer that 'module:name' names."""
-    module, _, name = layer.partition(":")
-    device: Device = getattr(importlib.import_module(module), name)()
-    return device
 
 
 def _options(job: Job) -> ProfileOptions:

@@ -69,7 +69,8 @@ def _tell(doc: SweepDoc) -> Iterator[Block]:
     if doc.ranks:
         yield Headline(_scaling(doc.ranks))
         yield Listing(Table(_RANKS, [_ranks_row(row) for row in doc.ranks]).without_empty_columns(MISSING), [_MOST])
-    timed = [row.step_ns for row in (*doc.rows, *doc.ranks) if row.step_ns is not None]
+    every = [*(row.step_ns for row in doc.rows), *(row.step_ns for row in doc.ranks)]
+    timed = [time for time in every if time is not None]
     if timed and all(time.ci_low is None for time in timed):
         yield Fact("spread", [_ONE_PROCESS], concern=True)
     failed = [f"{_point(row)}, {row.mode}: {row.error}" for row in doc.rows if row.error is not None]

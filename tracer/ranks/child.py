@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ..device import Device
+from ..device import Device, load_device
 from .exchange import connect
 from .options import Place
 
@@ -139,8 +139,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 def probe(argument: bytes, tell: Callable[[str], None]) -> Found:
     """Start the rank's device in a process of its own and say what it is."""
-    from ..worker import load_device
-
     asked = msgspec.json.decode(argument, type=Asked)
     tell("probe")
     device: Device = load_device(asked.device_layer)

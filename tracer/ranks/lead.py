@@ -102,8 +102,14 @@ class RanksRun(Run):
         others = [msgspec.json.decode(self._exchange.get(f"found/{rank}"), type=Found) for rank in range(1, size)]
         found = [own, *others]
         _require_devices(found)
+        one_host = len({each.host for each in found}) == 1  # its name would tell where the user is, and no more
         self.ranks = tuple(
-            capture.RankRecord(rank=rank, local_rank=each.local_rank, host=each.host, device=each.device)
+            capture.RankRecord(
+                rank=rank,
+                local_rank=each.local_rank,
+                host="localhost" if one_host else each.host,
+                device=each.device,
+            )
             for rank, each in enumerate(found)
         )
         super().prepare(server)
