@@ -16,7 +16,7 @@ from .reading import Finished, Job, finish
 from .storage import is_shared
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 _CONNECTING_S: Final = 20.0
 
@@ -33,18 +33,30 @@ def finished_by_dask(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, F
         from distributed import KilledWorker, as_completed
 
         waiting = {client.submit(finish, job, pure=False): job for job in jobs}
+        again: list[Job] = []
         for future in as_completed(list(waiting), loop=client.loop):  # type: ignore[no-untyped-call]
             job = waiting.pop(future)
             try:
-                yield job, future.result()
-            except KilledWorker as error:
-                told = f"{error.allowed_failures + 1} workers died over it: probably for want of memory"
-                yield job, Finished(row=lost_row(job, told))
-            except ModuleNotFoundError as error:
-                raise LaunchscopeError(
-                    f"{address}: a worker lacks the package {error.name}: install launchscope where its workers run"
-                ) from error
+                yield job, _row_of(future, address)
+            except KilledWorker:  # over it, or over the file before it in the same worker
+                again.append(job)
             future.release()  # the row's own memory on its worker
+        for job in again:  # each by itself, so that no other file is blamed
+            try:
+                yield job, _row_of(client.submit(finish, job, pure=False), address)
+            except KilledWorker as error:
+                told = f"{error.allowed_failures + 1} workers died over it, twice: probably for want of memory"
+                yield job, Finished(row=lost_row(job, told))
+
+
+def _row_of(future: Future[Finished], address: str) -> Finished:
+    try:
+        finished: Finished = future.result()
+    except ModuleNotFoundError as error:
+        raise LaunchscopeError(
+            f"{address}: a worker lacks the package {error.name}: install launchscope where its workers run"
+        ) from error
+    return finished
 
 
 @contextlib.contextmanager

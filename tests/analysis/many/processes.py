@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -12,12 +13,18 @@ PATIENCE_S = 30.0
 
 def workers_of(process: int | None = None) -> list[int]:
     """Process ids of the workers below a process, by default this one."""
-    found = []
+    children = list[str]()
     for task in Path(f"/proc/{process or os.getpid()}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            if b"many.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.append(int(child))
-    return found
+        with contextlib.suppress(OSError):  # threads and processes end meanwhile
+            children += (task / "children").read_text().split()
+    return [int(child) for child in children if b"many.worker" in _command(child)]
+
+
+def _command(process: str) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def wait_for(what: Callable[[], object]) -> None:
@@ -26,6 +33,12 @@ def wait_for(what: Callable[[], object]) -> None:
     while not what():
         assert time.monotonic() < until, "it never came to that"
         time.sleep(0.02)
+
+
+def reader_of(path: Path, processes: Callable[[], list[int]]) -> int:
+    """The one of these that reads the pipe, as soon as one does."""
+    wait_for(lambda: any(is_reading(process, path) for process in processes()))
+    return next(process for process in processes() if is_reading(process, path))
 
 
 def is_reading(process: int, path: Path) -> bool:

@@ -13,7 +13,7 @@ from launchscope.analysis.errors import LaunchscopeError, MissingRequirement
 from launchscope.analysis.many import dask_workers
 from launchscope.analysis.many.ranks import analyze_ranks
 
-from .processes import is_reading
+from .processes import is_reading, reader_of
 from .rank_files import rank_trace, write_ranks
 
 pytest.importorskip("distributed")
@@ -34,7 +34,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def pids(cluster: LocalCluster) -> list[int]:
-    return [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
+    return [nanny.pid for nanny in list(cluster.workers.values()) if nanny.pid]
 
 
 def test_the_same_rows_and_a_killed_worker_costs_time_alone(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -48,8 +48,7 @@ def test_the_same_rows_and_a_killed_worker_costs_time_alone(cluster: LocalCluste
     def progress(count: int, total: int, row: object) -> None:
         done.append(row)
         if count == len(paths):
-            reader = next(pid for pid in pids(cluster) if is_reading(pid, stuck))
-            os.kill(reader, signal.SIGKILL)
+            os.kill(reader_of(stuck, lambda: pids(cluster)), signal.SIGKILL)
             content = rank_trace(9).json()
             threading.Thread(target=stuck.write_bytes, args=(content,), daemon=True).start()
 
@@ -83,7 +82,7 @@ def test_a_file_that_kills_every_worker_is_a_row(cluster: LocalCluster, tmp_path
         killer.join()
     lost = document.rows[3]
     assert (lost.rank, lost.error_kind) == (9, "worker")
-    assert lost.error == "2 workers died over it: probably for want of memory"
+    assert lost.error == "2 workers died over it, twice: probably for want of memory"
     assert [row.error for row in document.rows[:3]] == [None] * 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,17 @@ def test_a_bucket_is_read_by_two_processes_and_not_again(bucket: str, tmp_path: 
     assert {(odd.row, odd.kind) for odd in document.odd} >= {(3, "unreadable"), (5, "other_kernels")}
     assert document.workers == 2
     assert analyze_ranks([bucket], workers=2, resume=tmp_path).resumed == 8
+
+
+def test_dask_workers_read_the_bucket_themselves(bucket: str) -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        document = analyze_ranks([bucket], dask=cluster.scheduler_address)
+    assert [row.kernels for row in document.rows] == [4, 4, 4, None, 4, 9, 4, 4]
+    assert document.workers == 1
+    assert str(document.rows[0].worker).rpartition(":")[2] != str(os.getpid())
 
 
 def test_an_object_that_was_written_again_has_another_version(bucket: str) -> None:
