@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import statistics
+import zipfile
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import launchscope
 import pytest
@@ -74,6 +81,62 @@ def test_what_the_page_says_of_them(rows: list[RanksRowDoc]) -> None:
     assert two.transfer_ns is not None
     shrinks = one.gpu_work_without_waiting_ns - (two.gpu_work_without_waiting_ns - two.transfer_ns)
     assert f"shrinks by {ms(shrinks)} ms only" in PAGE
+
+
+def by_place(name: str, mode: str) -> Iterator[list[Mapping[str, Any]]]:
+    """The GPU ops of one graph after another of rank 0, from its JSON alone; the first replay is left out."""
+    with zipfile.ZipFile(DEGREES / f"{name}.zip") as capture:
+        (member,) = (m for m in capture.namelist() if mode in m and "rank1" not in m and m.endswith(".gz"))
+        events = json.loads(gzip.decompress(capture.read(member)))["traceEvents"]
+    ops = sorted((e for e in events if e.get("cat") in ("kernel", "gpu_memset")), key=lambda e: e["ts"])
+    size = len(ops) // 8
+    for first in range(size, len(ops), size):
+        yield ops[first : first + size]
+
+
+def matmuls(name: str) -> list[float]:
+    """q, k, v, o, gate, up: the median duration of each in a graph, µs."""
+    found: list[list[float]] = [[] for _ in range(6)]
+    for step in by_place(name, "graph"):
+        own = [op["dur"] for op in step if "nvjet" in op["name"]]
+        for place, dur in enumerate(own[: 7 * 16]):
+            if place % 7 < 6:
+                found[place % 7].append(dur)
+    return [round(statistics.median(durations), 1) for durations in found]
+
+
+def gaps(name: str, mode: str) -> list[float]:
+    """Before an all-reduce, behind one, and between other ops: medians in µs."""
+    found: list[list[float]] = [[], [], []]
+    for step in by_place(name, mode):
+        end = step[0]["ts"] + step[0]["dur"]
+        for before, op in pairwise(step):
+            kind = 0 if "nccl" in op["name"] else 1 if "nccl" in before["name"] else 2
+            found[kind].append(op["ts"] - end)
+            end = max(end, op["ts"] + op["dur"])
+    return [round(statistics.median(each), 1) for each in found]
+
+
+def test_what_the_page_says_of_single_kernels() -> None:
+    assert matmuls("ranks-1") == [5.7, 5.4, 5.3, 5.6, 10.4, 10.2]
+    assert matmuls("ranks-2") == [10.8, 5.4, 5.3, 4.3, 6.6, 6.7]
+    flat = " ".join(PAGE.split())
+    assert "gate and up go from 10.3 to 6.7 µs, the o projection from 5.6 to 4.3" in flat
+    assert "q goes from 5.7 to 10.8" in flat
+    assert gaps("ranks-2", "graph") == [2.3, 0.6, 0.4]
+    assert gaps("compiled-2", "fused_graph") == [5.1, 1.8, 0.4]
+
+
+def test_a_step_takes_as_long_as_the_slower_host() -> None:
+    """Ranks launch on while their GPUs wait: T is the larger of both hosts' times, not the sum of the slower parts."""
+    with zipfile.ZipFile(DEGREES / "ranks-2.zip") as capture:
+        processes = json.loads(capture.read("manifest.json"))["modes"]["eager"]["processes"]
+    for repeat, told in enumerate(("28.0", "25.9", "23.5")):
+        own = [p for p in processes if p["repeat"] == repeat]
+        step = max(statistics.median(p["samples_ns"]) for p in own)
+        submits = [statistics.median(p["host_submit_ns"]) for p in own]
+        assert ms(step, 1) == told
+        assert step == pytest.approx(max(submits), rel=0.01)
 
 
 @pytest.mark.parametrize(
