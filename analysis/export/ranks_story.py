@@ -159,8 +159,9 @@ def _clocks(ranks: RanksOfStepDoc) -> str:
     apart = max((abs(rank.clock_offset_ns) for rank in ranks.ranks if rank.clock_offset_ns is not None), default=None)
     spread = max((rank.clock_spread_ns for rank in ranks.ranks if rank.clock_spread_ns is not None), default=None)
     if ranks.alignment == "same_host":
-        told = "" if apart is None else f", ends of collectives within {duration(apart)} of each other"
-        return f"one host, one clock{told}"
+        if apart is None:
+            return "one host, one clock"
+        return f"one host, one clock: ends of collectives {duration(apart)} apart, ±{duration((spread or 0.0) / 2)}"
     if ranks.alignment == "collectives":
         return f"clocks aligned on collectives: up to {duration(apart)} apart, ±{duration((spread or 0.0) / 2)}"
     return "clocks not aligned: durations alone are compared"

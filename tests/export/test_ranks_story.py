@@ -27,7 +27,7 @@ def test_it_fits_and_names_the_late_one(tmp_path: Path, width: int) -> None:
     assert "rank 1 is late: the last to arrive in 10 of 10 (100 %) collectives with a wait" in flat
     assert "the others wait 90.0 µs a step for it" in flat
     assert "20 collectives of 10 steps matched, steps paired by the profiler's step numbers" in flat
-    assert "one host, one clock, ends of collectives within 0 of each other" in flat
+    assert "one host, one clock: ends of collectives 0 apart, ±0" in flat
 
 
 def test_a_row_of_each_rank_under_all_of_them(tmp_path: Path) -> None:
