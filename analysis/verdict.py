@@ -233,7 +233,7 @@ def _actions(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> lis
         if action is not None:
             predicted.append(action)
     if facts.waiting_ns >= WORTH_DOING * step_ns:
-        predicted.append(_less_waiting(facts, step_ns))
+        predicted.append(_less_waiting(facts, step_ns, work_ns))
     if facts.alone and facts.unsplit_ns >= WORTH_DOING * step_ns:
         predicted.append(_other_ranks(facts, step_ns))
     predicted.sort(key=lambda action: -(action.saves_ns or 0.0))
@@ -313,19 +313,30 @@ def _before_capture(facts: StepFacts) -> str | None:
     return None
 
 
-def _less_waiting(facts: StepFacts, step_ns: float) -> ActionDoc:
-    """What makes ranks arrive together: the late one is late by its host's launches, not by this GPU."""
+def _less_waiting(facts: StepFacts, step_ns: float, work_ns: float) -> ActionDoc:
+    """What makes ranks arrive together: the late one is late by its host's launches, not by this GPU.
+
+    A rank whose own host takes nearly as long to launch gains little by the late one's host alone, and is told.
+    """
     waiting = units.duration(facts.waiting_ns)
+    alone = _host_leaves(facts, facts.waiting_ns, step_ns, work_ns - facts.waiting_ns)
     return ActionDoc(
         what="make the ranks arrive together: the late one's host, fewer launches, or graphs on every rank",
         saves_ns=None,
         share=None,
         low_ns=0.0,
         high_ns=facts.waiting_ns,
+        detail=None if alone >= facts.waiting_ns else _own_host_text(facts, alone),
         kind="wait",
         evidence=f"{waiting} of {units.duration(step_ns)} is waiting inside collectives {_awaited(facts)}",
         how=HOW["wait"],
     )
+
+
+def _own_host_text(facts: StepFacts, alone_ns: float) -> str:
+    """What of waiting is left to gain as long as this rank launches as it does."""
+    host = units.duration(facts.launches * (facts.tau_ns or 0.0))
+    return f"at most {units.duration(alone_ns)} of it while this rank's own launches take {host} of host time"
 
 
 def _other_ranks(facts: StepFacts, step_ns: float) -> ActionDoc:

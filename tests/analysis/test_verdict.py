@@ -98,6 +98,20 @@ def only(told: VerdictDoc) -> ActionDoc:
     return told.actions[0]
 
 
+@pytest.mark.parametrize(
+    ("tau_us", "told"),
+    [
+        (9.5, "at most 50.0 µs of it while this rank's own launches take 950 µs of host time"),
+        (2.0, None),  # 200 µs of host time: all of the waiting is the late rank's
+    ],
+)
+def test_what_a_late_rank_alone_can_give_back_is_limited_by_the_own_host(tau_us: float, told: str | None) -> None:
+    waits = replace(EAGER, gpu_work_ns=800 * US, waiting_ns=700 * US, taxes_ns=taxes(launch=200), tau_ns=tau_us * US)
+    (act,) = (action for action in verdict(waits).actions if action.kind == "wait")
+    assert act.high_ns == 700 * US
+    assert act.detail == told
+
+
 def test_a_graph_saves_down_to_its_prediction() -> None:
     act = only(verdict(replace(EAGER, taxes_ns=taxes(launch=800), predicted_graph_ns=230 * US, work_uncertainty_ns=13)))
     assert act.what == "replay the step as one CUDA graph"
