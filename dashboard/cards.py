@@ -122,10 +122,16 @@ def _mode_facts(mode: ModeDoc) -> Iterator[Fact]:
     yield Fact("step T", interval, "Unprofiled step time, the median over processes, with its 95 % interval.")
     work = units.duration_pm(mode.gpu_work_ns, mode.gpu_work_uncertainty_ns)
     yield Fact("GPU work W", work, hint("Time of a step in which the GPU works, as traced.", "gpu_work_ns"))
+    if mode.gpu_work_without_waiting_ns is not None:
+        without = units.duration(mode.gpu_work_without_waiting_ns)
+        yield Fact("but waiting", without, "W without the time that the GPU waits inside collectives for other ranks.")
+        yield Fact("waiting", units.duration(mode.waiting_ns), "The part of T inside collectives, for other ranks.")
     tax = units.duration(mode.launch_tax_ns)
     yield Fact("launch tax", tax, hint("Idle time that waits for launches, per step.", "launch_tax_ns"))
     idle = units.share(mode.true_idle_fraction)
-    yield Fact("true idle", idle, hint("1 − W ÷ T: unprofiled.", "true_idle_fraction"))
+    yield Fact(
+        "true idle", idle, hint("The part of T without GPU work, and without waiting for ranks.", "true_idle_fraction")
+    )
     yield Fact("launches", units.number(mode.launches), hint("Host calls per step that start GPU work.", "launches"))
     yield Fact("kernels", units.number(mode.kernels), hint("Kernels per step.", "kernels"))
     yield Fact("speedup", units.times(mode.speedup), hint("Against eager, process by process.", "speedup"))
