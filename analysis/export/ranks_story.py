@@ -132,9 +132,13 @@ def _stragglers(ranks: RanksOfStepDoc) -> Iterator[str]:
         counts = f"{number(rank.arrived_last)} of {number(rank.arrivals)} ({often}) collectives with a wait"
         waits = f"the others wait {duration(rank.awaited_ns)} a step for it"
         yield f"rank {rank.rank} is late: the last to arrive in {counts}; {waits}"
-    longest = max((rank.awaited_ns or 0.0 for rank in ranks.ranks), default=0.0)
     if not late and ranks.groups:
-        yield f"no straggler: none is surely the last, and the others wait {duration(longest)} a step for one at most"
+        most = max(ranks.ranks, key=lambda rank: rank.awaited_ns or 0.0)
+        often = f", last in {ratio(most.arrived_last, most.arrivals)}" if most.arrived_last and most.arrivals else ""
+        yield (
+            "no straggler: none is surely last in most collectives and waited for 1 % of a step; "
+            f"longest for rank {most.rank}: {duration(most.awaited_ns or 0.0)} a step{often}"
+        )
 
 
 def _launches(ranks: RanksOfStepDoc) -> Iterator[str]:
