@@ -10,8 +10,9 @@ from ..analysis.export import fusion_story as fusion_words
 from ..analysis.export import serving_story as serving_words
 from ..analysis.fusion.document import CandidateDoc, FusedRunDoc, FusionDoc, PromiseDoc
 from ..analysis.units import duration, number, one_line, plural, printable
+from .band import Band
 from .grid_table import BAND, SEVERAL_LINES, Row, TableData, figure, in_us, said, text, with_ids
-from .opened import Band, Opened
+from .opened import Opened
 
 _FEW_ROWS: Final = {"filter": False}
 _SENTENCES: Final = _FEW_ROWS | {"wrapText": True, "autoHeight": True, "cellStyle": SEVERAL_LINES}

@@ -11,7 +11,8 @@ import numpy as np
 from ..analysis.document import BoundDoc, ModeDoc
 from ..analysis.export.mode_table import shown_name
 from ..analysis.units import duration, duration_interval, number
-from .opened import Band, Opened
+from .band import Band
+from .opened import Opened
 from .plotting import (
     NS_PER_US,
     Figure,

@@ -9,7 +9,8 @@ from ..analysis import units
 from ..analysis.document import ActionDoc, DeviceDoc, ModeDoc, SteadyDoc, TraceDoc, WarningDoc
 from ..analysis.export import parts
 from ..analysis.export.parts import headline
-from .opened import Band, Opened
+from .band import Band
+from .opened import Opened
 
 
 @dataclass(frozen=True)

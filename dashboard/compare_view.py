@@ -20,8 +20,9 @@ from ..analysis.document import ModeDoc
 from ..analysis.export.compare_words import BEYOND_SPREAD, INFERRED, change, counts, operator, side_by_side
 from ..analysis.likely_causes import short_names_of, signed_duration
 from ..analysis.units import MISSING, apart, duration, number, printable, written
+from .band import Band
 from .counterparts import alike_steps
-from .opened import Band, Opened
+from .opened import Opened
 from .ranks.waiting_words import waiting_words
 
 MOST_ROWS: Final = 200  # of one table; the JSON document has them all

@@ -13,7 +13,7 @@ from ..analysis.analyses import TraceAnalysis
 from ..analysis.compared_ops import align_either_way
 from ..analysis.export.kernel_names import short_names
 from ..analysis.trace import NONE
-from .opened import Band
+from .band import Band
 
 
 @dataclass(frozen=True)

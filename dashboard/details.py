@@ -13,9 +13,10 @@ from ..analysis.columns import follow
 from ..analysis.document import CAUSES
 from ..analysis.stacks import stack_around
 from ..analysis.trace import NONE, Ints, OpKind
+from .band import Band
 from .counterparts import Counterpart, counterparts, short_name
 from .host_activity import host_activity
-from .opened import Band, Opened
+from .opened import Opened
 
 MOST_OCCURRENCES: Final = 5_000
 """Occurrences whose rows are told, those nearest to the op: more can't be told apart on a screen."""

@@ -10,7 +10,8 @@ import numpy as np
 from ..analysis.export.parts import MOSTLY
 from ..analysis.trace import Ints
 from ..analysis.units import duration, share
-from .opened import Band, Opened
+from .band import Band
+from .opened import Opened
 from .plotting import (
     ROW_BOTTOM,
     ROW_TOP,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..analysis.units import printable
-from .opened import Band
+from .band import Band
 from .plotting import NS_PER_US
 
 Cell = str | int | float | bool | None

@@ -10,7 +10,8 @@ from ..analysis.document import CAUSES, TAX_FIELDS, TAXES, GapsDoc, ModeDoc, Tra
 from ..analysis.export.mode_table import TAX_TITLES, shown_name
 from ..analysis.export.parts import headline_gaps
 from ..analysis.units import duration, duration_pm, ratio, share
-from .opened import Band, Opened
+from .band import Band
+from .opened import Opened
 from .plotting import (
     HATCHES,
     NS_PER_US,

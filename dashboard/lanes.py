@@ -17,8 +17,8 @@ from ..analysis.nesting import threads
 from ..analysis.ranks.kinds import kind_of_kernel
 from ..analysis.trace import NONE, Bools, HostKind, Ints, OpKind, Trace
 from ..analysis.units import plural
+from .band import Band
 from .heat_strip import Lane, Rects
-from .opened import Band
 
 HOST_PX: Final = 18
 LEVEL_PX: Final = 13  # of operators inside one another

@@ -16,7 +16,8 @@ from .graph_view import graph_sections
 from .grid_table import TableData
 from .opened import Opened
 from .panels import GRAPH_CONFIG, MODEL_REM, section_parts
-from .ranks.section import has_one_clock, ranks_section
+from .ranks.clock_words import has_one_clock
+from .ranks.section import ranks_section
 from .shown import Timelines, control_values, stores, timelines
 from .theme import LIGHT
 from .timeline import collective_legend, legend_items

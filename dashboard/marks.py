@@ -11,8 +11,8 @@ import numpy as np
 
 from ..analysis.columns import follow
 from ..analysis.trace import NONE, Bools, Ints
+from .band import Band
 from .lanes import BandLanes, prepare
-from .opened import Band
 from .view import View
 
 

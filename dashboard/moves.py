@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from .opened import Band, Opened
+from .band import Band
+from .opened import Opened
 from .ranks.moves import of_ranks
 from .starting_point import slider_marks, starting_point
 from .view import Theme, View

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..analysis.document import CAUSES
-from .opened import Band
+from .band import Band
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from ..analysis.capture import COMPILED
 from ..analysis.document import CAUSES
 from ..analysis.export.parts import MOSTLY, SMALL_CAUSE
 from ..analysis.units import MISSING, duration, share
-from .opened import Band
+from .band import Band
 from .plotting import NS_PER_US, ROW_BOTTOM, ROW_TOP, Figure, axis, bold, clipped, empty, layout, row_text, rows_axis
 from .sketch import Recorded, Timeline, as_graph, coarse, recorded_step, redrawn, runs_of_gaps
 from .starting_point import StartingPoint, apply, is_moved

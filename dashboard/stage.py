@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from ..analysis.trace import Ints
+from .band import Band
 from .heat_strip import Lane, within_bounds
 from .lanes import BandLanes, prepare
-from .opened import Band
 from .ranks.sets import Clock
 from .view import View
 

@@ -20,7 +20,8 @@ from ..analysis.export.mode_table import shown_name
 from ..analysis.export.parts import MOSTLY
 from ..analysis.units import duration, number, rate
 from ..analysis.whatif.gpu_work import weights_of
-from .opened import Band, Opened
+from .band import Band
+from .opened import Opened
 
 FORMATS: Final = ((2.0, "bf16"), (1.0, "int8"), (0.5, "int4"))
 """What the weights can be read as: bytes each. Scales and zero points, a few per cent more, are left out."""

@@ -20,8 +20,9 @@ from ..analysis.gaps import Gaps
 from ..analysis.trace import NONE, Ints, OpKind
 from ..analysis.units import number, one_line, printable
 from .advised_tables import fusion_table, has_candidates, has_phases, serving_table
+from .band import Band
 from .grid_table import BAND, SEVERAL_LINES, Row, TableData, figure, in_us, said, text, with_ids
-from .opened import Band, Opened
+from .opened import Opened
 from .plotting import NS_PER_US
 from .ranks.table import has_ranks, ranks_table
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from ..analysis.document import CAUSES
+from .band import Band
 from .heat_strip import FAINTEST, Lane, heat_strip
 from .hover import CAUSE_WORDS
 from .marks import Marks, search_count, selected_name
-from .opened import Band
 from .ranks.sets import Clock
 from .rectangles import Rectangles, Trace, mixed, style_colors
 from .stage import (

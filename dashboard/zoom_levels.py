@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .opened import Band
+from .band import Band
 from .stage import DRAWN_BESIDE
 from .theme import DARK, LIGHT
 from .timeline import Figure, timeline_figure

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from ..opened import Opened
+from ..view import View
 from .heat import cell_at
-
-if TYPE_CHECKING:
-    from ..opened import Opened
-    from ..view import View
-    from .sets import RankSet
+from .sets import RankSet
 
 
 def of_ranks(opened: Opened, view: View, name: str, told: Mapping[str, Any]) -> View:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html, no_update
 
 from ..controls import choice, labelled, named
 from ..enlarged import css_px, enlarged, scale_of
+from ..opened import Opened
 from ..panels import GRAPH_CONFIG
 from ..theme import theme_named
-from ..view import from_query
-from .clock_words import clock_words, has_one_clock
+from ..view import View, from_query
+from .clock_words import clock_words
 from .heat import heat_figure, height_px, told
 from .moves import shown_cells
 from .sets import FIGURE_WORDS, RankSet
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..opened import Opened
-    from ..view import View
-
-__all__ = ["RANK_CONTROLS", "has_one_clock", "ranks_section", "register_ranks"]
 
 STILL_PX: Final = 1_200
 """Width that is taken for granted until the browser tells its own."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,8 @@ from ...analysis.ranks.together import SAME_HOST, sets_of_ranks
 from ...analysis.ranks.waiting import Waits, waits_of
 from ...analysis.steps import first_op_ns, has_period, step_busy_ns
 from ...analysis.trace import NONE
+from ..band import Band
 from .heat import Heat
-
-if TYPE_CHECKING:
-    from ..opened import Band
 
 RankFigure = Literal["period", "busy", "waiting"]
 FIGURE_WORDS: Final[dict[RankFigure, str]] = {

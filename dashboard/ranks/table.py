@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ...analysis.document import RankDoc, RanksOfStepDoc
 from ...analysis.units import one_line, printable
+from ..band import Band
 from ..grid_table import SEVERAL_LINES, Row, TableData, figure, in_us, text, with_ids
-
-if TYPE_CHECKING:
-    from ..opened import Band, Opened
+from ..opened import Opened
 
 
 def has_ranks(opened: Opened, bands: Sequence[Band]) -> bool:

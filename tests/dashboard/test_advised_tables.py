@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from launchscope.dashboard.opened import Band, Opened
+from launchscope.dashboard.band import Band
+from launchscope.dashboard.opened import Opened
 from launchscope.dashboard.tables import TABLES, table, table_names
 from launchscope.fixtures.builder import TraceBuilder, trace
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.document import CAUSES
 from launchscope.dashboard import tables
+from launchscope.dashboard.band import Band
 from launchscope.dashboard.grid_table import TableData, csv
-from launchscope.dashboard.opened import Band, Opened
+from launchscope.dashboard.opened import Opened
 from launchscope.dashboard.tables import TABLES, table
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES

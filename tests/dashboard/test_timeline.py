@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from launchscope.analysis.analyses import analyze_trace
 from launchscope.analysis.document import CAUSES
 from launchscope.analysis.export.kernel_names import short_names
+from launchscope.dashboard.band import Band
 from launchscope.dashboard.heat_strip import Lane, Rects, heat_strip
 from launchscope.dashboard.hover import escaped
 from launchscope.dashboard.lanes import prepare
-from launchscope.dashboard.opened import Band
 from launchscope.dashboard.rectangles import style_colors
 from launchscope.dashboard.stage import stage
 from launchscope.dashboard.theme import CAUSE_COLORS, DARK, LIGHT, Theme, luminance, text_on

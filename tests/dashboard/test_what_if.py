@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from launchscope.analysis.bound import Knobs, predict
 from launchscope.analysis.capture import Calibration
 from launchscope.analysis.document import CAUSES
-from launchscope.dashboard.opened import Band, Opened
+from launchscope.dashboard.band import Band
+from launchscope.dashboard.opened import Opened
 from launchscope.dashboard.sketch import as_graph, coarse, recorded_step, redrawn, runs_of_gaps
 from launchscope.dashboard.theme import DARK, LIGHT
 from launchscope.dashboard.view import View
