@@ -13,7 +13,8 @@ from ..analysis.errors import LaunchscopeError
 from ..analysis.export import json as json_output
 from ..analysis.export import perfetto
 from . import callbacks, grid_table, layout, moves, tables
-from .index_page import STILL_PX, IndexPage, first_response, index_page
+from .enlarged import STILL_PX
+from .index_page import IndexPage, first_response, index_page
 from .lanes import prepare
 from .opened import Opened
 from .server import Access, guard

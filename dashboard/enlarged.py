@@ -9,6 +9,9 @@ from .plotting import Figure
 NATURAL_PX: Final = 1_800
 """Width of the timelines up to which figures are drawn in their own size. dashboard.css and report.js have it too."""
 
+STILL_PX: Final = 1_200
+"""Width of what is drawn before the browser has told its own; the page stretches it."""
+
 MOST: Final = 1.8
 
 _PIXELS: Final = {"size", "standoff", "xshift"}

@@ -17,14 +17,12 @@ from dash.development.base_component import Component
 from markupsafe import Markup, escape
 
 from . import layout
+from .enlarged import STILL_PX
 from .opened import Opened
 from .ranks.section import ranks_section
 from .shown import control_values, timelines
 from .still import still
 from .view import View
-
-STILL_PX: Final = 1_200
-"""Width for which the picture is made; the page stretches it."""
 
 ASSETS: Final = Path(__file__).parent / "assets"
 _SCRIPT: Final = re.compile(r'<script src="([^"]*)"></script>')

@@ -10,8 +10,9 @@ from dash import dcc, html
 from ..analysis.export.kernel_names import short_names
 from ..analysis.units import byte_size, duration, number, plural
 from .compare_view import Section, compare_sections
+from .controls import named
 from .details import Details, GapBefore, LaunchOf, NodeOf, details
-from .enlarged import enlarged
+from .enlarged import css_px, enlarged, scale_of
 from .moves import Op, follow_op
 from .opened import Opened
 from .plotting import Figure
@@ -20,6 +21,7 @@ from .view import View, to_query
 Pair = tuple[str, Any]
 
 GRAPH_CONFIG: Final[Any] = {"displaylogo": False, "responsive": True, "showTips": False}
+STILL_CONFIG: Final[Any] = GRAPH_CONFIG | {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
 MODEL_REM: Final = 24.0
 """Height of the model's charts."""
 
@@ -28,6 +30,19 @@ def chart(name: str, figure: Figure, height_rem: float, scale: float) -> dcc.Gra
     """A chart that is made with its figure: an empty one takes a browser as long to draw."""
     larger = enlarged(figure, scale)
     return dcc.Graph(id=name, figure=larger, config=GRAPH_CONFIG, responsive=True, style={"height": f"{height_rem}rem"})
+
+
+def still_graph(name: str, figure: Figure, width_px: int, label: str) -> html.Div:
+    """A figure of its own height that can only be clicked; ``label`` says what it is to those who can't see it."""
+    height = figure["layout"].pop("height")
+    graph = dcc.Graph(
+        id=name,
+        figure=enlarged(figure, scale_of(width_px)),
+        config=STILL_CONFIG,
+        responsive=True,
+        style={"height": css_px(height)},
+    )
+    return html.Div(graph, role="group", **named(label))
 
 
 def details_panel(opened: Opened, view: View) -> Any:

@@ -6,19 +6,18 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
-import dash_ag_grid as dag  # type: ignore[import-untyped]
 import flask
-from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State, ctx, no_update
 from dash.development.base_component import Component
 from markupsafe import Markup
 
 from ...analysis.export.many_story import render_json
 from ...analysis.many.document import RanksDocument
 from .. import grid_table
-from ..controls import named
-from ..enlarged import css_px, enlarged, scale_of
-from ..index_page import STILL_PX, IndexPage, index_page, to_html
-from ..panels import GRAPH_CONFIG
+from ..enlarged import STILL_PX
+from ..index_page import IndexPage, index_page, to_html
+from ..layout import grid
+from ..panels import still_graph
 from ..ranks.heat import cell_at, heat_figure, told
 from ..server import Access, guard
 from ..theme import theme_named
@@ -32,7 +31,6 @@ from .words import title
 
 LEAST_PX: Final = 300
 MOST_PX: Final = 8_000
-_STILL_CONFIG: Final[Any] = GRAPH_CONFIG | {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
 
 
 def build_app(doc: RanksDocument, access: Access, pages: RankPages) -> IndexPage:
@@ -111,7 +109,7 @@ def _charts(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyV
         if not steps_are_numbered(doc):
             words.append("The ranks' steps have other numbers: the n-th of one stands below the n-th of another.")
         label = "Heat map of ranks and steps; the lists below it open a rank by keyboard"
-        return _graph("heat", figure, width, label), " ".join(words)
+        return still_graph("heat", figure, width, label), " ".join(words)
 
     @app.callback(
         Output("spread-frame", "children"),
@@ -124,19 +122,7 @@ def _charts(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyV
         if not painted:
             return no_update
         figure = distribution_figure(doc, theme_named(view_of(query).theme or scheme), width)
-        return _graph("spread", figure, width, "A histogram of each figure over the ranks")
-
-
-def _graph(name: str, figure: dict[str, Any], width_px: int, label: str) -> html.Div:
-    height = figure["layout"].pop("height")
-    graph = dcc.Graph(
-        id=name,
-        figure=enlarged(figure, scale_of(width_px)),
-        config=_STILL_CONFIG,
-        responsive=True,
-        style={"height": css_px(height)},
-    )
-    return html.Div(graph, role="group", **named(label))
+        return still_graph("spread", figure, width, "A histogram of each figure over the ranks")
 
 
 def _opening(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyView]) -> None:
@@ -185,16 +171,7 @@ def _table(app: Dash, doc: RanksDocument) -> None:
     def fill(can_grid: bool | None) -> Any:
         if not can_grid:
             return no_update
-        data = table(doc, links=True)
-        return dag.AgGrid(
-            id="grid",
-            getRowId="params.data.id",
-            columnDefs=data.columns,
-            rowData=data.rows,
-            defaultColDef={"sortable": True, "filter": True, "resizable": True, "flex": 1, "minWidth": 90},
-            dashGridOptions={"animateRows": False},
-            style={"height": "100%"},
-        )
+        return grid(table(doc, links=True))
 
 
 def _downloads(server: flask.Flask, doc: RanksDocument) -> None:

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html, no_update
 
-from ..controls import choice, labelled, named
-from ..enlarged import css_px, enlarged, scale_of
+from ..controls import choice, labelled
+from ..enlarged import STILL_PX, css_px
 from ..opened import Opened
-from ..panels import GRAPH_CONFIG
+from ..panels import still_graph
 from ..theme import theme_named
 from ..view import View, from_query
 from .clock_words import clock_words
@@ -18,13 +18,10 @@ from .heat import heat_figure, height_px, told
 from .moves import shown_cells
 from .sets import FIGURE_WORDS, RankSet
 
-STILL_PX: Final = 1_200
-"""Width that is taken for granted until the browser tells its own."""
-
 RANK_CONTROLS: Final = {"heat": "heat-of", "ranks": "ranks-of", "rank_a": "rank-a", "rank_b": "rank-b"}
 """Control → its component."""
 
-HEAT_CONFIG: Final[Any] = GRAPH_CONFIG | {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
+_LABEL: Final = "Heat map of ranks and steps; the two lists below it choose a rank by keyboard, the timelines its step"
 
 
 def ranks_section(opened: Opened, view: View, values: Mapping[str, Any]) -> list[html.Section]:
@@ -127,17 +124,4 @@ def register_ranks(app: Dash, opened: Opened) -> None:
         theme = theme_named(view.theme or scheme)
         figure = heat_figure(chosen.heat(chosen.figure(view.heat)), theme, width, shown_cells(opened, view))
         options = _options(chosen)
-        return _graph(figure, scale_of(width)), _notes(chosen, view, width), options, options
-
-
-def _graph(figure: dict[str, Any], scale: float) -> html.Div:
-    height = figure["layout"].pop("height")
-    graph = dcc.Graph(
-        id="heat",
-        figure=enlarged(figure, scale),
-        config=HEAT_CONFIG,
-        responsive=True,
-        style={"height": css_px(height)},
-    )
-    label = "Heat map of ranks and steps; the two lists below it choose a rank by keyboard, the timelines its step"
-    return html.Div(graph, role="group", **named(label))
+        return still_graph("heat", figure, width, _LABEL), _notes(chosen, view, width), options, options
