@@ -1,6 +1,6 @@
 """The collectives of one rank on their way from a worker to where ranks are compared: as bytes, and not too many.
 
-Of hundreds of ranks all of them are held at once: 46 bytes per collective, of the first steps that have 4,096 together.
+Of hundreds of ranks all of them are held at once: 48 bytes per collective, of the first steps that have 4,096 together.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ranks.collectives import Collectives
-from ..trace_verdict import TraceTimes
+from ..trace_times import TraceTimes
 from .figures import RankFound
 
 MOST: Final = 4_096

@@ -140,9 +140,7 @@ def _of_trace(analysis: TraceAnalysis, rank: int, together: Sequence[Together]) 
         kernels=None if steps is None else steps.kernels.median,
         launch_tax_ns=tax,
         launch_tax_share=None if tax is None or not times.step_ns else tax / times.step_ns,
-        waiting_of_step_ns=None
-        if without is None or without.median is None
-        else max(times.work_ns - without.median, 0),
+        waiting_of_step_ns=None if without is None else times.parts.waiting_ns,
         **_communication([communication]),
         **_arrival(rank, together, step),
         verdict=document.verdict,

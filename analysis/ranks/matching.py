@@ -17,6 +17,9 @@ ENDS_AGREE_NS: Final = 20_000
 """Collectives of ranks whose group no file tells are the same where their ends agree within this, a constant offset
 apart. Two H200s of one host: 0.3 µs; clocks of two hosts drift by some µs a second."""
 
+MOST_REASONS: Final = 16
+"""Why collectives have no counterpart, or waiting is not all told: so many are told in full."""
+
 
 @dataclass(frozen=True, eq=False)
 class MatchedGroup:
@@ -64,7 +67,7 @@ def match(ranks: Sequence[Collectives]) -> Matching:
     refused: list[str] = []
     names = [place if own.rank is None else own.rank for place, own in enumerate(ranks)]
     for label in dict.fromkeys(label for rank in ranks for label in rank.groups):
-        members = [place for place, rank in enumerate(ranks) if label in rank.groups]
+        members = [place for place, rank in enumerate(ranks) if label in rank.group_places]
         size = next((_size(ranks[place], label) for place in members if _size(ranks[place], label)), None)
         if len(members) < 2:
             refused.append(f"only rank {names[members[0]]} of {_named(label)} was given")
@@ -77,11 +80,17 @@ def match(ranks: Sequence[Collectives]) -> Matching:
             refused += reasons
             if len(matched.step):
                 found.append(matched)
-    return Matching(tuple(ranks), steps, tuple(found), tuple(refused))
+    return Matching(tuple(ranks), steps, tuple(found), tuple(first_ones(refused)))
+
+
+def first_ones(reasons: Sequence[str]) -> list[str]:
+    """The first of them, and how many more there are: there may be thousands of groups."""
+    more = len(reasons) - MOST_REASONS
+    return list(reasons) if more <= 0 else [*reasons[:MOST_REASONS], f"and {more:,} more of the kind"]
 
 
 def _size(rank: Collectives, label: str) -> int | None:
-    return rank.group_sizes[rank.groups.index(label)]
+    return rank.group_sizes[rank.group_places[label]]
 
 
 def _named(label: str) -> str:
@@ -182,7 +191,7 @@ class _GroupRows:
         pair_of = np.full(rank.steps, NONE, np.int64)
         present = places != NONE
         pair_of[places[present]] = np.flatnonzero(present)
-        rows = np.flatnonzero(rank.group == rank.groups.index(label))
+        rows = rank.rows_by_group[rank.group_places[label]]
         rows = rows[pair_of[rank.step[rows]] != NONE]
         step = pair_of[rank.step[rows]]
         return cls(rows, step, np.bincount(step, minlength=len(places)), present)

@@ -8,11 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from ..trace import NONE, Bools, Ints
+from ..trace import NONE, Ints
 from .collectives import Collectives
 from .kinds import number_of_kind, waits_for_all
 
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)  # odd, so that its powers are all different for long
+_MIX_GROUPS: Final = np.uint64(0xD1B54A32D192ED03)
 
 NUMBERED: Final = ("capture", "profiler_step")
 """Sources of steps whose numbers are the same on every rank: marks around each step, and the profiler's schedule."""
@@ -62,17 +63,19 @@ def _by_number(numbers: Sequence[Ints]) -> Ints:
 
 def _shifts(ranks: Sequence[Collectives]) -> list[int]:
     """How many steps later than the first rank's the recording of each began; 0 where no collective tells it."""
+    members: dict[str, list[int]] = {}
+    for place, rank in enumerate(ranks):
+        for label in rank.groups:
+            members.setdefault(label, []).append(place)
     shifts: dict[int, int] = {0: 0}
-    waiting = list(range(1, len(ranks)))
-    while waiting:
-        pair = next(((k, w) for w in waiting for k in shifts if set(ranks[k].groups) & set(ranks[w].groups)), None)
-        if pair is None:
-            shifts |= dict.fromkeys(waiting, 0)
-            break
-        known, own = pair
-        shifts[own] = shifts[known] + _shift(ranks[known], ranks[own])
-        waiting.remove(own)
-    return [shifts[rank] for rank in range(len(ranks))]
+    following = [0]
+    for known in following:  # which grows
+        for label in ranks[known].groups:
+            for own in members.pop(label, ()):
+                if own not in shifts:
+                    shifts[own] = shifts[known] + _shift(ranks[known], ranks[own])
+                    following.append(own)
+    return [shifts.get(rank, 0) for rank in range(len(ranks))]
 
 
 def _shift(a: Collectives, b: Collectives) -> int:
@@ -83,7 +86,9 @@ def _shift(a: Collectives, b: Collectives) -> int:
     more = b.steps - a.steps
     usual = list(dict.fromkeys((0, more)))
     others = [s for s in range(min(0, more) - MORE_STEPS, max(0, more) + MORE_STEPS + 1) if s not in usual]
-    spread = {s: found for s in (*usual, *others) if (found := _spread_ns(a, b, s)) is not None}
+    shared = [label for label in a.groups if label in b.group_places]
+    its_a, its_b = _Waiting.of(a, shared), _Waiting.of(b, shared)
+    spread = {s: found for s in (*usual, *others) if (found := _spread_ns(its_a, its_b, s)) is not None}
     if not spread:
         return 0
     first = min((s for s in usual if s in spread), key=lambda s: spread[s], default=None)
@@ -91,42 +96,43 @@ def _shift(a: Collectives, b: Collectives) -> int:
     return best if first is None or spread[best] * CLEARLY < spread[first] else first
 
 
-def _spread_ns(a: Collectives, b: Collectives, shift: int) -> float | None:
+def _spread_ns(a: _Waiting, b: _Waiting, shift: int) -> float | None:
     """How far the ends of collectives disagree with a constant offset; None where most steps hold other ones."""
-    first, end = max(0, -shift), min(a.steps, b.steps - shift)
+    first, end = max(0, -shift), min(len(a.signature), len(b.signature) - shift)
     if first >= end:
         return None
-    alike = np.ones(end - first, np.bool_)
-    shared = sorted(set(a.groups) & set(b.groups))
-    for label in shared:
-        alike &= _signatures(a, label)[first:end] == _signatures(b, label)[first + shift : end + shift]
+    alike = a.signature[first:end] == b.signature[first + shift : end + shift]
     if alike.mean() < MOST_STEPS:
         return None
     steps = np.flatnonzero(alike) + first
-    ends = [b.end_ns[_rows(b, label, steps + shift)] - a.end_ns[_rows(a, label, steps)] for label in shared]
-    together = np.concatenate([np.zeros(0, np.int64), *ends])
-    return float(np.median(np.abs(together - np.median(together)))) if len(together) else None
+    apart = b.ends_of(steps + shift) - a.ends_of(steps)
+    return float(np.median(np.abs(apart - np.median(apart)))) if len(apart) else None
 
 
-def _rows(rank: Collectives, label: str, steps: Ints) -> Ints:
-    """A group's collectives in which all wait for all, in these steps, in order."""
-    inside = np.zeros(rank.steps, np.bool_)
-    inside[steps] = True
-    return np.flatnonzero(_waiting_ones(rank, label) & inside[rank.step])
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    """One rank's collectives in which all wait for all, of the groups that it shares with another rank."""
 
+    step: Ints  # [m] by step, then group, then place in it
+    end_ns: Ints  # [m]
+    signature: Ints  # [s] of the groups and kinds of a step's, in order: other ones have the same by chance in 2**64
 
-def _waiting_ones(rank: Collectives, label: str) -> Bools:
-    waits = np.array([waits_for_all(kind) for kind in rank.kinds], np.bool_)
-    return np.equal(rank.group, rank.groups.index(label)) & waits[rank.kind]
+    @classmethod
+    def of(cls, rank: Collectives, shared: Sequence[str]) -> _Waiting:
+        number = np.full(len(rank.groups), NONE, np.int64)
+        number[[rank.group_places[label] for label in shared]] = np.arange(len(shared))
+        waits = np.array([waits_for_all(kind) for kind in rank.kinds], np.bool_)
+        rows = np.flatnonzero((number[rank.group] != NONE) & waits[rank.kind])
+        rows = rows[np.lexsort((rank.ordinal[rows], number[rank.group[rows]], rank.step[rows]))]
+        kinds = np.array([number_of_kind(kind) for kind in rank.kinds], np.uint64)[rank.kind[rows]]
+        mixed = (kinds + np.uint64(1)) * _MIX ** (rank.ordinal[rows].astype(np.uint64) + np.uint64(1))
+        mixed *= _MIX_GROUPS ** (number[rank.group[rows]].astype(np.uint64) + np.uint64(1))
+        signature = np.zeros(rank.steps, np.uint64)
+        np.add.at(signature, rank.step[rows], mixed)
+        return cls(rank.step[rows], rank.end_ns[rows], signature.view(np.int64))
 
-
-def _signatures(rank: Collectives, label: str) -> Ints:
-    """[s] A number of the kinds of a step's collectives, in order: two steps that hold others have another, by chance
-    in 2**64.
-    """
-    rows = np.flatnonzero(_waiting_ones(rank, label))
-    mixed = np.array([number_of_kind(kind) for kind in rank.kinds], np.uint64)[rank.kind[rows]]
-    mixed = (mixed + np.uint64(1)) * _MIX ** (rank.ordinal[rows].astype(np.uint64) + np.uint64(1))
-    signatures = np.zeros(rank.steps, np.uint64)
-    np.add.at(signatures, rank.step[rows], mixed)
-    return signatures.view(np.int64)
+    def ends_of(self, steps: Ints) -> Ints:
+        """Of the collectives in these steps."""
+        inside = np.zeros(len(self.signature), np.bool_)
+        inside[steps] = True
+        return self.end_ns[inside[self.step]]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..analyses import TraceAnalysis, with_waits
 from .clocks import Offset, clock_offsets, launch_skews_ns
 from .kinds import waits_for_all
-from .matching import Matching, match
+from .matching import Matching, first_ones, match
 from .waiting import Arrivals, arrivals, mostly_awaited, waits_of
 
 SAME_HOST: Final = "same_host"
@@ -69,18 +69,17 @@ def put_together(analyses: Sequence[TraceAnalysis], hosts: Sequence[str | None])
 
 def _reasons(matching: Matching) -> list[str | None]:
     """For each rank why waiting of some of its collectives is not told, or is told in part."""
-    missing = [
-        f"{len(group.members)} of the {group.size} ranks of {group.label or 'a group'} were given: waiting is so much "
-        "at least"
-        for group in matching.groups
-        if not group.whole
-    ]
-    found = [*matching.refused, *missing]
+    missing: list[list[str]] = [[] for _ in matching.ranks]
+    for group in matching.groups:
+        if not group.whole:
+            told = f"{len(group.members)} of the {group.size} ranks of {group.label or 'a group'} were given"
+            for place in group.members:
+                missing[place].append(f"{told}: waiting is so much at least")
     reasons: list[str | None] = []
-    for rank in matching.ranks:
+    for rank, its in zip(matching.ranks, missing, strict=True):
         unsplit = [kind for kind in rank.kinds if not waits_for_all(kind)]
         own = [f"in {', '.join(unsplit)} not every rank waits for every other"] if unsplit else []
-        reasons.append("; ".join([*found, *own]) or None)
+        reasons.append("; ".join([*matching.refused, *first_ones(its), *own]) or None)
     return reasons
 
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from launchscope.analysis.ranks.clocks import clock_offsets, launch_skews_ns
 from launchscope.analysis.ranks.collectives import Collectives
 from launchscope.analysis.ranks.matching import match
 from launchscope.analysis.ranks.waiting import arrivals, mostly_awaited, waits_of
+from launchscope.fixtures.builder import trace
 
 from .ranks_by_hand import ALL_REDUCE, BROADCAST, Collective, collectives, rank_trace
 
@@ -181,3 +184,44 @@ def test_nothing_in_common() -> None:
     matching = match([collectives(rank_trace(0, [[]] * 3)), collectives(rank_trace(1, [LATE] * 3))])
     assert matching.groups == ()
     assert [wait.is_known for wait in waits_of(matching)] == [False, False]
+
+
+def in_groups(rank: int, groups: int) -> Collectives:
+    """A rank that has a collective of each of so many groups in each of two steps."""
+    times = np.arange(2 * groups) * 1_000
+    none, steps = np.zeros(2 * groups, np.int64), np.zeros(2, np.int64)
+    return Collectives(
+        rank=rank, world_size=None, kinds=("all_reduce",), groups=tuple(f"{number}" for number in range(groups)),
+        group_sizes=(None,) * groups, kind=none, ordinal=none,
+        group=np.tile(np.arange(groups), 2), step=np.repeat([0, 1], groups), start_ns=times, end_ns=times + 500 + rank,
+        launch_start_ns=times, hidden_ns=none, step_source="order", step_number=np.arange(2), exposed_ns=steps,
+        step_hidden_ns=steps,
+    )  # fmt: skip
+
+
+def test_time_grows_with_the_groups_and_not_with_their_square() -> None:
+    def seconds(groups: int) -> float:
+        ranks = [in_groups(rank, groups) for rank in range(2)]
+        begun = time.process_time()
+        assert len(match(ranks).groups) == groups
+        return time.process_time() - begun
+
+    seconds(10)
+    assert min(seconds(2_000) for _ in range(2)) < 16 * min(seconds(250) for _ in range(3))  # 64, were it the square
+
+
+def test_of_thousands_of_groups_without_a_counterpart_the_first_are_told() -> None:
+    alone = [in_groups(0, 2_000), in_groups(1, 2)]
+    refused = match(alone).refused
+    assert len(refused) == 17
+    assert refused[0] == "only rank 0 of process group 2 was given"
+    assert refused[-1] == "and 1,982 more of the kind"
+
+
+def test_more_groups_than_sixteen_bits_count() -> None:
+    made = trace().step(0, 0, 10**6)
+    for number in range(2**15 + 1):
+        made.launch(20 * number + 1, 1).kernel(20 * number + 5, 10, name=ALL_REDUCE)
+        made._events[-1]["args"] |= {"Process Group Name": str(number), "Process Group Ranks": "[0, 1]"}
+    found = collectives(made)
+    assert found.group.tolist() == list(range(2**15 + 1))
