@@ -47,7 +47,8 @@ from .stacks import CallStacks
 from .statistics import summarize
 from .steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns
 from .trace import NONE, OpKind, Trace
-from .trace_verdict import StepWaits, TraceTimes, trace_bound, trace_times, trace_verdict
+from .trace_times import StepWaits, TraceTimes, trace_times, with_waiting
+from .trace_verdict import trace_bound, trace_verdict
 from .withheld import withheld_figures
 
 _MOST_AT_ONCE: Final = 700_000
@@ -128,7 +129,7 @@ def analyze_trace(
     communication, step_times = None, None
     if headline is not None:
         communication = communication_doc(collectives, _busy_ns(trace, steps, whole[headline]))
-        exposed = 0.0 if communication is None else communication.exposed_ns.median or 0.0
+        exposed = collectives.exposed_ns if len(collectives) else None
         step_times = trace_times(trace, steps, whole[headline], steady[headline], exposed)
     words = blocking_words(trace, steps)
     blocking = blocking_calls(trace, steps, stacks)
@@ -216,28 +217,25 @@ def with_waits(analysis: TraceAnalysis, waits: Waits, waits_for: int | None, rea
         return replace(analysis, waits=waits, waits_for=waits_for)
     busy = _busy_ns(analysis.trace, analysis.steps, analysis.gaps[document.headline_device])
     communication = communication_doc(analysis.collectives, busy, waits, reason)
-    exposed, unsplit = (float(np.median(of_step)) for of_step in (waits.exposed_waiting_ns, waits.unsplit_ns))
-    told = StepWaits(exposed, unsplit, waits_for)
-    if communication is not None and communication.work_without_waiting_ns is not None:
-        without = communication.work_without_waiting_ns.median or 0.0
-        told = replace(told, waiting_ns=max(times.work_ns - without, 0.0))
+    times = with_waiting(times, StepWaits(busy, waits.exposed_waiting_ns, waits.unsplit_ns, waits.told))
     verdict = trace_verdict(
         times,
         analysis.unreliable,
         analysis.blocking_words,
         own_capture=analysis.trace_pass is not None,
         node_gap_ns=analysis.node_gap_ns,
-        waits=told,
+        alone=False,
+        waits_for=waits_for,
     )
     document = msgspec.structs.replace(
         document,
         communication=communication,
-        bound=None if document.bound is None else trace_bound(times, told),
+        bound=None if document.bound is None else trace_bound(times),
         verdict=verdict,
         warnings=[*without_warning(document.warnings), *_waiting_unknown(communication, times)],
     )
     document = msgspec.structs.replace(document, withheld=withheld_figures(document))
-    return replace(analysis, waits=waits, waits_for=waits_for, document=document)
+    return replace(analysis, waits=waits, waits_for=waits_for, times=times, document=document)
 
 
 def _waiting_unknown(communication: CommunicationDoc | None, times: TraceTimes | None) -> list[WarningDoc]:

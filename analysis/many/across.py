@@ -12,10 +12,12 @@ from ..ranks.clocks import Offset, clock_offsets
 from ..ranks.documents import is_straggler
 from ..ranks.matching import Matching, match
 from ..ranks.waiting import Arrivals, Waits, arrivals, mostly_awaited, waits_of
-from ..trace_verdict import StepWaits, TraceTimes, trace_verdict
+from ..trace_times import StepWaits, TraceTimes, with_waiting
+from ..trace_verdict import trace_verdict
 from ..units import number, plural
 from .carried import CarriedCollectives
 from .document import AlignmentDoc, RankRow
+from .figures import launch_tax
 
 ENOUGH: Final = 0.9
 """Share of the steps of a median rank, below which a rank is not compared."""
@@ -64,22 +66,20 @@ def _left_out(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]
 
 
 def _waiting(waits: Waits, waits_for: int | None, its: CarriedCollectives, row: RankRow) -> dict[str, Any]:
-    """Medians over the steps of which every collective was told; and the verdict that rests on them."""
+    """Of the steps of which every collective was told; the verdict and the launch tax rest on it."""
     told = waits.told
     if not waits.is_known or not told.any():
         return {}
-    busy = its.busy_ns.values()
-    work = float(np.median((busy - waits.exposed_waiting_ns)[told]))
-    all_work = its.times.work_ns if len(busy) == row.steps else float(np.median(busy[told]))  # of the same steps
-    waited = StepWaits(max(all_work - work, 0.0), float(np.median(waits.unsplit_ns)), waits_for)
-    verdict = trace_verdict(its.times, row.unreliable, its.blocking, waits=waited)
+    times = with_waiting(its.times, StepWaits(its.busy_ns.values(), waits.exposed_waiting_ns, waits.unsplit_ns, told))
+    verdict = trace_verdict(times, row.unreliable, its.blocking, alone=False, waits_for=waits_for)
     return {
         "communication_transfer_ns": float(np.median(waits.step_transfer_ns[told])),
         "communication_waiting_ns": float(np.median(waits.step_waiting_ns[told])),
-        "gpu_work_without_waiting_ns": work,
+        "gpu_work_without_waiting_ns": times.without_waiting_ns,
         "waits_for": waits_for,
         "verdict_class": verdict.verdict_class,
         "verdict_reason": verdict.reason,
+        **(launch_tax(times) if row.launch_tax_ns is not None else {}),
     }
 
 

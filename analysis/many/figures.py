@@ -25,7 +25,8 @@ from ..ranks.collectives import Collectives, collectives_of
 from ..statistics import summarize
 from ..steps import Steps, find_steps, first_op_ns, has_period, periods_ns, steady_windows, step_busy_ns
 from ..trace import NONE, Trace
-from ..trace_verdict import TraceTimes, trace_times, trace_verdict
+from ..trace_times import TraceTimes, trace_times
+from ..trace_verdict import trace_verdict
 from .document import MOST_IN_SERIES, RankRow, StepSeriesDoc
 
 _NUMBERED: Final = re.compile(r"ProfilerStep#([0-9]{1,15})")
@@ -60,8 +61,7 @@ def find_figures(row: RankRow, trace: Trace, *, step_regex: str | None = None) -
     collectives, times = collectives_of(trace, steps, device), None
     if device is not None:
         whole, steady = _gaps(trace, steps, device)
-        exposed = float(np.median(collectives.exposed_ns)) if len(collectives) else 0.0
-        times = trace_times(trace, steps, whole, steady, exposed)
+        times = trace_times(trace, steps, whole, steady, collectives.exposed_ns if len(collectives) else None)
         known |= {"device": device, "gpu": trace.device_names.get(device)} | _idle(whole, steady)
         known |= _step_figures(trace, steps, device, times) | _communication(collectives, steps)
     blocking = blocking_words(trace, steps)
@@ -107,18 +107,24 @@ def _step_figures(trace: Trace, steps: Steps, device: int, times: TraceTimes) ->
     periods = periods_ns(trace, steps, device)
     on_device = np.where(trace.gpu_ops.device == device, steps.op_step, NONE)
     kernels = steps.count_kept(on_device[trace.gpu_ops.is_kernel])
-    launch_tax = None if times.taxes_ns is None or not len(periods) else times.taxes_ns["launch"]
     return {
         "period_ns": summarize(periods) if len(periods) else None,
         "busy_ns": summarize(step_busy_ns(trace, steps, device)),
-        "launch_tax_ns": launch_tax,
-        "launch_tax_share": launch_tax / times.step_ns if launch_tax is not None and times.step_ns > 0 else None,
+        **(launch_tax(times) if len(periods) else {}),
         "host_submit_ns": times.host_ns,
         "kernels": float(np.median(kernels)),
         "launches": times.launches,
         "graph_launches": times.graph_launches,
         "series": _series(trace, steps, device),
     }
+
+
+def launch_tax(times: TraceTimes) -> dict[str, float]:
+    """Of a step; none where the trace has no idle time."""
+    if times.taxes_ns is None or times.step_ns <= 0:
+        return {}
+    tax = times.taxes_ns["launch"]
+    return {"launch_tax_ns": tax, "launch_tax_share": tax / times.step_ns}
 
 
 def _communication(own: Collectives, steps: Steps) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,45 @@ def test_transfer_and_waiting_are_those_of_the_raw_records(name: str, steps: int
     assert abs(offset or 0.0) < 1_000  # one host
     assert 170_000 < (ranks.ranks[0].transfer_ns or 0) < 180_000
     assert (ranks.steps, ranks.collectives, ranks.steps_by) == (steps, PER_STEP * steps, "order")
+
+
+def raw_steps(rank: int) -> list[tuple[float, float, float]]:
+    """(period, idle, all-reduces) of each eager step that another follows, ns: all steps have as many GPU ops."""
+    events = json.loads(gzip.decompress((FOLDER / f"eager-cuda-rank{rank}.json.gz").read_bytes()))["traceEvents"]
+    ops = [e for e in events if e.get("cat") in ("kernel", "gpu_memset", "gpu_memcpy")]
+    ops.sort(key=lambda e: e["ts"])
+    size = len(ops) // 6
+    steps = [ops[first : first + size] for first in range(0, len(ops), size)]
+    found = []
+    for own, following in pairwise(steps):
+        period = following[0]["ts"] - own[0]["ts"]
+        inside = sum(e["dur"] for e in own if "AllReduce" in e["name"])
+        found.append((period * 1000, (period - sum(e["dur"] for e in own)) * 1000, inside * 1000))  # one stream
+    return found
+
+
+@pytest.mark.parametrize(("rank", "told"), [(0, "18.0 ms (52 %)"), (1, "13.2 ms (38 %)")])
+def test_waiting_of_t_is_by_the_sums_over_steps(rank: int, told: str) -> None:
+    """Its steps wait 0, 0, 25, 32, 34 and 34 ms: the median step's waiting is no part of a mean step."""
+    ranks, traces = recorded("eager-cuda")
+    own = ranks.ranks[rank]
+    steps = raw_steps(rank)
+    durations = raw("eager-cuda")[0].reshape(6, PER_STEP, 2)
+    waiting = (durations[:, :, rank] - durations.min(axis=2)).sum(axis=1)[:-1].sum()
+    idle = sum(idle for _, idle, _ in steps)
+    left = np.median([period for period, _, _ in steps]) - (own.gpu_work_without_waiting_ns or 0.0)
+    assert own.waiting_of_step_ns == pytest.approx(left * waiting / (waiting + idle), rel=1e-3)
+    assert f"it waits {told} inside collectives" in traces[rank].verdict.reason
+    assert own.launch_tax_ns == pytest.approx(left * idle / (waiting + idle), rel=0.05)  # 96 % of idle and more
+
+
+def test_alone_what_is_inside_collectives_is_by_the_sums_too() -> None:
+    (alone,) = analyze(FOLDER / "eager-cuda-rank0.json.gz", cache=False).document.traces
+    steps = raw_steps(0)
+    inside, idle = (sum(step[place] for step in steps) for place in (2, 1))
+    assert alone.steps is not None
+    assert inside / (inside + idle) * (34.5 - 1.81) == pytest.approx(18.2, abs=0.05)
+    assert "18.2 ms (53 %) pass inside collectives" in alone.verdict.reason
 
 
 def test_who_is_busy_and_who_works() -> None:

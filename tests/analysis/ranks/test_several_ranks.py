@@ -143,6 +143,36 @@ def test_traces_of_different_ranks_given_together(tmp_path: Path) -> None:
     assert document.traces[0].bound.gpu_work_ns == 120_000
 
 
+IN_TURN = ([[(120, 610)]] * 3 + [[(720, 10)]] * 3, [[(720, 10)]] * 6)
+"""Rank 0 waits 600 µs in three steps of six and nothing in the others; the last step has no period."""
+
+
+def test_t_in_parts_where_waiting_comes_in_some_steps_alone(tmp_path: Path) -> None:
+    """T 1,000 µs, W without waiting 110. Of 5 steps 3 wait 600 µs, mean 360; idle are 3 × 290 and 2 × 890, mean 530.
+
+    Median W less the median without waiting, 410 − 110, would say 300.
+    """
+    paths = [rank_trace(r, own).write(tmp_path / f"{r}.json") for r, own in enumerate(IN_TURN)]
+    document = analyze(*paths, cache=False).document
+    rank = document.ranks[0].ranks[0]
+    assert rank.gpu_work_without_waiting_ns == 110_000
+    assert rank.waiting_of_step_ns == pytest.approx(360_000)
+    gaps = document.traces[0].devices[0].steady
+    assert gaps is not None
+    assert rank.launch_tax_ns == pytest.approx(gaps.gaps.taxes_ns["launch"] / gaps.idle_ns * 530_000)
+    reason = document.traces[0].verdict.reason
+    assert "the GPU works 110 µs of a 1,000 µs step" in reason or "the GPU works 110 µs of a 1.00 ms step" in reason
+    assert "it waits 360 µs (36 %) inside collectives for rank 1 to arrive" in reason
+
+
+def test_alone_t_is_in_the_same_parts(tmp_path: Path) -> None:
+    """3 × 610 and 2 × 10 µs inside collectives, mean 370, beside the same 530 idle."""
+    (alone,) = analyze(rank_trace(0, IN_TURN[0]).write(tmp_path / "0.json"), cache=False).document.traces
+    assert "370 µs (37 %) pass inside collectives" in alone.verdict.reason
+    assert "of its idle time" in alone.verdict.reason
+    assert "of 530 µs" in alone.verdict.reason
+
+
 def test_collectives_as_a_data_frame(tmp_path: Path) -> None:
     frame = load(two_ranks(tmp_path / "capture")).collectives
     early = frame[(frame["rank"] == 0) & (frame["step"] == 2) & (frame["trace"] == "traces/eager-0-cuda-rank0.json.gz")]
