@@ -15,6 +15,7 @@ from ..trace import HostKind, Trace
 from . import perfetto_slices as rows_of
 from .lanes import flat_lanes, nested_lanes
 from .perfetto_packets import PacketSequence
+from .placement import Clocks, clocks_of, placement
 
 if TYPE_CHECKING:
     from ..analyses import TraceAnalysis
@@ -27,16 +28,17 @@ def render(report: Report) -> Iterator[bytes]:
         raise UnreadableInput(
             "no trace of this capture can be read, so there is no timeline to write; profile the target again"
         )
-    return perfetto_trace(report.analyses)
+    return perfetto_trace(report.analyses, clocks_of(report.document, report.analyses))
 
 
-def perfetto_trace(analyses: Sequence[TraceAnalysis]) -> Iterator[bytes]:
+def perfetto_trace(analyses: Sequence[TraceAnalysis], clocks: Clocks | None = None) -> Iterator[bytes]:
     """The traces in one Perfetto file, each a group of tracks; docs/perfetto.md tells the tracks.
 
     The first trace keeps its times. The others are moved so that their first kept step (without one: their first
-    record) starts when its does. Durations and distances within a trace are exact to the nanosecond.
+    record) starts when its does; ranks that ran together, as ``clocks`` tells, are moved together. Durations and
+    distances within a trace are exact to the nanosecond.
     """
-    shifts_ns, zero_ns = _placement(analyses)
+    shifts_ns, zero_ns = placement(analyses, clocks or {})
     uuids = count(1)
     first_flow = 1
     for number, (analysis, title, shift_ns) in enumerate(zip(analyses, _titles(analyses), shifts_ns, strict=True)):
@@ -46,35 +48,16 @@ def perfetto_trace(analyses: Sequence[TraceAnalysis]) -> Iterator[bytes]:
         first_flow += len(analysis.trace.gpu_ops)
 
 
-def _placement(analyses: Sequence[TraceAnalysis]) -> tuple[list[int], int]:
-    """By how much each trace is moved, and the earliest time after that; never negative, which Perfetto can't hold."""
-    starts = [_first_ns(analysis) for analysis in analyses]
-    anchors = []
-    for analysis, start in zip(analyses, starts, strict=True):
-        kept = np.flatnonzero(analysis.steps.kept)
-        anchors.append(int(analysis.steps.start_ns[kept[0]]) if len(kept) else start)
-    shifts = [anchors[0] - anchor for anchor in anchors]
-    earliest = min((start + shift for start, shift in zip(starts, shifts, strict=True)), default=0)
-    lift = max(0, -earliest)
-    return [shift + lift for shift in shifts], earliest + lift
-
-
-def _first_ns(analysis: TraceAnalysis) -> int:
-    """The earliest time that is drawn; an end, where a record ends before it starts."""
-    trace = analysis.trace
-    tables = (trace.gpu_ops, trace.launches, trace.blocking_calls, trace.host_ops, analysis.steps)
-    columns = [column for table in tables for column in (table.start_ns, table.end_ns) if len(column)]
-    return min((int(column.min()) for column in columns), default=0)
-
-
 def _titles(analyses: Sequence[TraceAnalysis]) -> Iterator[str]:
-    """'eager · cpu_cuda · repeat 1' for a trace of a capture, else the trace's name; never twice the same."""
+    """'eager · cpu_cuda · repeat 1 · rank 0' for a trace of a capture, else its name; never twice the same."""
     seen: Counter[str] = Counter()
+    several = len({analysis.document.rank for analysis in analyses} - {None}) > 1
     for analysis in analyses:
         title = analysis.name
         if analysis.mode is not None:
             repeat = None if analysis.repeat is None else f"repeat {analysis.repeat}"
-            title = " · ".join(part for part in (analysis.mode, analysis.trace_pass, repeat) if part is not None)
+            rank = f"rank {analysis.document.rank}" if several and analysis.document.rank is not None else None
+            title = " · ".join(part for part in (analysis.mode, analysis.trace_pass, repeat, rank) if part is not None)
         seen[title] += 1
         yield title if seen[title] == 1 else f"{title} ({seen[title]})"
 
