@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +12,7 @@ import numpy as np
 from ..ranks.clocks import Offset, clock_offsets
 from ..ranks.documents import is_straggler
 from ..ranks.matching import Matching, match
+from ..ranks.sets import sets_of_files
 from ..ranks.waiting import Arrivals, Waits, arrivals, mostly_awaited, waits_of
 from ..trace_times import StepWaits, TraceTimes, with_waiting
 from ..trace_verdict import trace_verdict
@@ -24,19 +26,40 @@ ENOUGH: Final = 0.9
 
 _REASONS: Final = 8
 _NOTHING: Final = "no collective is in the files: only durations are compared, and no clocks"
+_UNMATCHED: Final = "no collective of one rank is another's: only durations are compared, and no clocks"
+_NO_SET: Final = "files of the same rank, which no name tells apart: only durations are compared, and no clocks"
+
+
+@dataclass(frozen=True, eq=False)
+class _Together:
+    """Files of ranks that ran together, compared."""
+
+    matching: Matching
+    known: int  # ranks of which transfer and waiting are told apart
+    is_short: bool  # not all steps of every rank were carried
 
 
 def compared(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]) -> tuple[list[RankRow], AlignmentDoc]:
     """The rows with what their collectives tell together; ``carried`` are those of the rows at these places."""
     if not carried:
         return list(rows), AlignmentDoc(kind="none", reason=_NOTHING)
-    left_out = _left_out(rows, carried)
-    places = sorted(set(carried) - set(left_out))
+    left_out = _not_reliable(rows, carried)
+    sets, apart = _sets(rows, [place for place in sorted(carried) if place not in left_out])
+    left_out |= apart
+    found, together = list(rows), []
+    for places in sets:
+        few = _few_steps(rows, {place: carried[place] for place in places})
+        left_out |= few
+        together.append(_compare(found, [place for place in places if place not in few], carried))
+    return found, _alignment(rows, together, [left_out[place] for place in sorted(left_out)])
+
+
+def _compare(found: list[RankRow], places: Sequence[int], carried: Mapping[int, CarriedCollectives]) -> _Together:
+    """Puts what they tell together into the rows at these places."""
     matching = match([carried[place].restored() for place in places])
-    found = list(rows)
-    is_short = False  # not all steps of every rank were carried
-    awaited = [None if other is None else rows[places[other]].rank for other in mostly_awaited(matching)]
+    awaited = [None if other is None else found[places[other]].rank for other in mostly_awaited(matching)]
     waits, last, offsets = waits_of(matching), arrivals(matching), clock_offsets(matching)
+    is_short = False
     for own, place in enumerate(places):
         its = carried[place]
         is_short |= len(its.busy_ns.values()) != found[place].steps
@@ -46,23 +69,44 @@ def compared(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives])
             | _clock(offsets[own])
         )
         found[place] = msgspec.structs.replace(found[place], **figures)
-    return found, _alignment(rows, matching, waits, list(left_out.values()), is_short=is_short)
+    return _Together(matching, sum(each.is_known for each in waits), is_short)
 
 
-def _left_out(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]) -> dict[int, str]:
+def _not_reliable(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]) -> dict[int, str]:
+    """Ranks that are not compared as their files are not reliable; none where all are not."""
+    reasons = {place: f"{_name(rows[place])}: its file is not reliable" for place in carried if rows[place].unreliable}
+    return reasons if len(reasons) < len(carried) else {}
+
+
+def _sets(rows: Sequence[RankRow], places: list[int]) -> tuple[list[list[int]], dict[int, str]]:
+    """Files of ranks that ran together, and why others are of no set: runs of the same ranks are not one run."""
+    ranked = [(place, rank) for place in places if (rank := rows[place].rank) is not None]
+    ranks = [rank for _, rank in ranked]
+    if len(set(ranks)) == len(ranks):
+        return [places], {}
+    of_files = sets_of_files([rows[place].name for place, _ in ranked], ranks)
+    sets = [[ranked[each][0] for each in own] for own in of_files]
+    there = {place for own in sets for place in own}
+    twice = next(rank for rank in ranks if ranks.count(rank) > 1)
+    why = f"rank {twice} is there {ranks.count(twice)} times, and no name tells which ranks it ran with"
+    return sets, {place: f"{rows[place].name}: {why}" for place in places if place not in there}
+
+
+def _few_steps(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]) -> dict[int, str]:
     """Ranks that are not compared, with the reason: a step is compared where all ranks of a group have it, so a file
     with few of them would take the others' away.
     """
     steps = {place: len(each.busy_ns.values()) for place, each in carried.items()}
     usual = float(np.median(list(steps.values())))
-    reasons: dict[int, str] = {}
-    for place, count in steps.items():
-        name = rows[place].name if rows[place].rank is None else f"rank {rows[place].rank}"
-        if rows[place].unreliable:
-            reasons[place] = f"{name}: its file is not reliable"
-        elif count < ENOUGH * usual:
-            reasons[place] = f"{name}: {plural(count, 'step')} of {number(usual)}"
-    return reasons if len(reasons) < len(steps) else {}
+    return {
+        place: f"{_name(rows[place])}: {plural(count, 'step')} of {number(usual)}"
+        for place, count in steps.items()
+        if count < ENOUGH * usual
+    }
+
+
+def _name(row: RankRow) -> str:
+    return row.name if row.rank is None else f"rank {row.rank}"
 
 
 def _waiting(waits: Waits, waits_for: int | None, its: CarriedCollectives, row: RankRow) -> dict[str, Any]:
@@ -106,29 +150,30 @@ def _clock(offset: Offset | None) -> dict[str, Any]:
     return {"clock_offset_ns": offset.offset_ns, "clock_spread_ns": offset.p90_ns - offset.p10_ns}
 
 
-def _alignment(
-    rows: Sequence[RankRow], matching: Matching, waits: Sequence[Waits], left_out: list[str], *, is_short: bool
-) -> AlignmentDoc:
-    unmatched = [*left_out, *matching.refused][:_REASONS]
-    known = sum(each.is_known for each in waits)
-    if not matching.groups:
-        reason = "no collective of one rank is another's: only durations are compared, and no clocks"
-        return AlignmentDoc(kind="none", reason=reason, unmatched=unmatched)
+def _alignment(rows: Sequence[RankRow], together: Sequence[_Together], left_out: list[str]) -> AlignmentDoc:
+    refused = [reason for each in together for reason in each.matching.refused]
+    unmatched = [*left_out, *refused][:_REASONS]
+    groups = [group for each in together for group in each.matching.groups]
+    known = sum(each.known for each in together)
+    if not groups:
+        return AlignmentDoc(kind="none", reason=_UNMATCHED if together else _NO_SET, unmatched=unmatched)
     pairing = {"order": "n-th to n-th", "collectives": "shifted until the collectives agree"}
-    paired = pairing.get(matching.steps.source, "by their numbers")
-    steps = max(len(np.unique(group.step)) for group in matching.groups)
+    sources = [each.matching.steps.source for each in together if each.matching.groups]
+    paired = " or ".join(dict.fromkeys(pairing.get(source, "by their numbers") for source in sources))
+    steps = max(len(np.unique(group.step)) for group in groups)
+    first = "the first " if any(each.is_short for each in together) else ""
+    sets = f" in {len(together):,} sets of files, told apart by their names" if len(together) > 1 else ""
     reason = (
-        f"collectives of {plural(len(matching.groups), 'group')} of ranks match ({known:,} of {len(rows):,} ranks, "
-        f"{'the first ' if is_short else ''}{plural(steps, 'step')}, paired {paired}): waiting by their durations, "
-        "clocks by their ends"
+        f"collectives of {plural(len(groups), 'group')} of ranks{sets} match ({known:,} of {len(rows):,} ranks, "
+        f"{first}{plural(steps, 'step')}, paired {paired}): waiting by their durations, clocks by their ends"
     )
-    partial = sum(not group.whole for group in matching.groups)
+    partial = sum(not group.whole for group in groups)
     if partial:
         reason += f"; {plural(partial, 'group')} without all of its ranks, where waiting is at least so much"
     return AlignmentDoc(
         kind="collectives",
         reason=reason,
-        groups=len(matching.groups),
+        groups=len(groups),
         ranks=known,
         unmatched=unmatched,
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,13 +13,12 @@ from ..analyses import TraceAnalysis, with_waits
 from .clocks import Offset, clock_offsets, launch_skews_ns
 from .kinds import waits_for_all
 from .matching import Matching, first_ones, match
+from .sets import sets_of_files
 from .waiting import Arrivals, arrivals, mostly_awaited, waits_of
 
 SAME_HOST: Final = "same_host"
 BY_COLLECTIVES: Final = "collectives"
 NOT_ALIGNED: Final = "none"
-
-_RANK: Final = re.compile(r"(?:rank|tp|dp|pp|ep)[-_]?\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +86,7 @@ def sets_of_ranks(analyses: Sequence[TraceAnalysis]) -> list[list[TraceAnalysis]
 
     Traces without a GPU op, or of which no rank is known, belong to none.
     """
-    ranked = [each for each in analyses if each.document.rank is not None and each.times is not None]
-    by_name: dict[Hashable, list[TraceAnalysis]] = {}
-    for each in ranked:
-        by_name.setdefault(_RANK.sub("", each.name), []).append(each)
-    sets = [ranked] if _is_set(ranked) else [own for own in by_name.values() if _is_set(own)]
-    return [sorted(own, key=lambda each: each.document.rank or 0) for own in sets]
-
-
-def _is_set(analyses: Sequence[TraceAnalysis]) -> bool:
-    ranks = [each.document.rank for each in analyses]
-    return len(ranks) > 1 and len(set(ranks)) == len(ranks)
+    known = [(each.document.rank, each) for each in analyses if each.times is not None]
+    ranked = [(rank, each) for rank, each in known if rank is not None]
+    sets = sets_of_files([each.name for _, each in ranked], [rank for rank, _ in ranked])
+    return [[ranked[place][1] for place in sorted(own, key=lambda place: ranked[place][0])] for own in sets]

@@ -120,3 +120,54 @@ def test_what_is_carried_comes_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(fewer, CarriedCollectives)
     assert (len(fewer.restored()), fewer.restored().steps) == (3, 3)
     assert len(fewer.busy_ns.values()) == 3
+
+
+TWO_RUNS = {"a": (0, 100), "b": (300, 0)}
+"""Run → µs that its ranks 0 and 1 wait in each step: in the one rank 0 is late, in the other rank 1."""
+
+
+def two_runs(folder: Path, name: str) -> Path:
+    for run, waits in TWO_RUNS.items():
+        for rank, waiting in enumerate(waits):
+            path = folder / name.format(run=run, rank=rank, place=f"{run}{rank}")
+            path.parent.mkdir(exist_ok=True)
+            rank_trace(rank, waiting=waiting, world=2, steps=6 if run == "a" else 4).write(path)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["{run}-rank{rank}.json", "{run}/rank{rank}.json"])
+def test_two_runs_in_one_folder_are_two_sets(tmp_path: Path, name: str) -> None:
+    """Each rank beside the one that it ran with: as one group of four, everyone would wait for the last of all."""
+    table = analyze_ranks([two_runs(tmp_path, name)], workers=1)
+    told = {row.name: row for row in table.rows}
+    assert {name: row.communication_waiting_ns for name, row in told.items()} == {
+        name.format(run="a", rank=0): 0,
+        name.format(run="a", rank=1): 100_000,
+        name.format(run="b", rank=0): 300_000,
+        name.format(run="b", rank=1): 0,
+    }
+    assert [row.arrives_last_share for row in table.rows] == [1, 0, 0, 1]
+    assert [row.arrivals for row in table.rows] == [6, 4, 6, 4]
+    assert [row.waits_for for row in table.rows] == [None, 1, 0, None]
+    assert {row.arrives_last_chance for row in table.rows} == {0.5}
+    assert (table.alignment.groups, table.alignment.ranks, table.alignment.unmatched) == (2, 4, [])
+    assert "2 groups of ranks in 2 sets of files, told apart by their names" in table.alignment.reason
+    assert [odd.kind for odd in table.odd].count("same_rank") == 2
+
+
+def test_a_rank_that_no_name_tells_apart_is_not_matched(tmp_path: Path) -> None:
+    table = analyze_ranks([two_runs(tmp_path, "host_{place}.json")], workers=1)
+    assert [row.communication_waiting_ns for row in table.rows] == [None] * 4
+    assert table.alignment.kind == "none"
+    assert "no name tells apart" in table.alignment.reason
+    assert table.alignment.unmatched[0] == (
+        "host_a0.json: rank 0 is there 2 times, and no name tells which ranks it ran with"
+    )
+
+
+def test_a_second_file_of_a_rank_that_is_not_reliable_takes_nothing_away(tmp_path: Path) -> None:
+    paths = [rank_trace(r, waiting=w).write(tmp_path / f"rank{r}.json") for r, w in enumerate((0, 100))]
+    paths.append(rank_trace(1, waiting=50).cut(200).write(tmp_path / "again.json"))
+    table = analyze_ranks(paths, workers=1)
+    assert [row.communication_waiting_ns for row in table.rows if not row.unreliable] == [0, 100_000]
+    assert table.alignment.unmatched == ["rank 1: its file is not reliable"]
