@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ..errors import LaunchscopeError, MissingRequirement
 from .pool import lost_row
 from .reading import Finished, Job, finish
+from .secrets import told_without_secrets, without_secrets
 from .storage import is_shared
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def _connected(address: str) -> Iterator[Client]:
     try:
         client = Client(address, timeout=_CONNECTING_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
-        raise LaunchscopeError(f"{address}: no Dask scheduler answers: {error}") from error
+        why = told_without_secrets(str(error), address)
+        raise LaunchscopeError(f"{without_secrets(address)}: no Dask scheduler answers: {why}") from None
     with client:
         yield client

@@ -13,6 +13,7 @@ from ..capture import is_capture
 from ..errors import UnreadableInput
 from ..trace import utf8_text
 from ..trace_files import TraceFile, check_is_there, expanded, named_apart, trace_files
+from .secrets import without_secrets
 from .storage import is_url, listed, local_path
 
 MANY: Final = 16
@@ -25,7 +26,7 @@ _HOST: Final = re.compile(r"([A-Za-z][A-Za-z0-9.-]*)_[0-9]+\.[0-9]+\.pt\.trace\.
 class RankFile(msgspec.Struct, frozen=True):
     """One file as the storage tells of it; what a worker is given."""
 
-    path: str  # of the file, or its URL
+    path: str  # of the file, or its URL: what it holds of secrets is for its storage alone
     name: str
     bytes: int | None  # None: nobody knows
     version: str | None  # changes when the file does: modification time, ETag; None where nothing tells
@@ -63,10 +64,11 @@ def _of_local(file: TraceFile) -> RankFile:
 
 def _remote(url: str) -> list[RankFile]:
     found = listed(url)
-    names = [PurePosixPath(each.url).name for each in found]
+    shown = [without_secrets(each.url) for each in found]
+    names = [PurePosixPath(url).name for url in shown]
     if len(set(names)) < len(names):  # told apart by the places below what holds them all
-        shared = _shared_folder([each.url for each in found])
-        names = [each.url[len(shared) :] for each in found]
+        shared = _shared_folder(shown)
+        names = [url[len(shared) :] for url in shown]
     return [
         RankFile(each.url, utf8_text(name), each.bytes, each.version) for each, name in zip(found, names, strict=True)
     ]

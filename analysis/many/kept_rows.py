@@ -18,8 +18,10 @@ import msgspec
 
 from ... import __version__
 from ..errors import LaunchscopeError
+from ..trace import utf8_text
 from .document import UNREADABLE
 from .reading import Finished, Job
+from .secrets import without_secrets
 
 _SUFFIX: Final = ".row"
 _ANALYSIS: Final = Path(__file__).parents[1]
@@ -86,8 +88,18 @@ class KeptRows:
 def _key(job: Job) -> list[str | int | bool | None]:
     """All that a row depends on."""
     file = job.file
-    path = file.path if "://" in file.path else os.path.realpath(file.path)
-    return [path, file.member, file.name, file.bytes, file.version, job.step_regex, job.strict, __version__, _code()]
+    path = without_secrets(file.path) if "://" in file.path else os.path.realpath(file.path)
+    return [
+        utf8_text(path),
+        file.member,
+        file.name,
+        file.bytes,
+        file.version,
+        job.step_regex,
+        job.strict,
+        __version__,
+        _code(),
+    ]
 
 
 @cache

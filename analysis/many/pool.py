@@ -21,7 +21,7 @@ import msgspec
 from ..errors import LaunchscopeError
 from .document import LOST_WORKER, RankRow
 from .reading import Finished, Job, bare_row
-from .worker import SIZE_BYTES, framed
+from .worker import SIZE_BYTES, framed, told
 
 _PIPE_BYTES: Final = 1 << 20
 _ENDING_S: Final = 5.0
@@ -156,7 +156,7 @@ class _Worker:
         assert self._process.stdin is not None
         self.job = job
         with contextlib.suppress(OSError):  # it has died, which ``receive`` finds, too
-            self._process.stdin.write(framed(msgspec.msgpack.encode(job)))
+            self._process.stdin.write(framed(told(job)))
 
     def receive(self) -> Finished | None:
         """What came in whole, if anything has. EOFError when it has died."""

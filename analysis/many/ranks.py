@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ... import __version__
+from ..trace import utf8_text
 from ..trace_files import natural_order
 from .across import compared
 from .distributions import distributions
@@ -18,6 +19,7 @@ from .kept_rows import KeptRows
 from .odd_ones import odd_ones
 from .pool import available_cores, finished_by_processes
 from .reading import Finished, Job, finish
+from .secrets import without_secrets
 from .storage import is_shared
 
 Progress = Callable[[int, int, RankRow], None]
@@ -72,7 +74,7 @@ def analyze_ranks(
     except KeyboardInterrupt as error:
         raise Stopped(len(done), len(jobs)) from error
     return _document(
-        [str(path) for path in paths],
+        [utf8_text(without_secrets(str(path))) for path in paths],
         [done[job] for job in jobs],
         seconds=time.perf_counter() - begun,
         workers=len({each.row.worker for job, each in done.items() if job not in resumed}),

@@ -23,6 +23,7 @@ from .carried import CarriedCollectives, carried
 from .document import INTERNAL, LOST_WORKER, NOT_FETCHED, UNREADABLE, RankRow
 from .figures import find_figures
 from .files import RankFile, host_of
+from .secrets import without_secrets
 from .storage import StorageError, fetched, is_url
 
 _KIB: Final = 1 << 10
@@ -90,7 +91,7 @@ def _read(job: Job, row: RankRow, path: Path, fetch_seconds: float | None) -> tu
 
 def bare_row(file: RankFile) -> RankRow:
     """What is known of a file that nobody has read."""
-    path = file.path if file.member is None else f"{file.path}/{file.member}"
+    path = without_secrets(file.path) if file.member is None else f"{file.path}/{file.member}"
     return RankRow(
         path=utf8_text(path), name=file.name, rank=rank_of(file.name), host=host_of(file.name), bytes=file.bytes
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import LaunchscopeError, MissingRequirement, UnreadableInput
 from ..trace_files import natural_order
+from .secrets import told_without_secrets, without_secrets
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem  # type: ignore[import-untyped]
@@ -64,6 +65,7 @@ def listed(url: str) -> list[Stored]:
     UnreadableInput where that is nothing; MissingRequirement without the package that opens it.
     """
     system, path = _opened(url)
+    shown = without_secrets(url)
     with _told(url):
         if _MAGIC.search(path):
             found = {name: info for name, info in system.glob(path, detail=True).items() if info["type"] == "file"}
@@ -73,9 +75,9 @@ def listed(url: str) -> list[Stored]:
             everything = system.find(path, detail=True)
             found = {name: info for name, info in everything.items() if _may_be_trace(name, path)}
             if everything and not found:
-                raise UnreadableInput(f"{url}: {len(everything):,} files, none called {', '.join(_SUFFIXES)}")
+                raise UnreadableInput(f"{shown}: {len(everything):,} files, none called {', '.join(_SUFFIXES)}")
     if not found:
-        raise UnreadableInput(f"{url}: no such file or folder, and no file matches it; check it")
+        raise UnreadableInput(f"{shown}: no such file or folder, and no file matches it; check it")
     return [
         Stored(system.unstrip_protocol(name), _size(found[name]), _version(found[name]))
         for name in sorted(found, key=natural_order)
@@ -87,7 +89,7 @@ def fetched(url: str) -> Iterator[Path]:
     """The file in a temporary folder, under its own name, for as long as the ``with`` block lasts."""
     system, path = _opened(url)
     with tempfile.TemporaryDirectory(prefix="launchscope-") as folder:
-        local = Path(folder, PurePosixPath(path).name or "trace")
+        local = Path(folder, PurePosixPath(without_secrets(path)).name or "trace")
         with _told(url):
             system.get_file(path, str(local))
         yield local
@@ -112,7 +114,7 @@ def _opened(url: str) -> tuple[AbstractFileSystem, str]:
         package = known_implementations[protocol]["class"].partition(".")[0]
         raise MissingRequirement(f"{protocol}:// needs the package {package}: pip install {package}") from error
     except ValueError as error:
-        raise UnreadableInput(f"{url}: no storage is called {protocol}://; check the URL") from error
+        raise UnreadableInput(f"{without_secrets(url)}: no storage is called {protocol}://; check the URL") from error
     with _told(url):
         system, path = url_to_fs(url)
     return system, path
@@ -125,10 +127,11 @@ def _told(url: str) -> Iterator[None]:
         yield
     except LaunchscopeError:
         raise
-    except FileNotFoundError as error:
-        raise StorageError(f"{url}: no such file or folder; check it") from error
+    except FileNotFoundError:
+        raise StorageError(f"{without_secrets(url)}: no such file or folder; check it") from None
     except Exception as error:
-        raise StorageError(f"{url}: can't be fetched ({type(error).__name__}: {error})") from error
+        why = told_without_secrets(f"{type(error).__name__}: {error}", url)
+        raise StorageError(f"{without_secrets(url)}: can't be fetched ({why})") from None
 
 
 class StorageError(UnreadableInput):

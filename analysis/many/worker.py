@@ -26,6 +26,17 @@ def framed(message: bytes) -> bytes:
     return len(message).to_bytes(SIZE_BYTES, "little") + message
 
 
+def told(job: Job) -> bytes:
+    """A job on its way to a worker: a path may hold bytes that are no UTF-8."""
+    file = msgspec.structs.replace(job.file, path="")
+    return msgspec.msgpack.encode((os.fsencode(job.file.path), msgspec.structs.replace(job, file=file)))
+
+
+def _understood(message: bytes) -> Job:
+    path, job = msgspec.msgpack.decode(message, type=tuple[bytes, Job])
+    return msgspec.structs.replace(job, file=msgspec.structs.replace(job.file, path=os.fsdecode(path)))
+
+
 def serve(pipe: int) -> None:
     """Finish jobs, one at a time. Rows go out by a pipe of their own: anything may print on stdout."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is told by the caller, who then ends this
@@ -36,7 +47,7 @@ def serve(pipe: int) -> None:
         results.write(framed(b""))  # ready
         results.flush()
         while True:
-            finished = finish(msgspec.msgpack.decode(jobs.get(), type=Job))
+            finished = finish(_understood(jobs.get()))
             results.write(framed(msgspec.msgpack.encode(finished)))
             results.flush()
 

@@ -133,3 +133,15 @@ def test_the_key_tells_a_person_what_a_row_is_of(folder: Path, tmp_path: Path) -
     run(folder, tmp_path / "kept")
     entry = next((tmp_path / "kept").glob("*.row")).read_bytes()
     assert str(folder).encode() in entry
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="names are UTF-8 there")
+def test_paths_that_are_no_utf8(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"run\xff")
+    write_ranks(folder, 2)
+    for resumed in (0, 2):
+        document = analyze_ranks([folder], workers=1, resume=tmp_path / "rows")
+        assert document.resumed == resumed
+        assert [row.error for row in document.rows] == [None, None]
+        assert document.inputs == [f"{tmp_path}/run\\xff"]
+        assert msgspec.json.encode(document)
