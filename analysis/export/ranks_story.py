@@ -63,7 +63,8 @@ def trace_ranks(sets: list[RanksOfStepDoc], *, verbose: bool) -> Iterator[Fact |
     for number_of_set, ranks in enumerate(sets, 1):
         rows, more = _rows(ranks, several_hosts=False, verbose=verbose)
         which = "" if len(sets) == 1 else f", set {number_of_set}"
-        yield _listing(f"{len(ranks.ranks)} ranks{which}", [Row(["all", *_all(ranks)], strong=True), *rows], more)
+        rows = [Row(["all", *_all(ranks)], strong=True), *rows]
+        yield _listing(f"{len(ranks.ranks)} ranks{which}", rows, more, OF_SHARES)
         if len(sets) > 1:
             yield Fact(f"set {number_of_set}", [", ".join(name for rank in ranks.ranks for name in rank.traces)])
         yield from _facts(ranks, "ranks", verbose=verbose)

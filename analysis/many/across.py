@@ -117,8 +117,8 @@ def _waiting(waits: Waits, waits_for: int | None, its: CarriedCollectives, row: 
     times = with_waiting(its.times, StepWaits(its.busy_ns.values(), waits.exposed_waiting_ns, waits.unsplit_ns, told))
     verdict = trace_verdict(times, row.unreliable, its.blocking, alone=False, waits_for=waits_for)
     return {
-        "communication_transfer_ns": float(np.median(waits.step_transfer_ns[told])),
-        "communication_waiting_ns": float(np.median(waits.step_waiting_ns[told])),
+        "communication_transfer_ns": float(waits.step_transfer_ns[told].mean()),
+        "communication_waiting_ns": float(waits.step_waiting_ns[told].mean()),
         "gpu_work_without_waiting_ns": times.without_waiting_ns,
         "waits_for": waits_for,
         "verdict_class": verdict.verdict_class,

@@ -68,9 +68,9 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     launches: float | None = None
     graph_launches: float | None = None
     collectives: float | None = None
-    communication_exposed_ns: float | None = None  # medians; null without a collective
+    communication_exposed_ns: float | None = None  # means per step; null without a collective
     communication_hidden_ns: float | None = None
-    communication_transfer_ns: float | None = None  # null where no other rank's collectives match
+    communication_transfer_ns: float | None = None  # means, as idle is; null where no other rank's collectives match
     communication_waiting_ns: float | None = None
     waits_for: int | None = None  # the rank for which most of its waiting is
     arrives_last_share: float | None = None  # of the matching collectives for which anybody waited

@@ -128,13 +128,13 @@ def launch_tax(times: TraceTimes) -> dict[str, float]:
 
 
 def _communication(own: Collectives, steps: Steps) -> dict[str, Any]:
-    """What of it needs no other rank; none without a kept step."""
+    """What of it needs no other rank, means per step as idle is; none without a kept step."""
     if not len(steps.kept_rows):
         return {}
     figures: dict[str, Any] = {"collectives": float(np.median(np.bincount(own.step, minlength=own.steps)))}
     if len(own):
-        figures["communication_exposed_ns"] = float(np.median(own.exposed_ns))
-        figures["communication_hidden_ns"] = float(np.median(own.step_hidden_ns))
+        figures["communication_exposed_ns"] = float(own.exposed_ns.mean())
+        figures["communication_hidden_ns"] = float(own.step_hidden_ns.mean())
     return figures
 
 

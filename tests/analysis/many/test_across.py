@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from launchscope.analysis.many import carried as carrying
 from launchscope.analysis.many.across import compared
@@ -66,6 +69,27 @@ def test_the_figures_are_those_of_the_report(tmp_path: Path) -> None:
         assert row.clock_offset_ns == rank.clock_offset_ns
         assert rank.verdict is not None
         assert (row.verdict_class, row.verdict_reason) == (rank.verdict.verdict_class, rank.verdict.reason)
+
+
+def test_what_stands_beside_idle_is_a_mean_as_idle_is() -> None:
+    """By the raw records: rank 1 waits in some of its six steps alone, which its median step is none of."""
+    folder = Path(__file__).parents[3] / "fixtures" / "captures" / "ranks"
+    paths = [folder / f"eager-cuda-rank{rank}.json.gz" for rank in (0, 1)]
+    table = analyze_ranks(paths, workers=1)
+    durations = []
+    for path in paths:
+        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+        kernels = sorted(
+            (e for e in events if "AllReduce" in e["name"] and e["cat"] == "kernel"), key=lambda e: e["ts"]
+        )
+        durations.append(np.array([e["dur"] * 1000 for e in kernels]))
+    shortest = np.minimum(*durations)
+    for row, own in zip(table.rows, durations, strict=True):
+        assert row.communication_waiting_ns == pytest.approx((own - shortest).sum() / 6)
+        assert row.communication_transfer_ns == pytest.approx(shortest.sum() / 6)
+        assert row.communication_exposed_ns == pytest.approx(own.sum() / 6)
+    [report] = analyze(*paths, cache=False).document.ranks
+    assert [row.communication_waiting_ns for row in table.rows] == [rank.waiting_ns for rank in report.ranks]
 
 
 def test_without_collectives_only_durations_are_compared() -> None:
