@@ -6,8 +6,10 @@ many of them (``distributed.scheduler.allowed-failures``).
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from ..errors import LaunchscopeError, MissingRequirement
@@ -67,9 +69,29 @@ def _connected(address: str) -> Iterator[Client]:
     except ModuleNotFoundError as error:
         raise MissingRequirement(f"Dask needs the package {error.name}: pip install 'launchscope[cluster]'") from error
     try:
+        with ThreadPoolExecutor(1) as apart:  # from a loop that runs in this thread, as in a notebook
+            apart.submit(lambda: asyncio.run(asyncio.wait_for(_greet(address), _CONNECTING_S))).result()
         client = Client(address, timeout=_CONNECTING_S, set_as_default=False)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
+    except TimeoutError as error:
+        raise LaunchscopeError(
+            f"{without_secrets(address)}: no Dask scheduler answers within {_CONNECTING_S:g} s"
+        ) from error
+    except (OSError, ValueError, RuntimeError) as error:
         why = told_without_secrets(str(error), address)
         raise LaunchscopeError(f"{without_secrets(address)}: no Dask scheduler answers: {why}") from None
     with client:
         yield client
+
+
+async def _greet(address: str) -> None:
+    """Have the scheduler say what it is: a Client waits without end for one that takes a connection and is none."""
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    how = Security().get_connection_args("client")  # type: ignore[no-untyped-call]
+    comm = await connect(address, timeout=_CONNECTING_S, **how)  # type: ignore[no-untyped-call]
+    try:
+        await comm.write({"op": "identity", "reply": True})
+        await comm.read()
+    finally:
+        comm.abort()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,3 +105,12 @@ def test_what_lies_in_this_process_is_for_no_worker() -> None:
     fsspec.filesystem("memory").pipe("/own/rank0.json", rank_trace(0).json())
     with pytest.raises(LaunchscopeError, match="lies in this process"):
         analyze_ranks(["memory://own"], dask="tcp://127.0.0.1:1")
+
+
+def test_something_else_that_takes_the_connection_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_workers, "_CONNECTING_S", 1.0)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.raises(LaunchscopeError, match="no Dask scheduler answers"),
+    ):
+        analyze_ranks(write_ranks(tmp_path, 1), dask=f"tcp://127.0.0.1:{silent.getsockname()[1]}")
