@@ -8,7 +8,6 @@ import click
 
 from . import choices
 from .outputs import check_output, deliver
-from .progress import Bar
 
 
 @click.command("analyze", short_help="Report on captures or on trace files that someone else recorded.")
@@ -47,7 +46,7 @@ def command(
     """
     local = tuple(path for path in paths if isinstance(path, Path))
     check_output(file, local)
-    from .many import files_of_many, put_side_by_side, stored_locally
+    from .many import files_of_many, put_side_by_side, report_of
 
     asked = {"--workers": workers, "--dask": dask, "--resume": resume}
     given = [option for option, value in asked.items() if value is not None]
@@ -69,15 +68,5 @@ def command(
             verbose=verbose,
         )
         return
-    from ..analysis.report import analyze
-
-    with stored_locally(paths) as (here, names):
-        with Bar() as progress:
-            cache = not no_cache and not names
-            report = analyze(*here, step_regex=step_regex, strict=strict, cache=cache, progress=progress)
-        report.require_gpu_ops()
-    if names:
-        from ..dashboard.renamed import renamed
-
-        report = renamed(report, tuple(names))
+    report = report_of(paths, step_regex=step_regex, strict=strict, cache=not no_cache)
     deliver(report, output=output, file=file, verbose=verbose)

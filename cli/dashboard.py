@@ -11,8 +11,7 @@ import click
 
 from ..analysis.errors import LaunchscopeError, MissingRequirement
 from . import choices
-from .many import stored_locally
-from .progress import Bar
+from .many import report_of
 from .rank_page import Reading, kept_table, many_ranks
 from .writing import say
 
@@ -77,19 +76,10 @@ def command(
     if doc is not None:
         show_ranks(doc, Reading(step_regex, not no_cache), host=host, port=port, browser=not no_browser)
         return
-    from ..analysis.report import analyze
     from ..dashboard.watched import Watched
 
     watched = Watched.of(path for path in chosen if isinstance(path, Path))
-    with stored_locally(chosen) as (here, names):
-        with Bar() as progress:
-            cache = not no_cache and not names
-            report = analyze(*here, step_regex=step_regex, strict=strict, cache=cache, progress=progress)
-        report.require_gpu_ops()
-    if names:
-        from ..dashboard.renamed import renamed
-
-        report = renamed(report, tuple(names))
+    report = report_of(chosen, step_regex=step_regex, strict=strict, cache=not no_cache)
     show(report, watched, host=host, port=port, browser=not no_browser)
 
 

@@ -12,12 +12,13 @@ import click
 
 from ..analysis.errors import LaunchscopeError, UnreadableInput
 from .outputs import RANKS, by_suffix, hand_over, renderer
-from .progress import ProgressLine, can_redraw
+from .progress import Bar, ProgressLine, can_redraw
 from .writing import say
 
 if TYPE_CHECKING:
-    from ..analysis.many.document import RankRow
+    from ..analysis.many.document import RankRow, RanksDocument
     from ..analysis.many.files import RankFile
+    from ..analysis.report import Report
 
 _MB: Final = 1e6
 _LIVE_S: Final = 0.2
@@ -75,11 +76,28 @@ def _trace_count(paths: Sequence[Path | str]) -> int | None:
     return count
 
 
+def report_of(paths: Sequence[Path | str], *, step_regex: str | None, strict: bool, cache: bool) -> Report:
+    """The report of the paths; files that URLs name are told by these."""
+    from ..analysis.report import analyze
+
+    with _stored_locally(paths) as (here, names):
+        with Bar() as progress:
+            cache = cache and not names
+            report = analyze(*here, step_regex=step_regex, strict=strict, cache=cache, progress=progress)
+        report.require_gpu_ops()
+    if not names:
+        return report
+    from ..analysis.renamed import renamed
+
+    return renamed(report, tuple(names))
+
+
 @contextlib.contextmanager
-def stored_locally(paths: Sequence[Path | str]) -> Iterator[tuple[list[Path], list[tuple[str, str]]]]:
+def _stored_locally(paths: Sequence[Path | str]) -> Iterator[tuple[list[Path], list[tuple[str, str]]]]:
     """The paths, files that URLs name fetched into temporary folders for as long as the ``with`` block lasts; and what
     to call each of those: (temporary path, URL). What is wrong with one is told of its URL.
     """
+    from ..analysis.many.secrets import without_secrets
     from ..analysis.many.storage import fetched, local_path
 
     here, names = list[Path](), list[tuple[str, str]]()
@@ -87,17 +105,16 @@ def stored_locally(paths: Sequence[Path | str]) -> Iterator[tuple[list[Path], li
         for path in paths:
             local = path if isinstance(path, Path) else local_path(path)
             if local is None:
-                say(f"fetching {path}")
+                say(f"fetching {without_secrets(str(path))}")
                 local = stack.enter_context(fetched(str(path)))
-                names.append((str(local), str(path)))
+                names.append((str(local), without_secrets(str(path))))
             here.append(local)
         try:
             yield here, names
         except UnreadableInput as error:
-            told = str(error)
-            for temporary, url in names:
-                told = told.replace(temporary, url)
-            raise UnreadableInput(told) from error
+            from ..analysis.renamed import replaced
+
+            raise UnreadableInput(replaced(str(error), tuple(names))) from error
 
 
 def put_side_by_side(
@@ -115,7 +132,7 @@ def put_side_by_side(
 
     try:
         with ProgressLine() as line:
-            progress = _Told(line)
+            progress = RowsTold(line)
             document = analyze_ranks(
                 [str(path) for path in paths], files=files, resume=resume, progress=progress, **how
             )
@@ -127,11 +144,16 @@ def put_side_by_side(
         raise
     inputs = tuple(path for path in paths if isinstance(path, Path))
     hand_over(document, output, file=file, inputs=inputs, verbose=verbose, table=RANKS)
-    if all(row.error is not None for row in document.rows):
-        raise LaunchscopeError(f"none of {len(document.rows):,} files can be read; the first: {document.rows[0].error}")
+    require_row(document)
 
 
-class _Told:
+def require_row(doc: RanksDocument) -> None:
+    """LaunchscopeError where none of the files can be read."""
+    if all(row.error is not None for row in doc.rows):
+        raise LaunchscopeError(f"none of {len(doc.rows):,} files can be read; the first: {doc.rows[0].error}")
+
+
+class RowsTold:
     """How far it is: at most a few times a second on a terminal, every ten seconds in a log."""
 
     def __init__(self, line: ProgressLine) -> None:

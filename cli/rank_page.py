@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..analysis.errors import LaunchscopeError, UnreadableInput
-from .many import files_of_many
-from .progress import ProgressLine, can_redraw
+from ..analysis.errors import UnreadableInput
+from .many import RowsTold, files_of_many, require_row
+from .progress import ProgressLine
 
 if TYPE_CHECKING:
     from ..analysis.many.document import RankRow, RanksDocument
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 _HEAD_BYTES: Final = 400
 _SCHEMA: Final = b'"launchscope.ranks/'
-_LIVE_S: Final = 0.2
-_LOGGED_S: Final = 10.0  # between lines of a log
 
 
 @dataclass(frozen=True)
@@ -73,23 +70,7 @@ def many_ranks(
 
     with ProgressLine() as line:
         doc = analyze_ranks(
-            [str(path) for path in paths], files=files, step_regex=step_regex, strict=strict, progress=_Told(line)
+            [str(path) for path in paths], files=files, step_regex=step_regex, strict=strict, progress=RowsTold(line)
         )
-    if all(row.error is not None for row in doc.rows):
-        raise LaunchscopeError(f"none of {len(doc.rows):,} files can be read; the first: {doc.rows[0].error}")
+    require_row(doc)
     return doc
-
-
-class _Told:
-    """How far it is: at most a few times a second on a terminal, every ten seconds in a log."""
-
-    def __init__(self, line: ProgressLine) -> None:
-        self._line = line
-        self._told = time.monotonic()
-
-    def __call__(self, done: int, total: int, row: RankRow) -> None:
-        del row
-        now = time.monotonic()
-        if now - self._told >= (_LIVE_S if can_redraw() else _LOGGED_S) and done < total:
-            self._told = now
-            self._line(f"{done:,} of {total:,} files")

@@ -22,8 +22,8 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.wsgi import get_input_stream
 
 from ..analysis.errors import LaunchscopeError
+from ..analysis.renamed import renamed, replaced
 from ..analysis.report import Report, analyze
-from .renamed import renamed, replaced
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

@@ -12,8 +12,8 @@ from ...analysis.capture import is_zip, read_member, safe_zip
 from ...analysis.errors import UnreadableInput
 from ...analysis.many.document import RankRow
 from ...analysis.many.storage import fetched, is_url, local_path
+from ...analysis.renamed import Names, renamed, replaced
 from ...analysis.report import Report, analyze
-from ..renamed import Names, renamed, replaced
 
 Read = Callable[[Sequence[RankRow]], Report]
 

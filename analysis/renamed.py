@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import msgspec
 
-from ..analysis.analyses import TraceAnalysis
-from ..analysis.document import TraceDoc
-from ..analysis.report import Report
-from ..analysis.trace_files import rank_of
+from .analyses import TraceAnalysis
+from .document import TraceDoc
+from .report import Report
+from .trace_files import rank_of
 
 _Document = TypeVar("_Document", bound=msgspec.Struct)
 Names = tuple[tuple[str, str], ...]
@@ -50,6 +50,7 @@ def _in_json(text: str) -> str:
 
 
 def replaced(text: str, names: Names) -> str:
+    """The text with each name in place of its temporary one."""
     for old, new in names:
         text = text.replace(old, new)
     return text
