@@ -14,6 +14,10 @@ from . import markdown, terminal
 from .blocks import Block, Fact, Heading, Headline, Listing
 from .tables import Column, Row, Table
 
+OF_MEANS: Final = (
+    "* step, GPU work and W without waiting: the median step; idle, launch tax, transfer and waiting: of all steps, "
+    "as means per step"
+)
 TOLD: Final = 20
 """Rows told without --verbose."""
 
@@ -67,30 +71,41 @@ def _tell(doc: RanksDocument, *, verbose: bool) -> Iterator[Block]:
     size = sum(row.bytes or 0 for row in doc.rows)
     right = [plural(len(doc.rows), "file"), byte_size(size), *(gpus[:1] if len(gpus) == 1 else [])]
     yield Heading(_inputs(doc), " · ".join(right))
-    yield _headline(doc)
+    yield headline(doc)
     yield from _facts(doc)
     if doc.distributions:
         yield Listing(_distribution_table(doc))
     if doc.odd:
         yield Listing(_odd_table(doc, None if verbose else TOLD))
-    yield Listing(_rank_table(doc, verbose=verbose))
+    notes = [OF_MEANS] if any(row.busy_ns for row in doc.rows) else []
+    yield Listing(_rank_table(doc, verbose=verbose), notes)
 
 
 def _inputs(doc: RanksDocument) -> str:
     return doc.inputs[0] + (f" and {len(doc.inputs) - 1:,} more" if len(doc.inputs) > 1 else "")
 
 
-def _headline(doc: RanksDocument) -> Headline:
-    read = [row for row in doc.rows if row.error is None]
+def headline(doc: RanksDocument) -> Headline:
+    """How many ranks there are, and which stand out."""
+    read = sum(row.error is None for row in doc.rows)
     if not read:
         return Headline(f"none of {plural(len(doc.rows), 'file')} can be read", None)
-    rows = list(dict.fromkeys(odd.row for odd in doc.odd))
-    if not rows:
-        if len(read) < FEWEST:
-            return Headline(f"{plural(len(read), 'rank')}: too few to tell which one stands out", None)
-        return Headline(f"no rank of {len(read):,} stands out", True)
-    named = ", ".join(label(doc.rows[row]) for row in rows[:_NAMED]) + (", …" if len(rows) > _NAMED else "")
-    return Headline(f"{len(rows):,} of {len(doc.rows):,} stand out: {named}", False)
+    odd = by_row(doc)
+    if not odd and read < FEWEST:
+        return Headline(f"{plural(read, 'rank')}: too few to tell which one stands out", None)
+    if not odd:
+        return Headline(f"no rank of {read:,} stands out", True)
+    named = ", ".join(label(doc.rows[row]) for row in [*odd][:_NAMED]) + (", …" if len(odd) > _NAMED else "")
+    verb = "stands" if len(odd) == 1 else "stand"
+    return Headline(f"{len(odd):,} of {plural(len(doc.rows), 'rank')} {verb} out: {named}", False)
+
+
+def by_row(doc: RanksDocument) -> dict[int, list[OddDoc]]:
+    """Row → all that stands out about it, the farthest out first."""
+    found: dict[int, list[OddDoc]] = {}
+    for odd in doc.odd:
+        found.setdefault(odd.row, []).append(odd)
+    return found
 
 
 def label(row: RankRow) -> str:
@@ -166,19 +181,17 @@ def _at(doc: RanksDocument, its: DistributionDoc, row: int) -> str:
 
 def _odd_table(doc: RanksDocument, limit: int | None) -> Table:
     """A row per rank that stands out, with all that does."""
-    by_row: dict[int, list[OddDoc]] = {}
-    for odd in doc.odd:
-        by_row.setdefault(odd.row, []).append(odd)
-    listed = list(by_row.items())[:limit]
+    odd = by_row(doc)
+    listed = list(odd.items())[:limit]
     columns = [
         Column("stands out", right=False),
         Column("file", right=False, least=20, foreign=True),
         Column("why", right=False, least=36, wraps=True),
     ]
     rows = [
-        Row([label(doc.rows[row]), doc.rows[row].name, "; ".join(odd.message for odd in its)]) for row, its in listed
+        Row([label(doc.rows[row]), doc.rows[row].name, "; ".join(each.message for each in its)]) for row, its in listed
     ]
-    return Table(columns, rows, more=len(by_row) - len(listed))
+    return Table(columns, rows, more=len(odd) - len(listed))
 
 
 def _rank_table(doc: RanksDocument, *, verbose: bool) -> Table:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ..units import duration, number, share, written
-from .distributions import FIGURES
+from .distributions import value_of
 from .document import DistributionDoc, OddDoc, RankRow
 
 FEWEST: Final = 4
@@ -63,10 +63,9 @@ def odd_ones(rows: Sequence[RankRow], known: Sequence[DistributionDoc]) -> list[
 def _outside(rule: Rule, rows: Sequence[RankRow], its: DistributionDoc) -> Iterator[OddDoc]:
     if its.count < FEWEST:
         return
-    figure = next(figure for figure in FIGURES if figure.name == rule.figure)
     limit = max(DEVIATIONS * SCALE * its.spread, rule.least_part * abs(its.median), rule.least)
     for index, row in enumerate(rows):
-        value = figure.of(row)
+        value = value_of(row, rule.figure)
         if value is None or row.unreliable or limit <= 0:
             continue
         beyond = value - its.median

@@ -7,14 +7,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analysis.many.distributions import FIGURES
+from ...analysis.export.many_story import by_row
+from ...analysis.many.distributions import value_of
 from ...analysis.many.document import DistributionDoc, RankRow, RanksDocument
 from ...analysis.units import plural, written
 from ..plotting import TEXT_PX, Figure, axis, escaped, layout
 from ..ranks.heat import Heat
 from ..theme import Theme
 from .view import HEAT_WORDS, HeatOf, ManyView
-from .words import by_row, figure_words, labels
+from .words import figure_words, labels
 
 BINS: Final = 40
 ROW_PX: Final = 92
@@ -26,11 +27,6 @@ WIDE_PX: Final = 1_000
 TOP_PX: Final = 8
 _MOST_APART: Final = 2  # times as many numbers of steps as the longest row has: with more, rows have few in common
 _MOST_MARKS: Final = 60  # odd ranks that are marked in one histogram
-
-
-def value_of(row: RankRow, figure: str) -> float | None:
-    """A figure of the distributions; null for one that is not among them."""
-    return next((each.of(row) for each in FIGURES if each.name == figure), None)
 
 
 def order(doc: RanksDocument, sort: str) -> list[int]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from dash import dcc, html
 
+from ...analysis.export.many_story import by_row, headline
 from ...analysis.many.document import RanksDocument
 from ...analysis.units import number, one_line, printable
 from ..controls import choice, labelled, named
@@ -14,7 +15,7 @@ from ..ranks.heat import height_px
 from .charts import alike_words, chart_px, differing
 from .paths import path_of
 from .view import BY_RANK, HEAT_WORDS, ManyView
-from .words import by_row, compared, figure_words, labels, machine, notes, sentence, title, where
+from .words import compared, figure_words, labels, machine, notes, title, where
 
 MOST_ODD: Final = 200
 """Ranks that stand out and have a row above the table of all."""
@@ -44,7 +45,7 @@ def header(doc: RanksDocument) -> html.Header:
     return html.Header(
         [
             html.Div(top, className="title"),
-            html.P(sentence(doc), className="sentence", role="status"),
+            html.P(printable(headline(doc).text), className="sentence", role="status"),
             *(html.P(note, className="note") for note in notes(doc)),
         ]
     )

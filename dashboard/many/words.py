@@ -1,4 +1,4 @@
-"""The table of ranks in words: the answer, what must be known to read it, and what figures are called."""
+"""The table of ranks in words: what must be known to read it, and what figures are called."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import PurePath
 from typing import Final
 
 from ...analysis.export.many_story import label
-from ...analysis.many.document import OddDoc, RankRow, RanksDocument
-from ...analysis.many.odd_ones import FEWEST, missing_words
+from ...analysis.many.document import RankRow, RanksDocument
+from ...analysis.many.odd_ones import missing_words
 from ...analysis.units import byte_size, number, one_line, plural, printable
 
 FIGURE_WORDS: Final = {
@@ -29,35 +29,10 @@ FIGURE_WORDS: Final = {
     "steps": "steps recorded",
 }
 
-_NAMED: Final = 6
-
 
 def figure_words(figure: str) -> str:
     """What a figure is called; its own name where the document is newer than this page."""
     return FIGURE_WORDS.get(figure, figure)
-
-
-def sentence(doc: RanksDocument) -> str:
-    """How many ranks there are, and which stand out."""
-    read = sum(row.error is None for row in doc.rows)
-    if not read:
-        return f"NO VERDICT: none of {plural(len(doc.rows), 'file')} could be read"
-    odd = by_row(doc)
-    if not odd and read < FEWEST:
-        return f"{plural(read, 'rank')}: too few to tell which one stands out"
-    if not odd:
-        return f"{plural(read, 'rank')}: none stands out"
-    named = ", ".join(label(doc.rows[row]) for row in [*odd][:_NAMED]) + (", …" if len(odd) > _NAMED else "")
-    verb = "stands" if len(odd) == 1 else "stand"
-    return printable(f"{len(odd):,} of {plural(len(doc.rows), 'rank')} {verb} out: {named}")
-
-
-def by_row(doc: RanksDocument) -> dict[int, list[OddDoc]]:
-    """Row → all that stands out about it, the farthest out first."""
-    found: dict[int, list[OddDoc]] = {}
-    for odd in doc.odd:
-        found.setdefault(odd.row, []).append(odd)
-    return found
 
 
 def machine(doc: RanksDocument) -> str:

@@ -49,7 +49,7 @@ def test_twenty_traces_become_a_table(twenty: Path, capfd: Captured, monkeypatch
     monkeypatch.setenv("COLUMNS", "160")
     assert run(["analyze", str(twenty)]) == 0
     out, err = capfd.readouterr()
-    assert "1 of 20 stand out: rank 7" in out
+    assert "1 of 20 ranks stands out: rank 7" in out
     assert "kernels per step 9, 5 more than the median 4" in out
     assert err == "launchscope: 20 trace files: a table of ranks; --no-ranks gives each one's report\n"
 

@@ -79,17 +79,18 @@ def text(doc: RanksDocument, width: int, *, verbose: bool = False) -> str:
 def test_it_fits(width: int) -> None:
     lines = text(many(), width).splitlines()
     assert max(map(cell_len, lines)) <= width
-    assert any("3 of 60 stand out: rank 41, rank 30, rank 17" in line for line in lines)
+    assert any("3 of 60 ranks stand out: rank 41, rank 30, rank 17" in line for line in lines)
 
 
 def test_the_rows_are_the_odd_ones_and_the_extremes_and_the_rest_is_counted() -> None:
     lines = text(many(), 140).splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("rank  host"))
-    rows = [line.split()[0] for line in lines[start + 1 :] if line.strip()]
+    end = lines.index(f"{many_story.OF_MEANS}")
+    rows = [line.split()[0] for line in lines[start + 1 : end] if line.strip()]
     assert rows[-2:] == ["…", "rank41.json"] or rows[-1] == "…"
     assert {"17", "30", "41"} <= set(rows)
     assert len(rows) - 1 <= many_story.TOLD
-    assert lines[-1] == f"… {60 - (len(rows) - 1)} more"
+    assert f"… {60 - (len(rows) - 1)} more" in lines
 
 
 def test_verbose_has_all() -> None:
