@@ -469,6 +469,7 @@ class RanksOfStepDoc(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[RankGroupDoc]
     refused: list[str]  # why collectives have no counterpart
     withheld: dict[str, str] = {}
+    warnings: list[WarningDoc] = []
 
 
 class RanksDoc(msgspec.Struct, frozen=True, kw_only=True):

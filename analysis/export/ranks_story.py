@@ -8,6 +8,7 @@ from typing import Final
 from .. import units
 from ..document import RankDoc, RanksDoc, RanksOfStepDoc
 from ..units import MISSING, duration, duration_interval, number, plural, ratio, share
+from . import parts
 from .blocks import Fact, Listing
 from .mode_table import shown_name
 from .tables import Column, Row, Table
@@ -121,6 +122,7 @@ def _facts(ranks: RanksOfStepDoc, label: str, *, verbose: bool) -> Iterator[Fact
     clocks = _clocks(ranks)
     lines += [f"{_matched(ranks)} · {clocks}"] if ranks.groups else [clocks]
     yield Fact(label, lines)
+    yield from parts.warnings(ranks.warnings, verbose=verbose)
     concerns = [*ranks.refused, *(_missing(ranks))]
     if concerns:
         yield Fact("not matched", concerns if verbose else concerns[:3], concern=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +25,7 @@ from ..document import (
 from ..measured_mode import MeasuredMode, median_or_none
 from ..profile import measured_modes, mode_documents
 from ..statistics import bootstrap_interval, summarize
+from .late_rank import late_rank_differs
 from .together import NOT_ALIGNED, SAME_HOST, Together
 
 LATE_STEPS: Final = 3
@@ -71,7 +73,9 @@ def _of_mode(name: str, ranks: Sequence[_OfRank], together: Sequence[Together]) 
     step = _slowest([rank.measured for rank in ranks])
     withheld = {} if step is not None else {"step_ns": "not every rank was timed in any repeat"}
     figures = [_of_profile(rank, recorded) for rank in ranks]
-    return _side_by_side("profile", figures, recorded, step, withheld)
+    found = _side_by_side("profile", figures, recorded, step, withheld)
+    warnings = late_rank_differs(found.stragglers, {rank.record.rank: rank.measured for rank in ranks})
+    return msgspec.structs.replace(found, warnings=warnings)
 
 
 def _of_profile(rank: _OfRank, together: Sequence[Together]) -> RankDoc:

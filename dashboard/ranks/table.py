@@ -94,6 +94,7 @@ def _notes(opened: Opened) -> Iterator[str]:
         yield "T is as recorded: the profiler slows launches down"
     yield "transfer and recorded waiting are means per step, of the recording; the rest medians"
     yield "W without waiting: GPU work but for the time in which a collective only waits for ranks that come later"
+    yield from dict.fromkeys(one_line(warning.message) for _, ranks in _told(opened) for warning in ranks.warnings)
     refused = dict.fromkeys(reason for _, ranks in _told(opened) for reason in ranks.refused)
     if refused:
         yield f"not matched: {'; '.join(map(one_line, refused))}"

@@ -26,8 +26,12 @@ def two_ranks(
     clock_us: int = 0,
     failed: Mapping[int, str] | None = None,
     traces: Mapping[int, TraceBuilder | bytes] | None = None,
+    submits_us: Mapping[int, tuple[float, ...]] | None = None,
 ) -> Path:
-    """Three processes of each rank: `cuda`, `cpu_cuda`, `cuda`. ``failed``: rank → error of each of its processes."""
+    """Three processes of each rank: `cuda`, `cpu_cuda`, `cuda`. ``failed``: rank → error of each of its processes.
+
+    ``submits_us``: rank → its unprofiled time to submit a step, by repeat; 300 without.
+    """
     writer = CaptureWriter(folder)
     made = {0: rank_trace(0, [EARLY] * 5), 1: rank_trace(1, [LATE] * 5, clock=clock_us)} | dict(traces or {})
     processes = []
@@ -48,7 +52,7 @@ def two_ranks(
                     rank=rank,
                     started=STARTED,
                     samples_ns=(STEPS_US[rank][repeat] * US,) * 3,
-                    host_submit_ns=(300 * US,),
+                    host_submit_ns=((300 if submits_us is None else submits_us[rank][repeat]) * US,),
                     trace_pass=trace_pass,
                     trace=name,
                 )
