@@ -13,7 +13,8 @@ from .columns import follow, named
 from .compare_document import BlockingChangeDoc, CameDoc, ComparisonDoc, LaunchChangeDoc, SideDoc
 from .compared_figures import figures, graph_coverage
 from .compared_ops import compare_ops
-from .likely_causes import OfOperator, likely_causes
+from .document import CommunicationDoc
+from .likely_causes import InCollectives, OfOperator, likely_causes
 from .op_names import unnumbered
 from .trace import HostKind, OpKind
 
@@ -71,7 +72,21 @@ def compare(a: TraceAnalysis, b: TraceAnalysis, *, stacks: ComparisonDoc | None 
     )
     if stacks is not None:
         document = _with_places(document, stacks)
-    return msgspec.structs.replace(document, likely_causes=likely_causes(document, _kernels(a), _kernels(b)))
+    causes = likely_causes(document, _kernels(a), _kernels(b), _in_collectives(a, b))
+    return msgspec.structs.replace(document, likely_causes=causes)
+
+
+def _in_collectives(a: TraceAnalysis, b: TraceAnalysis) -> tuple[InCollectives, InCollectives] | None:
+    """Of each side's median step; None where either side's waiting can't be told from transfer."""
+    before, after = (_of_rank(side.document.communication) for side in (a, b))
+    return None if before is None or after is None else (before, after)
+
+
+def _of_rank(communication: CommunicationDoc | None) -> InCollectives | None:
+    if communication is None or communication.waiting_ns is None or communication.transfer_ns is None:
+        return None
+    waiting, transfer = communication.waiting_ns.median, communication.transfer_ns.median
+    return None if waiting is None or transfer is None else InCollectives(waiting, transfer)
 
 
 def _with_places(comparison: ComparisonDoc, stacks: ComparisonDoc) -> ComparisonDoc:

@@ -11,6 +11,7 @@ from .compare_document import BlockingChangeDoc, ComparisonDoc, FigureDoc, OpsDo
 from .compared_figures import Pair
 from .export.kernel_names import short_names
 from .op_names import is_compiled
+from .ranks.kinds import kind_of_kernel
 from .trace import OpKind
 from .units import apart, duration, number, plural, printable
 from .user_lines import users_line
@@ -29,6 +30,9 @@ SAME: Final = 1e-3
 _LONGEST_EXAMPLE: Final = 120  # characters of names; tables have the longer ones
 
 PACE: Final = "other clocks, other shapes, other neighbours, or something else on the GPU"
+
+NOT_SPLIT: Final = "waiting for other ranks, or transfer: their traces, given together, tell which"
+"""Why collectives take longer or less long, as far as one rank's trace tells."""
 
 
 class OneSided(Protocol):
@@ -58,12 +62,23 @@ class OfOperator(NamedTuple):
     per_step: float
 
 
+class InCollectives(NamedTuple):
+    """What one rank spends inside collectives, ns per step."""
+
+    waiting_ns: float
+    transfer_ns: float
+
+
 def likely_causes(
-    comparison: ComparisonDoc, before: Sequence[OfOperator] = (), after: Sequence[OfOperator] = ()
+    comparison: ComparisonDoc,
+    before: Sequence[OfOperator] = (),
+    after: Sequence[OfOperator] = (),
+    in_collectives: tuple[InCollectives, InCollectives] | None = None,
 ) -> list[str]:
     """Sentences, the most important first; one that says so when nothing changed.
 
-    ``before`` and ``after`` are all kernels of a step: a comparison has those alone that changed.
+    ``before`` and ``after`` are all kernels of a step: a comparison has those alone that changed. ``in_collectives``
+    is null where waiting and transfer can't be told apart on either side.
     """
     if comparison.scope == "whole":
         return list(_of_whole_files(comparison))
@@ -77,7 +92,7 @@ def likely_causes(
         *_copies(comparison),
         *_other_ops(comparison, short),
         *_exchanged(comparison.exchanged, short),
-        *_pace(comparison, short),
+        *_pace(comparison, short, in_collectives),
     ]
     causes += _host(comparison, explained=bool(causes))
     return causes or ["Nothing changed beyond what the traces' own steps differ by."]
@@ -263,20 +278,60 @@ def _exchanged(docs: Sequence[PairedDoc], short: Mapping[str, str]) -> Iterator[
         yield f"Another kernel{_in_operator(doc)}: {names}, {signed_duration(doc.change_ns)} per step (inferred)."
 
 
-def _pace(comparison: ComparisonDoc, short: Mapping[str, str]) -> Iterator[str]:
-    """The same GPU ops, slower or faster: in all, and those of which it can be told."""
+def _pace(
+    comparison: ComparisonDoc, short: Mapping[str, str], in_collectives: tuple[InCollectives, InCollectives] | None
+) -> Iterator[str]:
+    """The same GPU ops, slower or faster. A collective that takes longer is no slower kernel: it may wait."""
     busy, change = comparison.figure("busy_ns"), comparison.same_change_ns
-    work = 0.0 if busy is None else max(busy.before or 0.0, busy.after or 0.0)
-    told = [[doc for doc in docs if doc.matched_by == "name"] for docs in (comparison.slower, comparison.faster)]
-    told = [docs for docs in sorted(told, key=lambda docs: -abs(_changed_by(docs))) if docs]
-    if change is None or not told or abs(_changed_by(told[0])) < NOTEWORTHY * work:
+    if change is None:
         return
-    parts = []
-    for docs in told:
-        most = f"most of it in {short[docs[0].name_before]}, {medians(docs[0])} each"
-        parts.append(f"{signed_duration(_changed_by(docs))} in {number(sum(doc.count for doc in docs))} ({most})")
-    word = "slower" if change > 0 else "faster"
-    yield f"The same GPU ops run {word}: {signed_duration(change)} per step, of which {' and '.join(parts)}: {PACE}."
+    least = NOTEWORTHY * (0.0 if busy is None else max(busy.before or 0.0, busy.after or 0.0))
+    told = [doc for doc in (*comparison.slower, *comparison.faster) if doc.matched_by == "name"]
+    collectives = [doc for doc in told if kind_of_kernel(doc.name_before) is not None]
+    if collectives and max(abs(doc.change_ns) for doc in collectives) >= least:
+        yield _collectives_sentence(collectives, short, in_collectives)
+    others = [doc for doc in told if doc not in collectives]
+    of_others = change - _changed_by(collectives)
+    yield from _slower_or_faster(others, of_others, least, short, but=" but collectives" if collectives else "")
+
+
+def _slower_or_faster(
+    docs: Sequence[PairedDoc], change_ns: float, least_ns: float, short: Mapping[str, str], *, but: str
+) -> Iterator[str]:
+    """``change_ns``: in all, of which the docs are what can be told."""
+    sides = ([doc for doc in docs if doc.change_ns > 0], [doc for doc in docs if doc.change_ns <= 0])
+    told = [side for side in sorted(sides, key=lambda side: -abs(_changed_by(side))) if side]
+    if not told or abs(_changed_by(told[0])) < least_ns:
+        return
+    parts = (
+        f"{signed_duration(_changed_by(side))} in {number(sum(doc.count for doc in side))} ({_most(side, short)})"
+        for side in told
+    )
+    word = "slower" if change_ns > 0 else "faster"
+    all_told = f"{signed_duration(change_ns)} per step, of which {' and '.join(parts)}"
+    yield f"The same GPU ops{but} run {word}: {all_told}: {PACE}."
+
+
+def _collectives_sentence(
+    docs: Sequence[PairedDoc],
+    short: Mapping[str, str],
+    in_collectives: tuple[InCollectives, InCollectives] | None,
+) -> str:
+    change, why = _changed_by(docs), NOT_SPLIT
+    if in_collectives is not None:
+        why = ", ".join(
+            f"{what} {apart(was, now, 'ns')} → {apart(now, was, 'ns')}"
+            for what, was, now in zip(("waiting", "transfer"), *in_collectives, strict=True)
+        )
+    word, count = "longer" if change > 0 else "less long", number(sum(doc.count for doc in docs))
+    largest = sorted(docs, key=lambda doc: -abs(doc.change_ns))
+    most = _most(largest, short)
+    return f"Collectives take {word}: {signed_duration(change)} per step in {count} ({most}): {why}."
+
+
+def _most(docs: Sequence[PairedDoc], short: Mapping[str, str]) -> str:
+    """``docs``: the largest change first."""
+    return f"most of it in {short[docs[0].name_before]}, {medians(docs[0])} each"
 
 
 def _changed_by(docs: Sequence[PairedDoc]) -> float:

@@ -14,6 +14,7 @@ from ..compare_document import BlockingChangeDoc
 from ..compared_figures import COVERAGE_NOISE, graph_change
 from ..export.kernel_names import short_names
 from ..likely_causes import (
+    NOT_SPLIT,
     NOTEWORTHY,
     PACE,
     SAME,
@@ -26,6 +27,7 @@ from ..likely_causes import (
     signed_duration,
 )
 from ..op_names import is_compiled, same_op, unnumbered
+from ..ranks.kinds import kind_of_kernel
 from ..trace import OpKind
 from ..units import duration, number, plural, printable
 from ..user_lines import users_line
@@ -128,11 +130,12 @@ def _pace(before: Snapshot, after: Snapshot) -> Iterator[str]:
     if not was or not now or before.fingerprint != after.fingerprint or abs(now - was) < NOTEWORTHY * was:
         return
     changes = [(after_ns - before_ns, name) for name, before_ns, after_ns in _spent(before, after)]
-    word, most = "slower" if now > was else "faster", ""
+    word, most, why = "slower" if now > was else "faster", "", PACE
     if changes:
         change, name = max(changes) if now > was else min(changes)
         most = f", most of it in {short_names([name])[name]} ({signed_duration(change)})"
-    yield f"The same GPU ops run {word}: {duration(was)} → {duration(now)} per step{most}: {PACE}."
+        why = PACE if kind_of_kernel(name) is None else NOT_SPLIT
+    yield f"The same GPU ops run {word}: {duration(was)} → {duration(now)} per step{most}: {why}."
 
 
 def _spent(before: Snapshot, after: Snapshot) -> list[tuple[str, float, float]]:

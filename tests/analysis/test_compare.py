@@ -16,6 +16,9 @@ from launchscope.analysis.report import analyze
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
 
+from .ranks.rank_captures import two_ranks
+from .ranks.ranks_by_hand import ALL_REDUCE
+
 Kernel = tuple[str, str, float]
 """Operator, kernel, µs."""
 
@@ -392,3 +395,39 @@ class TestLlama:
     @pytest.mark.parametrize(("left", "right"), [("eager", "graph"), ("eager", "fused"), ("graph", "fused_graph")])
     def test_the_other_way_round_every_sign_turns(self, left: str, right: str) -> None:
         assert_mirrored(compare(llama()[left], llama()[right]), compare(llama()[right], llama()[left]))
+
+
+def of_two_ranks(folder: Path) -> dict[int | None, TraceAnalysis]:
+    """Rank 0 waits 90 µs for rank 1 in the first of two all-reduces a step."""
+    report = analyze(two_ranks(folder / "capture"))
+    return {a.document.rank: a for a in report.analyses if a.trace_pass == "cuda" and a.repeat == 0}
+
+
+def test_of_ranks_together_a_longer_collective_is_waiting(tmp_path: Path) -> None:
+    own = of_two_ranks(tmp_path)
+    assert compare(own[1], own[0]).likely_causes == [
+        "Collectives take longer: +90.0 µs per step in 2 (most of it in ncclDevKernel_AllReduce_Sum_bf16_RING_LL, "
+        "10.0 µs → 55.0 µs each): waiting 0 → 90.0 µs, transfer 20.0 µs → 20.0 µs."
+    ]
+    (turned,) = compare(own[0], own[1]).likely_causes
+    assert turned.startswith("Collectives take less long: −90.0 µs per step in 2")
+    assert turned.endswith("waiting 90.0 µs → 0, transfer 20.0 µs → 20.0 µs.")
+
+
+def test_of_a_rank_alone_a_longer_collective_is_waiting_or_transfer(tmp_path: Path) -> None:
+    before, after = (analyze_trace(own.trace, name="alone") for _, own in sorted(of_two_ranks(tmp_path).items())[::-1])
+    assert compare(before, after).likely_causes == [
+        "Collectives take longer: +90.0 µs per step in 2 (most of it in ncclDevKernel_AllReduce_Sum_bf16_RING_LL, "
+        "10.0 µs → 55.0 µs each): waiting for other ranks, or transfer: their traces, given together, tell which."
+    ]
+
+
+def test_a_slower_kernel_beside_a_longer_collective_is_told_apart() -> None:
+    was = (("aten::mm", "gemm", 5), ("nccl:all_reduce", ALL_REDUCE, 5), ("aten::mul", "mul", 2))
+    now = (("aten::mm", "gemm", 8), ("nccl:all_reduce", ALL_REDUCE, 15), ("aten::mul", "mul", 2))
+    found = compared(eager(was), eager(now))
+    assert found.same_change_ns == 13_000
+    assert [cause.partition(" (")[0] for cause in found.likely_causes] == [
+        "Collectives take longer: +10.0 µs per step in 1",
+        "The same GPU ops but collectives run slower: +3.00 µs per step, of which +3.00 µs in 1",
+    ]
