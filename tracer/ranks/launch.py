@@ -49,6 +49,7 @@ def run_ranks(
         require_hardware()
     _require_distributed()
     if launch is not None:
+        launch.require_endpoint()
         return _launched(replace(options, out=place_of(options)), launch, progress, device_layer)
     place = place_from()
     assert place is not None

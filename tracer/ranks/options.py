@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +14,9 @@ from ...analysis.errors import LaunchscopeError
 BACKENDS: Final = ("c10d", "static")
 ALL_NAMES: Final = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torchrun tells the processes that it starts; whoever sets all of them starts ranks, too."""
+HIGHEST_PORT: Final = 65_535
+RESOLVE_S: Final = 20.0
+"""For the name of a host to get an address: where containers start together it may come later than they do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +44,34 @@ class RanksOptions:
         if self.node_rank is not None and not 0 <= self.node_rank < self.nnodes:
             raise LaunchscopeError(f"--node-rank is {self.node_rank}; with --nnodes {self.nnodes} it is below that")
 
+    def require_endpoint(self, within_s: float = RESOLVE_S) -> None:
+        """LaunchscopeError where the endpoint's host gets no address: torch would try on, deaf to Ctrl-C."""
+        if self.rdzv_endpoint is None:
+            return
+        host, colon, port = self.rdzv_endpoint.rpartition(":")
+        if not colon:
+            host, port = port, ""
+        if port and not (port.isdecimal() and int(port) <= HIGHEST_PORT):
+            raise LaunchscopeError(f"--rdzv-endpoint: '{port}' is no port; it takes HOST:PORT")
+        deadline = time.monotonic() + within_s
+        while (error := _unresolved(host.strip("[]"))) is not None:
+            if time.monotonic() > deadline:
+                raise LaunchscopeError(f"--rdzv-endpoint: no host is known as '{host}' here ({error})")
+            time.sleep(0.5)
+
     @property
     def world_size(self) -> int:
         """How many ranks there are."""
         return self.nproc_per_node * self.nnodes
+
+
+def _unresolved(host: str) -> str | None:
+    """Why the host has no address; None where it has one."""
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError) as error:
+        return str(error)
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +103,17 @@ def place_from(environment: Mapping[str, str] = os.environ) -> Place | None:
             int(environment[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT")
         )
         local_world_size = int(environment.get("LOCAL_WORLD_SIZE") or world_size)
+        restart = int(environment.get("TORCHELASTIC_RESTART_COUNT") or 0)
     except ValueError as error:
         raise LaunchscopeError(f"{', '.join(ALL_NAMES)}: not numbers where they should be ({error})") from error
     if world_size < 2:
         return None
     if not 0 <= rank < world_size:
         raise LaunchscopeError(f"RANK is {rank} and WORLD_SIZE {world_size}: a rank is below that")
+    if local_rank < 0:
+        raise LaunchscopeError(f"LOCAL_RANK is {local_rank}: it is 0 or more")
+    if not 0 < port <= HIGHEST_PORT:
+        raise LaunchscopeError(f"MASTER_PORT is {port}: a port is from 1 to {HIGHEST_PORT}")
     return Place(
         rank=rank,
         local_rank=local_rank,
@@ -89,6 +122,6 @@ def place_from(environment: Mapping[str, str] = os.environ) -> Place | None:
         host=socket.gethostname(),
         address=environment["MASTER_ADDR"],
         port=port,
-        restart=int(environment.get("TORCHELASTIC_RESTART_COUNT") or 0),
+        restart=restart,
         has_store=environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
     )

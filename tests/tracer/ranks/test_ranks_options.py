@@ -68,3 +68,36 @@ def test_a_live_object_of_one_rank_of_several_is_refused(monkeypatch: pytest.Mon
         monkeypatch.setenv(name, value)
     with pytest.raises(LaunchscopeError, match=r"rank 3 of 4 .*launchscope profile model\.py --nproc-per-node 2"):
         api.profile(lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"MASTER_PORT": "99999"}, "MASTER_PORT is 99999: a port is from 1 to 65535"),
+        ({"MASTER_PORT": "0"}, "MASTER_PORT is 0: a port"),
+        ({"LOCAL_RANK": "-1"}, "LOCAL_RANK is -1: it is 0 or more"),
+        ({"TORCHELASTIC_RESTART_COUNT": "once"}, "not numbers where they should be"),
+    ],
+)
+def test_variables_that_no_launcher_sets_so(told: dict[str, str], said: str) -> None:
+    with pytest.raises(LaunchscopeError, match=said):
+        place_from(TORCHRUN | told)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "said"),
+    [
+        ("nohost.invalid:29400", "no host is known as 'nohost.invalid' here"),
+        ("a..b", "no host is known as 'a..b' here"),
+        ("localhost:70000", "'70000' is no port; it takes HOST:PORT"),
+        ("localhost:http", "'http' is no port"),
+    ],
+)
+def test_where_hosts_cannot_meet_is_told_before_torch_tries(endpoint: str, said: str) -> None:
+    with pytest.raises(LaunchscopeError, match=said):
+        RanksOptions(nproc_per_node=1, nnodes=2, rdzv_endpoint=endpoint).require_endpoint(within_s=0)
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:29400", "localhost", "127.0.0.1:29400", "[::1]:29400", None])
+def test_where_they_can(endpoint: str | None) -> None:
+    RanksOptions(nproc_per_node=1, rdzv_endpoint=endpoint).require_endpoint(within_s=0)
