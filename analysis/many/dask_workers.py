@@ -85,7 +85,7 @@ def _connected(address: str) -> Iterator[Client]:
 
 async def _greet(address: str) -> None:
     """Have the scheduler say what it is: a Client waits without end for one that takes a connection and is none."""
-    from distributed.comm import connect
+    from distributed.comm import connect  # type: ignore[attr-defined]
     from distributed.security import Security
 
     how = Security().get_connection_args("client")  # type: ignore[no-untyped-call]
