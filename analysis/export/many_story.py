@@ -18,6 +18,7 @@ OF_MEANS: Final = (
     "* step, GPU work and W without waiting: the median step; idle, launch tax, transfer and waiting: of all steps, "
     "as means per step"
 )
+
 TOLD: Final = 20
 """Rows told without --verbose."""
 
