@@ -163,12 +163,14 @@ class ForkServer:
         with suppress(BrokenPipeError):
             self._process.stdin.close()  # the server kills its child and ends
         try:
-            self._process.wait(_GRACE_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        os.close(self._events)
-        self._scratch.cleanup()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GRACE_S)
+        finally:  # a signal to end may come meanwhile, and a coordinator of ranks leaves nothing to atexit
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+            os.close(self._events)
+            self._scratch.cleanup()
 
 
 def _read(result: Path) -> str:

@@ -133,3 +133,18 @@ def test_ctrl_c_while_the_server_starts_ends_it(monkeypatch: pytest.MonkeyPatch)
         server.__enter__()
     assert server._process.poll() is not None
     assert not Path(server._scratch.name).exists()
+
+
+def test_a_signal_while_the_server_ends_leaves_neither_it_nor_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ForkServer([]).__enter__()
+    wait = server._process.wait
+
+    def interrupted(timeout: float | None = None) -> int:
+        monkeypatch.setattr(server._process, "wait", wait)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server._process, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        server.__exit__()
+    assert server._process.poll() is not None
+    assert not Path(server._scratch.name).exists()
