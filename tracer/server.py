@@ -28,6 +28,7 @@ import msgspec
 
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_ASK_NVML: Final = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _POLL_S: Final = 0.05
 _DUMP_S: Final = 0.5  # for a child to write its stacks
 _OUTLIVED: Final = -1
@@ -117,8 +118,7 @@ def serve(events: int, preload: list[str]) -> None:
 
 def _preload(names: list[str]) -> None:
     """Import what every child needs. A name that can't be imported is the target's own affair, later."""
-    # an import that asks whether there is a GPU must not start CUDA here: no forked child could use it then
-    with _environment("PYTORCH_NVML_BASED_CUDA_CHECK", "1"):
+    with cuda_not_started():
         _import(names)
 
 
@@ -134,16 +134,17 @@ def _import(names: list[str]) -> None:
 
 
 @contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
+def cuda_not_started() -> Iterator[None]:
+    """Inside, to ask whether there are GPUs does not start CUDA here: no forked child could use it then."""
+    before = os.environ.get(_ASK_NVML)
+    os.environ[_ASK_NVML] = "1"
     try:
         yield
     finally:
         if before is None:
-            del os.environ[name]
+            del os.environ[_ASK_NVML]
         else:
-            os.environ[name] = before
+            os.environ[_ASK_NVML] = before
 
 
 def _one(request: Request, events: int) -> bool:

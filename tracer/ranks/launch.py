@@ -22,6 +22,7 @@ from ...analysis.errors import LaunchscopeError, RankFailed
 from ..api import Interrupted, place_of, run_profile
 from ..device import CUDA, require_hardware
 from ..options import ProfileOptions, Progress
+from ..server import cuda_not_started
 from .coordinator import Coordinator
 from .endings import DONE, INTERRUPTED, Ended, endings, kept_of, outcome
 from .exchange import Exchange, Lost
@@ -132,7 +133,7 @@ def _config(launch: RanksOptions, folder: str) -> Any:
     more: dict[str, Any] = {}
     if hangups_ignored() and "signals_to_handle" in LaunchConfig.__dataclass_fields__:  # not in every torch
         more["signals_to_handle"] = "SIGTERM,SIGINT,SIGQUIT"
-    with _cuda_not_started():
+    with cuda_not_started():
         return LaunchConfig(
             min_nodes=launch.nnodes,
             max_nodes=launch.nnodes,
@@ -186,21 +187,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
-
-
-@contextmanager
-def _cuda_not_started() -> Iterator[None]:
-    """The launcher asks whether there are GPUs; that must not start CUDA in a process that forks."""
-    name = "PYTORCH_NVML_BASED_CUDA_CHECK"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 @contextmanager
