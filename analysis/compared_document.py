@@ -22,6 +22,7 @@ class ComparedSideDoc(msgspec.Struct, frozen=True, kw_only=True):
     commit: str | None
     created: str | None
     machine: dict[str, str | int | float | bool | None]  # gpu, driver, cuda, torch; empty for a trace
+    ranks: int | None = None  # that ran each step together: all figures are of rank 0; null for a trace
 
 
 class UnprofiledDoc(msgspec.Struct, frozen=True, kw_only=True):

@@ -98,6 +98,7 @@ class _Side:
             commit=None if manifest is None else manifest.target.revision,
             created=None if manifest is None else manifest.created,
             machine={} if manifest is None else {part: manifest.environment.get(part) for part in MACHINE},
+            ranks=None if manifest is None else len(manifest.ranks) or 1,
         )
 
 

@@ -81,9 +81,10 @@ def measured_values(report: Report) -> Values:
     if profile is None or name is None:
         return _of_trace(report)
     mode, costs = profile.modes[name], profile.calibration
+    work_ns = mode.gpu_work_without_waiting_ns or mode.gpu_work_ns  # one GPU waits for no other rank
     path = report.analyses[0].trace.source.path.partition(".zip")[0] if report.analyses else "its traces"
     source = f"{path}, {name}"
-    if not (mode.gpu_work_ns and mode.gpu_ops and mode.launches and mode.tau_step_ns):
+    if not (work_ns and mode.gpu_ops and mode.launches and mode.tau_step_ns):
         raise LaunchscopeError(
             f"{source}: GPU work or host time of a launch is not known, so there is nothing to start from"
         )
@@ -92,7 +93,7 @@ def measured_values(report: Report) -> Values:
         source=source,
         kernels=mode.gpu_ops,
         tau_ns=mode.tau_step_ns,
-        gpu_work_ns=mode.gpu_work_ns,
+        gpu_work_ns=work_ns,
         weight_bytes=None if profile.floor is None else profile.floor.bytes,
         bandwidth_bytes_per_s=None if costs is None else costs.bandwidth_bytes_per_s,
         node_gap_ns=0.0 if costs is None else costs.node_gap_ns or 0.0,

@@ -32,7 +32,7 @@ def snapshots_of(document: ReportDocument, source: str = "") -> list[Snapshot]:
 
 
 def _of_mode(document: ReportDocument, mode: str, doc: ModeDoc, traces: Sequence[TraceDoc], source: str) -> Snapshot:
-    target = document.target
+    target, profile = document.target, document.profile
     recorded = [trace for trace in traces if trace.trace_pass != "stacks"]
     stacked = [trace for trace in traces if trace.trace_pass == "stacks" and trace.coverage.reliable and trace.steps]
     timings = _timings(doc, traces)
@@ -46,6 +46,7 @@ def _of_mode(document: ReportDocument, mode: str, doc: ModeDoc, traces: Sequence
         dtype=target.dtype if target else None,
         context_length=target.context_length if target else None,
         settings=dict(target.settings) if target else {},
+        ranks=profile.ranks.count if profile is not None and profile.ranks is not None else 1,
         machine=dict(document.environment or {}),
         commit=target.revision if target else None,
         created=document.created,

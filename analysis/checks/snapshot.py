@@ -67,6 +67,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str | None = None
     context_length: int | None = None
     settings: dict[str, str] = {}  # --set, secrets masked
+    ranks: int = 1  # that ran each step together
     machine: dict[str, str | int | float | bool | None] = {}  # the environment it was measured in
     commit: str | None = None  # of the target's folder, with a + when it had changes
     created: str | None = None  # when it was measured, ISO 8601, UTC; null for a trace
@@ -99,8 +100,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def setup(self) -> tuple[object, ...]:
-        """How the target was set: batch size, dtype, context length and --set."""
-        return (self.batch_size, self.dtype, self.context_length, tuple(sorted(self.settings.items())))
+        """How the target was set: batch size, dtype, context length, --set and the number of ranks."""
+        return (self.batch_size, self.dtype, self.context_length, tuple(sorted(self.settings.items())), self.ranks)
 
     @property
     def fingerprint(self) -> dict[str, str | int | float | bool | None]:

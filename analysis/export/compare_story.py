@@ -56,7 +56,9 @@ def tell(doc: ComparedDoc, *, verbose: bool) -> Iterator[Block]:
 
 def _about(side: ComparedSideDoc) -> str:
     gpu = side.machine.get("gpu")
-    return about(commit=side.commit, created=side.created, gpu=None if gpu is None else str(gpu), target=side.target)
+    ranks = f"rank 0 of {side.ranks}" if side.ranks is not None and side.ranks > 1 else None
+    gpu_name = None if gpu is None else str(gpu)
+    return about(commit=side.commit, created=side.created, gpu=gpu_name, target=side.target, ranks=ranks)
 
 
 def promise(doc: KeptPromiseDoc) -> Iterator[str]:
