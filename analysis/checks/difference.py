@@ -9,6 +9,7 @@ one run. How often this errs on real samples is in docs/guard.md.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,6 +36,8 @@ HOST_PACED: Final = 0.5
 
 _EXACT: Final = 64
 """Processes per side up to which the null distributions are counted out; beyond, their normal limits are as good."""
+
+_LARGEST_LOG: Final = math.log(sys.float_info.max)
 
 
 @dataclass(frozen=True)
@@ -97,9 +100,9 @@ def change(
     low, high = (ratios[below - 1], ratios[-below]) if below else (-math.inf, math.inf)
     between = math.log1p(between_runs)
     return Change(
-        change=math.expm1(float(np.median(ratios))),
-        low=math.expm1(float(low) - between),
-        high=math.expm1(float(high) + between),
+        change=_change(float(np.median(ratios))),
+        low=_change(float(low) - between),
+        high=_change(float(high) + between),
         processes=len(ours),
         processes_baseline=len(theirs),
         paired=paired,
@@ -133,6 +136,11 @@ def is_host_paced(timings: Iterable[Timing]) -> bool:
 def _log(share: float) -> float:
     """The logarithm of a ratio that is given as a change; −∞ of one that nothing is left of, if only by rounding."""
     return math.log1p(share) if share > -1 else -math.inf
+
+
+def _change(log: float) -> float:
+    """The change that a ratio's logarithm tells; ∞ beyond what a float holds."""
+    return math.expm1(log) if log < _LARGEST_LOG else math.inf
 
 
 def _log_medians(processes: Sequence[Sequence[float]]) -> NDArray[np.float64]:

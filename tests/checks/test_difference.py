@@ -145,3 +145,8 @@ def test_turned_round_the_change_is_the_inverse(ours: list[float], theirs: list[
     assert there.low <= there.change <= there.high
     outcome, needed = there.decide(0.03)
     assert (needed is None) or (outcome == INCONCLUSIVE and needed > min(len(ours), len(theirs)))
+
+
+def test_a_change_beyond_what_a_float_holds_is_infinite() -> None:
+    found = difference.change([[1e300]], [[1e-300]], paired=True, between_runs=0.0)
+    assert found.change == math.inf
