@@ -212,7 +212,7 @@ class RankRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     rank: Count
     local_rank: Count  # on its host, and the index of its GPU there
-    host: str  # its name
+    host: str  # 'host 0', 'host 1', …; 'localhost' where all ran on one; older captures have their names
     device: str | None = None  # the name of its GPU
 
 
@@ -263,10 +263,7 @@ class Capture:
         """One raw trace file, as the collector wrote it (gzipped or not)."""
         _check_member_name(self.path, relative)
         if self.path.is_dir():
-            file = self.path / relative
-            if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(self.path)):
-                raise UnreadableInput(f"{file}: a link to a file outside of the capture, which no capture holds")
-            return _read(file)
+            return _read(self.path, relative)
         with _open_zip(self.path) as (archive, prefix):
             return read_member(self.path, archive, prefix + relative)
 
@@ -299,7 +296,7 @@ def open_capture(path: Path) -> Capture:
     if path.is_dir():
         if not is_capture(path):
             raise UnreadableInput(f"{path}: a folder without {MANIFEST}, so no capture; name a trace file in it")
-        data = _read(path / MANIFEST)
+        data = _read(path, MANIFEST)
     else:
         with _open_zip(path) as (archive, prefix):
             data = read_member(path, archive, prefix + MANIFEST, most=MAX_MANIFEST_BYTES)
@@ -367,7 +364,10 @@ class _Versioned(msgspec.Struct):
     schema: str = ""
 
 
-def _read(file: Path) -> bytes:
+def _read(folder: Path, relative: str) -> bytes:
+    file = folder / relative
+    if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
+        raise UnreadableInput(f"{file}: a link to a file outside of the capture, which no capture holds")
     try:
         if not stat.S_ISREG(file.stat().st_mode):
             raise UnreadableInput(f"{file}: no regular file, which all of a capture's are")

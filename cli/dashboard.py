@@ -12,7 +12,7 @@ import click
 from ..analysis.errors import LaunchscopeError, MissingRequirement
 from . import choices
 from .many import report_of
-from .rank_page import Reading, kept_table, many_ranks
+from .rank_page import Reading, kept_table, many_ranks, places_of
 from .writing import say
 
 if TYPE_CHECKING:
@@ -67,14 +67,16 @@ def command(
     its own server; without PATH the newest capture in launchscope-out/. Ctrl-C ends it.
 
     Over 16 traces, a folder or pattern in storage (`s3://bucket/run/`), or ranks.json of `launchscope analyze -o
-    ranks.json` give a page of all ranks, in which each one's timeline can be opened.
+    ranks.json` give a page of all ranks, in which each one's timeline can be opened: of ranks.json those below its own
+    folder, and below each PATH that is named behind it.
     """
     chosen = paths or (newest_capture(),)
     doc = kept_table(chosen)
+    reading = Reading(step_regex, not no_cache, None if doc is None else places_of(chosen, doc))
     if doc is None and ranks is not False:
         doc = many_ranks(chosen, forced=ranks is True, step_regex=step_regex, strict=strict)
     if doc is not None:
-        show_ranks(doc, Reading(step_regex, not no_cache), host=host, port=port, browser=not no_browser)
+        show_ranks(doc, reading, host=host, port=port, browser=not no_browser)
         return
     from ..dashboard.watched import Watched
 

@@ -97,8 +97,8 @@ def _stored_locally(paths: Sequence[Path | str]) -> Iterator[tuple[list[Path], l
     """The paths, files that URLs name fetched into temporary folders for as long as the ``with`` block lasts; and what
     to call each of those: (temporary path, URL). What is wrong with one is told of its URL.
     """
-    from ..analysis.many.secrets import without_secrets
     from ..analysis.many.storage import fetched, local_path
+    from ..analysis.secrets import without_secrets
 
     here, names = list[Path](), list[tuple[str, str]]()
     with contextlib.ExitStack() as stack:

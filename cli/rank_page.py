@@ -13,6 +13,7 @@ from .progress import ProgressLine
 
 if TYPE_CHECKING:
     from ..analysis.many.document import RankRow, RanksDocument
+    from ..analysis.many.places import TablePlaces
     from ..analysis.report import Report
 
 _HEAD_BYTES: Final = 400
@@ -25,16 +26,20 @@ class Reading:
 
     step_regex: str | None
     cache: bool
+    places: TablePlaces | None = None  # of a table that was kept
 
     def __call__(self, rows: Sequence[RankRow]) -> Report:
         from ..dashboard.many.reading import report_of
 
-        return report_of(rows, step_regex=self.step_regex, cache=self.cache)
+        return report_of(rows, places=self.places, step_regex=self.step_regex, cache=self.cache)
 
 
 def kept_table(paths: Sequence[Path | str]) -> RanksDocument | None:
-    """The document of `launchscope analyze -o ranks.json`, where the one path is such a file."""
-    if len(paths) != 1 or not isinstance(paths[0], Path) or not _is_table(paths[0]):
+    """The document of `launchscope analyze -o ranks.json`, where the first path is such a file.
+
+    The others are where its rows may be read from.
+    """
+    if not isinstance(paths[0], Path) or not _is_table(paths[0]):
         return None
     import msgspec
 
@@ -51,10 +56,29 @@ def kept_table(paths: Sequence[Path | str]) -> RanksDocument | None:
     return doc
 
 
+def places_of(paths: Sequence[Path | str], doc: RanksDocument) -> TablePlaces:
+    """Where rows of the table at the first path may be read from. UnreadableInput for another that can't be a place."""
+    from ..analysis.many.places import TablePlaces
+    from ..analysis.many.storage import allowed_protocol, local_path
+    from ..analysis.trace_files import check_is_there, expanded
+
+    table, *beside = paths
+    for each in beside:
+        here = each if isinstance(each, Path) else local_path(each)
+        if here is not None:
+            for path in expanded([here]):
+                check_is_there(path)
+        else:
+            allowed_protocol(str(each))
+    return TablePlaces.of(Path(table), doc.inputs, beside)
+
+
 def _is_table(path: Path) -> bool:
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
-            return path.is_file() and _SCHEMA in file.read(_HEAD_BYTES)
+            return _SCHEMA in file.read(_HEAD_BYTES)
     except OSError:
         return False
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import webbrowser
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import flask
@@ -69,18 +71,50 @@ def _serve(
     browser: bool,
     say: Callable[[str], None],
 ) -> None:
-    listening = _listen(host, ports)
-    access = Access.of(host, listening.getsockname()[1])
-    app = site(access)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line per request
-    server: BaseWSGIServer = make_server(host, access.port, app, threaded=True, fd=listening.fileno())
-    say(f"open {access.url} (Ctrl-C ends it)")
+    with _listen(host, ports) as listening:  # of which the server has a copy
+        bound, port = listening.getsockname()[:2]
+        access = Access.of(host, port)
+        server: BaseWSGIServer = make_server(host, port, site(access), threaded=True, fd=listening.fileno())
+    here, elsewhere = _hosts(host, bound)
+    say(f"open {access.url_at(elsewhere or here)} (Ctrl-C ends it)")
     if access.token is not None:
-        say("others on the network can open it with this address and its token")
+        say(_for_others(access, here, elsewhere))
     if browser:
-        webbrowser.open(access.url)
+        webbrowser.open(access.url_at(here))
     server.serve_forever()  # it takes Ctrl-C as its end, and closes
     say("ended")
+
+
+def _hosts(host: str, bound: str) -> tuple[str, str | None]:
+    """By which name or address this machine's browser reaches the page, and by which that of another machine.
+
+    Who serves on all addresses (0.0.0.0, ::) has named none of them; null where this machine has none for others.
+    """
+    if not ip_address(bound.partition("%")[0]).is_unspecified:
+        return host, host
+    return "localhost", address_for_others(of_version_6=":" in bound)
+
+
+def _for_others(access: Access, here: str, elsewhere: str | None) -> str:
+    if elsewhere is None:
+        return "no address that others could open is known: put this machine's own in the place of localhost"
+    told = "others on the network can open it with this address and its token"
+    return told if here == elsewhere else f"{told}; on this machine {access.url_at(here)} opens it, too"
+
+
+def address_for_others(*, of_version_6: bool) -> str | None:
+    """The address of this machine that its way to other networks begins at; None without one. Nothing is sent."""
+    documentation = [(socket.AF_INET, "192.0.2.1")]  # RFC 5737
+    if of_version_6:  # which takes both
+        documentation.append((socket.AF_INET6, "2001:db8::1"))  # RFC 3849
+    for family, address in documentation:
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as unsent:
+            unsent.connect((address, 9))
+            found: str = unsent.getsockname()[0]
+            if not ip_address(found).is_loopback:
+                return found
+    return None
 
 
 def _listen(host: str, ports: Iterable[int]) -> socket.socket:

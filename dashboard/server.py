@@ -46,6 +46,7 @@ def _package_file(request: flask.Request) -> str:
 
 
 COOKIE: Final = "launchscope-token"
+"""Begins the name of the cookie; a browser sends those of all ports of a host, so the port ends it."""
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -65,9 +66,18 @@ class Access:
     @property
     def url(self) -> str:
         """What to open, the token included."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.url_at(self.host)
+
+    def url_at(self, host: str) -> str:
+        """The same under another name or address of this machine."""
+        named = f"[{host}]" if ":" in host else host
         query = "" if self.token is None else f"?token={self.token}"
-        return f"http://{host}:{self.port}/{query}"
+        return f"http://{named}:{self.port}/{query}"
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie that holds the token."""
+        return f"{COOKIE}-{self.port}"
 
 
 def is_loopback(host: str) -> bool:
@@ -105,7 +115,10 @@ def guard(server: flask.Flask, access: Access, script_hashes: Sequence[str]) -> 
         origin = flask.request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != flask.request.host:
             flask.abort(403, "a page of another site asked for this")
-        return None if access.token is None else _check_token(access.token)
+        if access.token is None:
+            _require_own_link()
+            return None
+        return _check_token(access.token, access.cookie)
 
     @server.after_request
     def restrict(response: flask.Response) -> flask.Response:
@@ -122,17 +135,24 @@ def _is_own_host(host: str, access: Access) -> bool:
     return host in {f"{name}:{access.port}" for name in names} or (access.port == 80 and host in names)
 
 
-def _check_token(token: str) -> Response | None:
+def _require_own_link() -> None:
+    """Refuse what a page of another site leads to, a click included: opening a page may start to read files."""
+    if flask.request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+        flask.abort(403, "a page of another site led here: paste the address into the browser to open it")
+
+
+def _check_token(token: str, cookie: str) -> Response | None:
     """A token in the URL moves into a cookie that scripts can't read; without either the request is refused."""
     given = flask.request.args.get("token")
     if given is not None and _is_equal(given, token):
         others = [(name, value) for name, value in flask.request.args.items(multi=True) if name != "token"]
         target = flask.request.script_root + flask.request.path + (f"?{urlencode(others)}" if others else "")
         response = flask.redirect("/" + target.lstrip("/\\"))
-        response.set_cookie(COOKIE, token, httponly=True, samesite="Strict", path="/")
+        response.set_cookie(cookie, token, httponly=True, samesite="Strict", path="/")
         return response
-    if not _is_equal(flask.request.cookies.get(COOKIE, ""), token):
+    if not _is_equal(flask.request.cookies.get(cookie, ""), token):
         flask.abort(403, "open the address with the token that launchscope printed")
+    _require_own_link()
     return None
 
 

@@ -7,12 +7,18 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-_SECRET: Final = re.compile(r"secret|passw|credential|apikey|(^|[_-])(auth|authorization|token|key)$", re.IGNORECASE)
+import msgspec
+
+from ..analysis import capture
+from ..analysis.secrets import is_secret, text_without_secrets, value_without_secrets, without_words
+
 MASK: Final = "***"
+_NAME_HOSTS: Final = ("--rdzv-endpoint", "--local-addr")
+"""Options of ours whose value is the name of a host."""
 _GIT_S: Final = 10.0  # longer than git takes for what it looks up
 _OF_GIT_HOOKS: Final = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
@@ -83,8 +89,37 @@ def asked_git(
 
 
 def masked(settings: Mapping[str, str]) -> dict[str, str]:
-    """--set values, those whose key looks like a secret replaced, and without the name of the user's home."""
-    return {key: MASK if _SECRET.search(key) else _homeless(value) for key, value in settings.items()}
+    """--set values without secrets, and without the name of the user's home."""
+    return {
+        key: MASK if is_secret(key, value) else _homeless(value_without_secrets(value))
+        for key, value in settings.items()
+    }
+
+
+def text_as_kept(text: str, settings: Mapping[str, str]) -> str:
+    """What a process said, without the secrets that --set gave it and without those that any text may hold."""
+    given = [value for key, value in settings.items() if is_secret(key, value)]
+    return without_words(text_without_secrets(text), given)
+
+
+def process_as_kept(process: capture.ProcessRecord, kept: Callable[[str], str]) -> capture.ProcessRecord:
+    """The record, what it quotes of errors as ``kept`` gives it back."""
+    failure = process.failure
+    if failure is not None:
+        line = None if failure.line is None else kept(failure.line)
+        failure = msgspec.structs.replace(failure, reason=kept(failure.reason), line=line)
+    error = None if process.error is None else kept(process.error)
+    notes = tuple(map(kept, process.notes))
+    return msgspec.structs.replace(process, error=error, failure=failure, notes=notes)
+
+
+def without_hosts(text: str, hosts: Mapping[str, str]) -> str:
+    """The text, each host by what ``hosts`` calls it, with or without its domain."""
+    short = {name.partition(".")[0]: told for name, told in hosts.items()}
+    for name, told in [*hosts.items(), *short.items()]:
+        if not name.isdecimal():  # the first part of an address
+            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(\.[\w-]+)*(?![\w-])", told, text)
+    return text
 
 
 def _homeless(text: str) -> str:
@@ -93,16 +128,25 @@ def _homeless(text: str) -> str:
 
 
 def masked_command(arguments: list[str]) -> tuple[str, ...]:
-    """The command line as typed, paths cut to their last part, values that look like secrets replaced."""
+    """The command line as typed, paths cut to their last part, secrets and names of hosts replaced."""
     program, *rest = arguments or [""]
     name = "launchscope" if Path(program).name == "__main__.py" else Path(program).name  # python -m launchscope
-    return (_writable(name), *(_writable(_masked_word(argument)) for argument in rest))
+    words = [
+        MASK if _is_hidden(before) and not word.startswith("-") else _masked_word(word)
+        for before, word in zip(["", *rest], rest, strict=False)
+    ]
+    return (_writable(name), *map(_writable, words))
+
+
+def _is_hidden(option: str) -> bool:
+    """Whether the word behind this one is nobody's to see: ``--hf-token``, ``--rdzv-endpoint``."""
+    return option in _NAME_HOSTS or (option.startswith("-") and "=" not in option and is_secret(option))
 
 
 def _masked_word(argument: str) -> str:
-    *keys, value = argument.split("=")  # --set=key=value is one word
+    *keys, value = value_without_secrets(argument).split("=")  # --set=key=value is one word
     for index, key in enumerate(keys):
-        if _SECRET.search(key):
+        if key in _NAME_HOSTS or is_secret(key, "=".join([*keys[index + 1 :], value])):
             return "=".join([*keys[: index + 1], MASK])
     if value.startswith("/") or ("/" in value and not keys):
         value = Path(value).name

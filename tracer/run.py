@@ -16,7 +16,7 @@ from ..analysis.errors import BadTarget, LaunchscopeError
 from .calibrate import load_or_measure, machine
 from .checkout import Checkout
 from .client import ForkServer, ProcessFailed
-from .describe import masked, masked_command, target_name
+from .describe import masked, masked_command, process_as_kept, target_name, text_as_kept
 from .options import ProfileOptions, Progress
 from .worker import Job, Result, trace_name
 
@@ -158,9 +158,14 @@ class Run:
         )
 
     def _mode_record(self, mode: str) -> capture.ModeRecord:
-        processes = tuple(self.modes[mode])
+        processes = tuple(process_as_kept(each, self.as_kept) for each in self.modes[mode])
         measured = any(process.samples_ns for process in processes)
-        return capture.ModeRecord(processes=processes, error=None if measured else self.error(mode) or "interrupted")
+        error = next((each.error for each in processes if each.error), "interrupted")
+        return capture.ModeRecord(processes=processes, error=None if measured else error)
+
+    def as_kept(self, text: str) -> str:
+        """What a process said, as the capture holds it."""
+        return text_as_kept(text, self.options.settings)
 
     def _only_as_written(self, mode: str) -> None:
         """The target is under graphs or compiled by its own hand: one mode replaces all."""

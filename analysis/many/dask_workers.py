@@ -13,10 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from ..errors import LaunchscopeError, MissingRequirement
+from ..secrets import told_without_secrets, without_secrets
 from .pool import lost_row
 from .reading import Finished, Job, finish
-from .secrets import told_without_secrets, without_secrets
-from .storage import is_shared
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -29,9 +28,6 @@ def finished_by_dask(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, F
 
     MissingRequirement without Dask here, LaunchscopeError where no scheduler answers or its workers lack launchscope.
     """
-    own = next((job.file.path for job in jobs if not is_shared(job.file.path)), None)
-    if own is not None:
-        raise LaunchscopeError(f"{own}: lies in this process, where no Dask worker can read it")
     with _connected(address) as client:
         from distributed import KilledWorker, as_completed
 

@@ -11,9 +11,9 @@ import msgspec
 
 from ..capture import is_capture
 from ..errors import UnreadableInput
+from ..secrets import without_secrets
 from ..trace import utf8_text
 from ..trace_files import TraceFile, check_is_there, expanded, named_apart, trace_files
-from .secrets import without_secrets
 from .storage import is_url, listed, local_path
 
 MANY: Final = 16

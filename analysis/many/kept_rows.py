@@ -18,10 +18,10 @@ import msgspec
 
 from ... import __version__
 from ..errors import LaunchscopeError
+from ..secrets import without_secrets
 from ..trace import utf8_text
-from .document import UNREADABLE
-from .reading import Finished, Job
-from .secrets import without_secrets
+from .document import UNREADABLE, RankRow
+from .reading import Finished, Job, bare_row
 
 _SUFFIX: Final = ".row"
 _ANALYSIS: Final = Path(__file__).parents[1]
@@ -52,8 +52,11 @@ class KeptRows:
         """The row of the file as it is now, where an earlier run finished it."""
         key = _key(job)
         with suppress(OSError, msgspec.DecodeError):
-            kept = msgspec.msgpack.decode(self._place(key).read_bytes(), type=_Kept)
-            if kept.key == key:
+            place = self._place(key)
+            if not place.is_file():  # a pipe that somebody put there has no end
+                return None
+            kept = msgspec.msgpack.decode(place.read_bytes(), type=_Kept)
+            if kept.key == key and _names(kept.finished.row) == _names(bare_row(job.file)):
                 return kept.finished
         return None
 
@@ -83,6 +86,11 @@ class KeptRows:
             Path(partial).replace(place)
         finally:
             Path(partial).unlink(missing_ok=True)
+
+
+def _names(row: RankRow) -> tuple[str, str]:
+    """What of a row leads to its file: that is known, and not for the folder to say."""
+    return row.path, row.name
 
 
 def _key(job: Job) -> list[str | int | bool | None]:

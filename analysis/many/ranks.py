@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ... import __version__
+from ..secrets import without_secrets
 from ..trace import utf8_text
 from ..trace_files import natural_order
 from .across import compared
@@ -18,9 +19,7 @@ from .files import RankFile, rank_files
 from .kept_rows import KeptRows
 from .odd_ones import odd_ones
 from .pool import available_cores, finished_by_processes
-from .reading import Finished, Job, finish
-from .secrets import without_secrets
-from .storage import is_shared
+from .reading import Finished, Job
 
 Progress = Callable[[int, int, RankRow], None]
 """Told of each row as it is finished: (rows so far, of how many, the row)."""
@@ -89,9 +88,7 @@ def _finished(jobs: Sequence[Job], workers: int, dask: str | None) -> Generator[
 
         yield from finished_by_dask(jobs, dask)
         return
-    alone = [job for job in jobs if not is_shared(job.file.path)]
-    yield from ((job, finish(job)) for job in alone)
-    yield from finished_by_processes([job for job in jobs if is_shared(job.file.path)], workers)
+    yield from finished_by_processes(jobs, workers)
 
 
 def _document(

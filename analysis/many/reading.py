@@ -17,14 +17,14 @@ from ... import __version__
 from ..bare_traces import require_whole
 from ..errors import LaunchscopeError, one_line
 from ..freed_memory import no_collection
+from ..secrets import without_secrets
 from ..trace import Trace, utf8_text
 from ..trace_files import TraceFile, rank_of
 from .carried import CarriedCollectives, carried
 from .document import INTERNAL, LOST_WORKER, NOT_FETCHED, UNREADABLE, RankRow
 from .figures import find_figures
 from .files import RankFile, host_of
-from .secrets import without_secrets
-from .storage import StorageError, fetched, is_url
+from .storage import fetched, is_url
 
 _KIB: Final = 1 << 10
 
@@ -56,7 +56,7 @@ def finish(job: Job) -> Finished:
     try:
         with no_collection(), _at_hand(file) as (path, fetch_seconds):
             row, own = _read(job, row, path, fetch_seconds)
-    except StorageError as error:
+    except LaunchscopeError as error:  # of fetching it; the package may be absent where a worker runs
         row = _failed(row, str(error), NOT_FETCHED)
     except MemoryError:
         row = _failed(row, "out of memory: fewer workers leave more for each", LOST_WORKER)

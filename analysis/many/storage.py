@@ -1,5 +1,8 @@
-"""Object storage and everything else that fsspec opens: listing it, and fetching one file. Credentials are left to the
-libraries, which take them from where each has its own.
+"""Object storage, by fsspec: listing it, and fetching one file. Credentials and endpoints are left to the libraries,
+which take them from where each has its own.
+
+fsspec opens far more than storage: caches, archives, templates that it renders, one through another (``a::b://``).
+Only what PROTOCOLS names is ever handed to it.
 """
 
 from __future__ import annotations
@@ -12,14 +15,25 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import LaunchscopeError, MissingRequirement, UnreadableInput
+from ..secrets import told_without_secrets, without_secrets
 from ..trace_files import natural_order
-from .secrets import told_without_secrets, without_secrets
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem  # type: ignore[import-untyped]
 
-_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-_LOCAL: Final = ("file", "local")
+PROTOCOLS: Final = {
+    "s3": "s3fs",
+    "gs": "gcsfs",
+    "az": "adlfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "hf": "huggingface_hub",
+    "https": "aiohttp",
+}
+"""What is opened beside local files, and the package that each needs."""
+
+_LOCAL: Final = "file"
+_CHAIN: Final = "::"
 _MAGIC: Final = re.compile(r"[*?\[]")
 _SUFFIXES: Final = (".json", ".json.gz", ".gz", ".sqlite", ".db")
 """Files of a folder that may be traces: to look into the others costs a request each."""
@@ -37,19 +51,26 @@ class Stored(NamedTuple):
 
 
 def is_url(path: str) -> bool:
-    """``s3://…`` and the like."""
-    return _URL.match(path) is not None
+    """``s3://…`` and whatever else has a protocol, one that nobody opens included."""
+    protocol, found, _ = path.partition("://")
+    return bool(found) and "/" not in protocol
 
 
 def local_path(url: str) -> Path | None:
     """Of a URL that names a local file; None for others."""
-    match = _URL.match(url)
-    return Path(url[match.end() :]) if match is not None and match[1].lower() in _LOCAL else None
+    protocol, _, path = url.partition("://")
+    return Path(path) if is_url(url) and protocol.lower() == _LOCAL else None
 
 
-def is_shared(url: str) -> bool:
-    """Whether other processes see the same there: ``memory://`` is this one's alone."""
-    return not url.startswith("memory://")
+def allowed_protocol(url: str) -> str:
+    """The protocol of a URL. UnreadableInput unless it is one of PROTOCOLS, and the URL leads through no other one."""
+    protocol = url.partition("://")[0]
+    if _CHAIN in url:
+        raise UnreadableInput(f"{without_secrets(url)}: leads through several storages ('::'); give the file's own URL")
+    if protocol not in PROTOCOLS:
+        known = ", ".join(f"{each}://" for each in PROTOCOLS)
+        raise UnreadableInput(f"{without_secrets(url)}: {protocol}:// is not read; local paths, file://, {known} are")
+    return protocol
 
 
 def names_several(url: str) -> bool:
@@ -97,24 +118,19 @@ def fetched(url: str) -> Iterator[Path]:
 
 def _opened(url: str) -> tuple[AbstractFileSystem, str]:
     """The file system and the path in it. MissingRequirement names the package that is absent."""
-    protocol = url.partition("://")[0].rpartition("::")[2]
+    protocol = allowed_protocol(url)
     try:
         from fsspec.core import url_to_fs  # type: ignore[import-untyped]
-        from fsspec.registry import (  # type: ignore[import-untyped]
-            get_filesystem_class,
-            known_implementations,
-        )
+        from fsspec.registry import get_filesystem_class  # type: ignore[import-untyped]
     except ModuleNotFoundError as error:
         raise MissingRequirement(
             f"{protocol}:// needs the package {error.name}: pip install 'launchscope[cluster]'"
         ) from error
     try:
         get_filesystem_class(protocol)
-    except ImportError as error:
-        package = known_implementations[protocol]["class"].partition(".")[0]
+    except (ImportError, ValueError) as error:  # ValueError: abfss, of which fsspec knows by adlfs alone
+        package = PROTOCOLS[protocol]
         raise MissingRequirement(f"{protocol}:// needs the package {package}: pip install {package}") from error
-    except ValueError as error:
-        raise UnreadableInput(f"{without_secrets(url)}: no storage is called {protocol}://; check the URL") from error
     with _told(url):
         system, path = url_to_fs(url)
     return system, path

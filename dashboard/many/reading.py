@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from ...analysis.capture import is_zip, read_member, safe_zip
 from ...analysis.errors import UnreadableInput
 from ...analysis.many.document import RankRow
+from ...analysis.many.places import TablePlaces
 from ...analysis.many.storage import fetched, is_url, local_path
 from ...analysis.renamed import Names, renamed, replaced
 from ...analysis.report import Report, analyze
@@ -18,10 +19,15 @@ from ...analysis.report import Report, analyze
 Read = Callable[[Sequence[RankRow]], Report]
 
 
-def report_of(rows: Sequence[RankRow], *, step_regex: str | None = None, cache: bool = True) -> Report:
-    """UnreadableInput, with where it was looked for, of a file that can't be read any more."""
+def report_of(
+    rows: Sequence[RankRow], *, places: TablePlaces | None = None, step_regex: str | None = None, cache: bool = True
+) -> Report:
+    """UnreadableInput, with where it was looked for, of a file that can't be read any more, or may not be.
+
+    ``places`` are those of a table that was opened as a file; None where this run found the rows itself.
+    """
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(_at_hand(row)) for row in rows]
+        files = [stack.enter_context(_at_hand(row.path, places)) for row in rows]
         names: Names = tuple((str(file), name) for file, name in files if name is not None)
         try:
             report = analyze(*(file for file, _ in files), step_regex=step_regex, cache=cache and not names)
@@ -32,22 +38,27 @@ def report_of(rows: Sequence[RankRow], *, step_regex: str | None = None, cache: 
 
 
 @contextlib.contextmanager
-def _at_hand(row: RankRow) -> Iterator[tuple[Path, str | None]]:
-    """The file on this machine; and the name that people know it by, where it is a temporary copy."""
-    here = local_path(row.path) if is_url(row.path) else Path(row.path)
-    if here is None:
-        with fetched(row.path) as copy:
-            yield copy, row.path
+def _at_hand(path: str, places: TablePlaces | None) -> Iterator[tuple[Path, str | None]]:
+    """The file on this machine; and the name that people know it by, where that is another one."""
+    found = _found(path) if places is None else places.allowed(path)
+    if isinstance(found, str):
+        with fetched(found) as copy:
+            yield copy, path
         return
-    if here.is_file():
-        yield here, None
+    if found.is_file():
+        yield found, None if str(found) == path else path
         return
-    archive = next((parent for parent in here.parents if parent.is_file() and is_zip(parent)), None)
+    archive = next((parent for parent in found.parents if parent.is_file() and is_zip(parent)), None)
     if archive is None:
-        relative = "" if here.is_absolute() else f", looked for below {Path.cwd()}"
-        raise UnreadableInput(f"{row.path}: gone since it was read{relative}; put it back, or make the table anew")
-    member = PurePosixPath(os.path.relpath(here, archive)).as_posix()
+        relative = "" if Path(path).is_absolute() else f", looked for below {Path.cwd()}"
+        raise UnreadableInput(f"{path}: gone since it was read{relative}; put it back, or make the table anew")
+    member = PurePosixPath(os.path.relpath(found, archive)).as_posix()
     with tempfile.TemporaryDirectory(prefix="launchscope-rank-") as folder, safe_zip(archive) as opened:
         copy = Path(folder, PurePosixPath(member).name)
         copy.write_bytes(read_member(archive, opened, member))
-        yield copy, row.path
+        yield copy, path
+
+
+def _found(path: str) -> Path | str:
+    here = local_path(path) if is_url(path) else Path(path)
+    return path if here is None else here

@@ -15,6 +15,8 @@ import pytest
 from launchscope.cli import run
 from launchscope.fixtures.builder import TraceBuilder, trace
 
+from ..s3 import served_bucket
+
 Captured = pytest.CaptureFixture[str]
 
 
@@ -129,24 +131,31 @@ def test_resume_reads_nothing_twice(five: Path, tmp_path: Path, capfd: Captured)
     assert "5 rows from an earlier run" in capfd.readouterr().out
 
 
-def test_urls(twenty: Path, capfd: Captured) -> None:
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # of boto's own
+def test_urls(capfd: Captured) -> None:
     """A folder is a table however few there are; a single file has its report, under its URL."""
-    fsspec = pytest.importorskip("fsspec")
-    system = fsspec.filesystem("memory")
-    for rank in range(3):
-        system.pipe(f"/cli/rank{rank}.json", rank_trace(rank).json())
-    system.pipe("/cli/bad.json", b"{}")
-    assert run(["analyze", "memory://cli", "--format", "json"]) == 0
-    assert len(json.loads(capfd.readouterr().out)["rows"]) == 4
-    assert run(["analyze", "memory://cli/rank1.json", "--format", "json"]) == 0
-    out, err = capfd.readouterr()
-    [told] = json.loads(out)["traces"]
-    assert (told["name"], told["source"]["path"], told["rank"]) == ("rank1.json", "memory://cli/rank1.json", 1)
-    assert "fetching memory://cli/rank1.json" in err
-    assert run(["analyze", "memory://cli/bad.json"]) == 2
-    assert capfd.readouterr().err.splitlines()[-1].startswith("launchscope: memory://cli/bad.json: ")
-    assert run(["analyze", "memory://nowhere"]) == 2
-    assert "no such file or folder" in capfd.readouterr().err
+    with served_bucket() as (bucket, system):
+        for rank in range(3):
+            system.pipe(f"{bucket}/cli/rank{rank}.json", rank_trace(rank).json())
+        system.pipe(f"{bucket}/cli/bad.json", b"{}")
+        assert run(["analyze", f"{bucket}/cli", "--format", "json"]) == 0
+        assert len(json.loads(capfd.readouterr().out)["rows"]) == 4
+        assert run(["analyze", f"{bucket}/cli/rank1.json", "--format", "json"]) == 0
+        out, err = capfd.readouterr()
+        [told] = json.loads(out)["traces"]
+        assert (told["name"], told["source"]["path"], told["rank"]) == ("rank1.json", f"{bucket}/cli/rank1.json", 1)
+        assert f"fetching {bucket}/cli/rank1.json" in err
+        assert run(["analyze", f"{bucket}/cli/bad.json"]) == 2
+        assert capfd.readouterr().err.splitlines()[-1].startswith(f"launchscope: {bucket}/cli/bad.json: ")
+        assert run(["analyze", f"{bucket}/nowhere"]) == 2
+        assert "no such file or folder" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("url", ["memory://cli", "http://127.0.0.1:9/a.json", "simplecache::s3://bucket/a.json"])
+def test_a_url_that_is_not_read_is_told_in_one_line(url: str, capfd: Captured) -> None:
+    for command in ("analyze", "dashboard"):
+        assert run([command, url]) == 2
+        assert capfd.readouterr().err.splitlines()[-1].startswith(f"launchscope: {url}: ")
 
 
 def test_a_file_url(five: Path, capfd: Captured) -> None:

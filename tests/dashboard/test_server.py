@@ -70,10 +70,33 @@ def test_the_token_moves_from_the_url_into_a_cookie() -> None:
     answer = page.get("/?token=secret-token&step=2")
     assert (answer.status_code, answer.headers["Location"]) == (302, "/?step=2")
     cookie = answer.headers["Set-Cookie"]
-    assert f"{COOKIE}=secret-token" in cookie
+    assert f"{COOKIE}-8050=secret-token" in cookie
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
     assert page.get("/?step=2").status_code == 200
+
+
+def test_two_dashboards_of_one_host_let_in_each_its_own() -> None:
+    """A browser sends cookies to every port of a host."""
+    first, second = client(SHARED), client(Access("10.0.0.5", 8051, "other-token"))
+    for page, token, other in ((first, "secret-token", second), (second, "other-token", first)):
+        name, _, value = page.get(f"/?token={token}").headers["Set-Cookie"].partition(";")[0].partition("=")
+        other.set_cookie(name, value)
+    assert (first.get("/").status_code, second.get("/").status_code) == (200, 200)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_link_on_another_site_is_refused_though_it_is_opened_as_a_page(site: str) -> None:
+    headers = {"Host": "127.0.0.1:8050", "Sec-Fetch-Dest": "document", "Sec-Fetch-Mode": "navigate"}
+    answer = client(LOCAL).get("/", headers={**headers, "Sec-Fetch-Site": site})
+    assert answer.status_code == 403
+    assert "paste the address" in answer.text
+    for own in ("none", "same-origin"):
+        assert client(LOCAL).get("/", headers={**headers, "Sec-Fetch-Site": own}).status_code == 200
+    shared = client(SHARED)
+    assert shared.get("/?token=secret-token", headers={"Sec-Fetch-Site": site}).status_code == 302
+    assert shared.get("/", headers={"Sec-Fetch-Site": site}).status_code == 403
+    assert shared.get("/", headers={"Sec-Fetch-Site": "none"}).status_code == 200
 
 
 def test_a_redirect_stays_here() -> None:

@@ -287,7 +287,7 @@ def test_uploads_and_their_pages_need_the_token_where_the_first_page_does() -> N
         assert stranger.get(where, base_url=shared).status_code == 403
     answer = stranger.get(f"{path}?token=secret-token&step=1", base_url=shared)
     assert (answer.status_code, answer.headers["Location"]) == (302, f"{path}?step=1")
-    assert f"{COOKIE}=secret-token" in answer.headers["Set-Cookie"]
+    assert f"{COOKIE}-8050=secret-token" in answer.headers["Set-Cookie"]
     assert "Path=/;" in f"{answer.headers['Set-Cookie']};"
 
 

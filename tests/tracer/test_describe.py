@@ -38,7 +38,13 @@ def test_target_names_have_no_folder() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", ["token", "api_key", "HF_TOKEN", "password", "client_secret", "credentials", "auth"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("token", "api_key", "HF_TOKEN", "password", "client_secret", "credentials", "auth"),
+        *("hfToken", "pwd", "accessKeyId", "tokens", "bearer", "auth_header"),
+    ],
+)
 def test_secrets_are_masked(key: str) -> None:
     assert describe.masked({key: "hush", "layers": "2"}) == {key: "***", "layers": "2"}
     for words in (["--set", f"{key}=hush"], [f"--set={key}=hush"], [f"--set={key}=hush=hush"]):
@@ -50,6 +56,42 @@ def test_secrets_are_masked(key: str) -> None:
 @pytest.mark.parametrize("key", ["num_key_value_heads", "max_new_tokens", "keys", "author"])
 def test_what_only_looks_a_little_like_a_secret_stays(key: str) -> None:
     assert describe.masked({key: "8"}) == {key: "8"}
+
+
+def test_secrets_in_what_is_no_secret_by_its_name() -> None:
+    given = {
+        "endpoint": "https://me:hunter2@host/v1?sig=hunter2&part=3",
+        "header": "Authorization: Bearer hunter2",
+        "config": '{"hf_token": "hunter2", "layers": 2}',
+        "note": "hf_hunter2hunter2hunter2",
+        "ratio": "1/2",
+    }
+    kept = {
+        "endpoint": "https://…@host/v1?sig=…&part=3",
+        "header": "Authorization: … …",
+        "config": '{"hf_token": "…", "layers": 2}',
+        "note": "…",
+        "ratio": "1/2",
+    }
+    assert describe.masked(given) == kept
+    words = [word for key, value in given.items() for word in ("--set", f"{key}={value}", f"--set={key}={value}")]
+    script = ["train.py", *words, "--hf-token", "hunter2", "--password=hunter2", "https://me:hunter2@host", "-v", "2"]
+    command = describe.masked_command(script)
+    assert "hunter2" not in " ".join(command)
+    assert command[-5:] == ("***", "--password=***", "…@host", "-v", "2")
+
+
+def test_a_command_names_no_host() -> None:
+    words = ["launchscope", "profile", "m.py", "--rdzv-endpoint", "node7:29400", "--local-addr=node7", "--nnodes", "2"]
+    assert describe.masked_command(words)[3:] == ("--rdzv-endpoint", "***", "--local-addr=***", "--nnodes", "2")
+
+
+def test_hosts_go_by_their_numbers() -> None:
+    hosts = {"node7": "host 0", "node70.example.org": "host 1"}
+    text = "node7: no answer of node70.example.org:29400 (node7.example.org), step 7 of node-7, mynode7"
+    assert describe.without_hosts(text, hosts) == (
+        "host 0: no answer of host 1:29400 (host 0), step 7 of node-7, mynode7"
+    )
 
 
 def test_the_program_is_named_however_it_was_started() -> None:

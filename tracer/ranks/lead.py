@@ -15,6 +15,7 @@ from ...analysis import capture
 from ...analysis.errors import BadTarget, LaunchscopeError, MissingRequirement, NothingMeasured, RankFailed
 from ..api import Interrupted, place_of, preload
 from ..client import ForkServer
+from ..describe import without_hosts
 from ..device import WITHOUT_A_GPU
 from ..options import ProfileOptions, Progress
 from ..reasons import nothing_measured
@@ -95,6 +96,7 @@ class RanksRun(Run):
         self._coordinator = coordinator
         self._exchange = coordinator.exchange
         self._jobs = 0
+        self._hosts: dict[str, str] = {}
 
     def prepare(self, server: ForkServer) -> None:
         """Meet the others, then probe and calibrate this one's machine."""
@@ -102,12 +104,12 @@ class RanksRun(Run):
         others = [msgspec.json.decode(self._exchange.get(f"found/{rank}"), type=Found) for rank in range(1, size)]
         found = [own, *others]
         _require_devices(found)
-        one_host = len({each.host for each in found}) == 1  # its name would tell where the user is, and no more
+        self._hosts = _numbered([each.host for each in found])
         self.ranks = tuple(
             capture.RankRecord(
                 rank=rank,
                 local_rank=each.local_rank,
-                host="localhost" if one_host else each.host,
+                host=self._hosts[each.host],
                 device=each.device,
             )
             for rank, each in enumerate(found)
@@ -134,6 +136,9 @@ class RanksRun(Run):
 
     def manifest(self) -> capture.Manifest:
         return msgspec.structs.replace(super().manifest(), ranks=self.ranks)
+
+    def as_kept(self, text: str) -> str:
+        return without_hosts(super().as_kept(text), self._hosts)
 
     def _run(self, job: Job, tell: Callable[[str], None]) -> tuple[list[Outcome], dict[int, int]]:
         """How the job ended on each rank, and how many barriers each has come to."""
@@ -205,6 +210,14 @@ def _require_devices(found: Sequence[Found]) -> None:
             raise MissingRequirement(
                 f"ranks {', '.join(ranks)} on {host} would share one GPU: start as many ranks as there are GPUs"
             )
+
+
+def _numbered(hosts: Sequence[str]) -> dict[str, str]:
+    """What a capture calls each host, in the order of ranks: their names would tell where the user is, and no more."""
+    distinct = dict.fromkeys(hosts)
+    if len(distinct) == 1:
+        return dict.fromkeys(distinct, "localhost")
+    return {host: f"host {number}" for number, host in enumerate(distinct)}
 
 
 def _label(ranks: Sequence[capture.RankRecord]) -> str:

@@ -100,13 +100,6 @@ def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mon
         analyze_ranks(write_ranks(tmp_path / "run", 1), dask="tcp://127.0.0.1:1")
 
 
-def test_what_lies_in_this_process_is_for_no_worker() -> None:
-    fsspec = pytest.importorskip("fsspec")
-    fsspec.filesystem("memory").pipe("/own/rank0.json", rank_trace(0).json())
-    with pytest.raises(LaunchscopeError, match="lies in this process"):
-        analyze_ranks(["memory://own"], dask="tcp://127.0.0.1:1")
-
-
 def test_something_else_that_takes_the_connection_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_workers, "_CONNECTING_S", 1.0)
     with (

@@ -1,4 +1,4 @@
-"""An S3 that speaks HTTP, moto's, in this process: read by worker processes as any other would be."""
+"""A bucket of an S3 that speaks HTTP: read by worker processes, and by Dask's."""
 
 from __future__ import annotations
 
@@ -10,39 +10,22 @@ import pytest
 from launchscope.analysis.many.files import rank_files
 from launchscope.analysis.many.ranks import analyze_ranks
 
+from ...s3 import QUIET, served_bucket
 from .rank_files import rank_trace
 
-moto_server = pytest.importorskip("moto.server")
 s3fs = pytest.importorskip("s3fs")
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of boto's own
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = QUIET
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Eight ranks in a bucket, its address and keys where boto's users have them: in the environment."""
-    server = moto_server.ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem.clear_instance_cache()
-    system = s3fs.S3FileSystem()
-    system.mkdir(f"runs-{port}")  # of its own: what moto holds outlives its server
-    for rank in range(8):
-        made = rank_trace(rank, kernels=9 if rank == 5 else 4)
-        system.pipe(f"runs-{port}/17/rank{rank}.json", made.json() if rank != 3 else made.json()[:40])
-    yield f"s3://runs-{port}/17"
-    server.stop()
-    s3fs.S3FileSystem.clear_instance_cache()
+def bucket() -> Iterator[str]:
+    """Eight ranks in a bucket."""
+    with served_bucket() as (url, system):
+        for rank in range(8):
+            made = rank_trace(rank, kernels=9 if rank == 5 else 4)
+            system.pipe(f"{url}/17/rank{rank}.json", made.json() if rank != 3 else made.json()[:40])
+        yield f"{url}/17"
 
 
 def test_a_bucket_is_read_by_two_processes_and_not_again(bucket: str, tmp_path: Path) -> None:

@@ -12,36 +12,45 @@ from launchscope.analysis.many.files import host_of, rank_files
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.many.storage import fetched, is_url, listed, names_several
 
+from ...s3 import QUIET, served_bucket
 from .rank_files import rank_trace
 
-fsspec = pytest.importorskip("fsspec")
+s3fs = pytest.importorskip("s3fs")
+
+pytestmark = QUIET
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[str]:
+    with served_bucket() as (url, _):
+        yield url
 
 
 @pytest.fixture
-def bucket() -> Iterator[str]:
+def bucket(served: str) -> Iterator[str]:
     """Six ranks, and what else lies beside them."""
-    system = fsspec.filesystem("memory")
+    system = s3fs.S3FileSystem()
     for rank in range(6):
-        system.pipe(f"/run/rank{rank}.json", rank_trace(rank, world=6, waiting=10 * rank).json())
-    system.pipe("/run/notes.txt", b"rank 2 was slow")
-    system.pipe("/run/.hidden/rank7.json", rank_trace(7).json())
-    yield "memory://run"
-    system.rm("/run", recursive=True)
+        system.pipe(f"{served}/run/rank{rank}.json", rank_trace(rank, world=6, waiting=10 * rank).json())
+    system.pipe(f"{served}/run/notes.txt", b"rank 2 was slow")
+    system.pipe(f"{served}/run/.hidden/rank7.json", rank_trace(7).json())
+    yield f"{served}/run"
+    system.rm(f"{served}/run", recursive=True)
 
 
 def test_a_folder_a_pattern_and_a_file(bucket: str) -> None:
-    assert [each.url for each in listed(bucket)] == [f"memory:///run/rank{rank}.json" for rank in range(6)]
+    assert [each.url for each in listed(bucket)] == [f"{bucket}/rank{rank}.json" for rank in range(6)]
     assert [each.url for each in listed(f"{bucket}/*[35].json")] == [
-        "memory:///run/rank3.json",
-        "memory:///run/rank5.json",
+        f"{bucket}/rank3.json",
+        f"{bucket}/rank5.json",
     ]
-    assert [each.url for each in listed(f"{bucket}/notes.txt")] == ["memory:///run/notes.txt"]
+    assert [each.url for each in listed(f"{bucket}/notes.txt")] == [f"{bucket}/notes.txt"]
     assert [names_several(f"{bucket}{rest}") for rest in ("", "/*.json", "/rank1.json")] == [True, True, False]
 
 
 def test_size_and_version_tell_whether_a_file_changed(bucket: str) -> None:
     before = listed(f"{bucket}/rank1.json")[0]
-    fsspec.filesystem("memory").pipe("/run/rank1.json", rank_trace(1, kernels=9).json())
+    s3fs.S3FileSystem().pipe(f"{bucket}/rank1.json", rank_trace(1, kernels=9).json())
     after = listed(f"{bucket}/rank1.json")[0]
     assert before.version != after.version
     assert before.bytes != after.bytes
@@ -53,12 +62,12 @@ def test_the_table_of_a_bucket(bucket: str) -> None:
     assert [row.error for row in document.rows] == [None] * 6
     assert [row.communication_waiting_ns for row in document.rows] == [10_000 * rank for rank in range(6)]
     assert all(row.fetch_seconds is not None and row.fetch_seconds <= (row.seconds or 0) for row in document.rows)
-    assert document.rows[2].path == "memory:///run/rank2.json"
+    assert document.rows[2].path == f"{bucket}/rank2.json"
     assert document.missing_ranks == []
 
 
 def test_a_bad_file_names_the_url_and_no_temporary_file(bucket: str) -> None:
-    fsspec.filesystem("memory").pipe("/run/rank3.json", b"{}")
+    s3fs.S3FileSystem().pipe(f"{bucket}/rank3.json", b"{}")
     row = analyze_ranks([bucket]).rows[3]
     assert row.error_kind == "unreadable"
     assert row.error is not None
@@ -66,7 +75,7 @@ def test_a_bad_file_names_the_url_and_no_temporary_file(bucket: str) -> None:
 
 
 def test_files_of_one_name_are_told_apart(bucket: str) -> None:
-    fsspec.filesystem("memory").pipe("/run/again/rank0.json", rank_trace(0).json())
+    s3fs.S3FileSystem().pipe(f"{bucket}/again/rank0.json", rank_trace(0).json())
     names = [each.name for each in rank_files([bucket])]
     assert {"rank0.json", "again/rank0.json"} < set(names)
 
@@ -78,29 +87,48 @@ def test_what_is_fetched_is_gone_afterwards(bucket: str) -> None:
     assert not path.parent.exists()
 
 
+@pytest.mark.parametrize("below", ["", "/*.json"])
+def test_a_url_that_names_nothing(served: str, below: str) -> None:
+    with pytest.raises(UnreadableInput, match="no such file or folder"):
+        listed(f"{served}/nowhere{below}")
+
+
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("memory://nowhere", "no such file or folder"),
-        ("memory://nowhere/*.json", "no such file or folder"),
-        ("nothing://bucket", "no storage is called nothing://"),
+        ("nothing://bucket", "nothing:// is not read; local paths, file://, s3://, gs://, "),
+        ("memory://run", "memory:// is not read"),
+        ("http://host/rank0.json", "http:// is not read"),
+        ("ftp://me:hunter2@host/rank0.json", "^ftp://…@host/rank0.json: ftp:// is not read"),
+        ("simplecache::s3://bucket/run", "leads through several storages"),
+        ("s3://bucket/a.zip::https://host/b", "leads through several storages"),
     ],
 )
-def test_a_url_that_names_nothing(url: str, words: str) -> None:
-    with pytest.raises(UnreadableInput, match=words):
-        listed(url)
+def test_a_url_that_is_not_read(url: str, words: str) -> None:
+    for opened in (listed, names_several):
+        with pytest.raises(UnreadableInput, match=words):
+            opened(url)
+    with pytest.raises(UnreadableInput, match=words), fetched(url):
+        pass
 
 
-def test_a_folder_without_a_trace(bucket: str) -> None:
-    fsspec.filesystem("memory").pipe("/notes/a.txt", b"")
+def test_a_folder_without_a_trace(served: str) -> None:
+    notes = f"{served}/notes"
+    s3fs.S3FileSystem().pipe(f"{notes}/a.txt", b"-")
     with pytest.raises(UnreadableInput, match=r"1 files, none called \.json"):
-        listed("memory://notes")
+        listed(notes)
 
 
-def test_an_absent_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gcsfs", None)
-    with pytest.raises(MissingRequirement, match=r"^gs:// needs the package gcsfs: pip install gcsfs$"):
-        listed("gs://bucket/run")
+@pytest.mark.parametrize(
+    ("protocol", "package"),
+    [("gs", "gcsfs"), ("abfs", "adlfs"), ("abfss", "adlfs"), ("https", "aiohttp"), ("hf", "huggingface_hub")],
+)
+def test_an_absent_package_is_named(monkeypatch: pytest.MonkeyPatch, protocol: str, package: str) -> None:
+    for module in ("gcsfs", "adlfs", "aiohttp", "huggingface_hub", "fsspec.implementations.http"):
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, protocol, raising=False)  # loaded by another test
+    with pytest.raises(MissingRequirement, match=f"^{protocol}:// needs the package {package}: pip install {package}$"):
+        listed(f"{protocol}://bucket/run")
 
 
 def test_without_fsspec_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +139,7 @@ def test_without_fsspec_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_an_error_of_the_storage_is_a_row_that_is_not_kept(bucket: str, tmp_path: Path) -> None:
     files = rank_files([bucket])
-    fsspec.filesystem("memory").rm("/run/rank2.json")
+    s3fs.S3FileSystem().rm(f"{bucket}/rank2.json")
     document = analyze_ranks([bucket], files=files, resume=tmp_path)
     assert document.rows[2].error_kind == "storage"
     assert "no such file" in (document.rows[2].error or "")
@@ -124,7 +152,7 @@ def test_a_file_url_is_a_local_path(tmp_path: Path) -> None:
 
 
 def test_what_is_a_url() -> None:
-    assert all(map(is_url, ("s3://a", "hf://datasets/a")))
+    assert all(map(is_url, ("s3://a", "hf://datasets/a", "a::b://c", "reference://::data:text,", "a://b", "://")))
     assert not any(map(is_url, ("C:\\a", "/a//b", "a.json")))
 
 

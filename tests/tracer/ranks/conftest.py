@@ -59,6 +59,8 @@ def servers() -> Iterator[list[ForkServer]]:
 class Group:
     """Runs a script on two ranks, as torch's agent would, and raises what rank 0 does."""
 
+    hosts: tuple[str, ...] | None = None  # names of the hosts that the ranks take theirs for
+
     def __init__(self, servers: list[ForkServer], folder: Path) -> None:
         self.servers = servers
         self.folder = folder
@@ -96,6 +98,9 @@ class Group:
             told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": WORLD, "MASTER_PORT": port}
             os.environ.update({name: str(value) for name, value in told.items()})
             os.environ.update({"MASTER_ADDR": "localhost", "XDG_CACHE_HOME": str(self.folder / "cache")})
+            if self.hosts is not None:
+                name = self.hosts[rank]
+                socket.gethostname = lambda: name  # of this fork
             for module in (lead, follow):
                 setattr(module, "ForkServer", Shared(self.servers[rank]))  # noqa: B010
             handlers: Mapping[signal.Signals, Any] = dict.fromkeys(surroundings.HANDLED, signal.SIG_DFL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from pathlib import Path
 
@@ -116,6 +117,22 @@ def test_a_mode_that_fails_on_all_ranks_is_a_row_and_the_others_finish(ranks: Gr
     assert "not on 0" in modes["graph"].error
     assert ["not on 0" in str(each.error) for each in modes["graph"].processes] == [True, False]
     assert ["not on 1" in str(each.error) for each in modes["graph"].processes] == [False, True]
+
+
+def test_a_capture_holds_no_name_of_a_host_and_no_secret(ranks: Group) -> None:
+    ranks.hosts = ("node-a.example.org", "node-b.example.org")
+    wrong = "raise ValueError('no route from node-a.example.org to node-b:29400, https://me:hunter2@host, opensesame')"
+    settings = {"hfToken": "opensesame"}
+    target = script(ranks, wrong, "capturing()")
+    target.write_text(target.read_text().replace("build(batch_size=1)", "build(batch_size=1, hfToken='')"))
+    path = ranks(target, modes=("graph", "eager"), settings=settings)
+    manifest = manifest_of(path)
+    assert [each.host for each in manifest.ranks] == ["host 0", "host 1"]
+    assert manifest.target.labels == ("2 ranks on 2 hosts",)
+    assert "no route from host 0 to host 1:29400, https://…@host, …" in str(manifest.modes["graph"].error)
+    for file in path.rglob("*.*"):
+        content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+        assert not [word for word in (b"node-a", b"node-b", b"hunter2", b"opensesame") if word in content], file
 
 
 FAILURES = {
