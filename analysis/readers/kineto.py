@@ -204,8 +204,8 @@ def cut_notice(kept: int, is_whole: bool) -> Notice:
     """What to know of a file that is no JSON: how many records were read, and whether those are all."""
     if is_whole:
         beside = (
-            f"the file is cut or damaged outside its list of records; all {kept:,} were read, but the base time, devices "
-            "and ranks beside them may be lost: record or copy it again"
+            f"the file is cut or damaged outside its list of records; all {kept:,} were read, but the base time, "
+            "devices and ranks beside them may be lost: record or copy it again"
         )
         return Notice("cut_file", beside, kept)
     lost = f"the file is cut or damaged: {kept:,} whole records were read, the rest is lost; record or copy it again"

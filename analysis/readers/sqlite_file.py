@@ -39,8 +39,8 @@ _HEADER_BYTES: Final = 100
 """Of the file's header, with the places in it: https://www.sqlite.org/fileformat2.html#the_database_header"""
 
 _MOST_CHECKED: Final = 1 << 30
-"""Bytes of a file whose every page is checked; of a larger one the tables that are read. A core of 2020 checks 290 MB/s,
-and reads 13."""
+"""Bytes of a file whose every page is checked; of a larger one the tables that are read. A core of 2020 checks 290 MB
+a second, and reads 13."""
 
 _COMPUTED: Final = re.compile(r"\bAS\s*\(", re.IGNORECASE)
 _REMEDY: Final = "copy it again or export it again: nsys export --type sqlite REPORT.nsys-rep"
