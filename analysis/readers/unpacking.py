@@ -96,7 +96,7 @@ class _Inflater:
         while not inflate.eof:
             try:
                 part = inflate.decompress(data, BLOCK_BYTES - size)
-            except isal_zlib.IsalError:
+            except isal_zlib.IsalError:  # type: ignore[misc]  # its stub has no base
                 break
             if part:
                 parts.append(part)
