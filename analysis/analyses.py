@@ -185,7 +185,8 @@ def analyze_trace(
     )
     if headline is not None:
         anatomy = serving(trace, steps, graphs, headline, whole[headline], steady[headline])
-        document = msgspec.structs.replace(document, serving=anatomy)
+        told = {"serving_reason": anatomy} if isinstance(anatomy, str) else {"serving": anatomy}
+        document = msgspec.structs.replace(document, **told)
     return TraceAnalysis(
         trace=trace,
         name=name,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from .analyses import TraceAnalysis, analyze_trace
-from .document import RanksOfStepDoc, UnreadDoc
+from .document import RanksOfStepDoc, UnreadDoc, WarningDoc
 from .errors import UnreadableInput, one_line
 from .fusion.advice import with_fusion
 from .ranks.documents import traces_document
 from .ranks.together import put_together, sets_of_ranks
-from .trace import Trace, utf8_text
+from .trace import Notice, Trace, utf8_text
 from .trace_files import TraceFile
+
+LOST: Final = ("cut_file", "damaged_file", "lost_records", "graph_level", "unreadable_times")
+"""Warnings of a file that is damaged, or lacks records: what ``--strict`` refuses, whatever the format."""
 
 
 def analyze_files(
@@ -62,7 +66,14 @@ def why_no_gpu_ops(analysis: TraceAnalysis) -> str:
 
 
 def require_whole(trace: Trace) -> None:
-    """UnreadableInput when records of the trace are known to be lost."""
-    if not trace.complete:
-        lost = "; ".join(notice.message for notice in trace.notices) or "records are known to be lost"
+    """UnreadableInput when the file is damaged, records of it are known to be lost, or its profiler says that some may
+    be.
+    """
+    if not trace.complete or lost_words(trace.notices):
+        lost = lost_words(trace.notices) or "records are known to be lost"
         raise UnreadableInput(f"{trace.source.path}: not whole, so refused as asked: {lost}")
+
+
+def lost_words(notices: Iterable[Notice | WarningDoc]) -> str:
+    """What they say of damage and of lost records; nothing where they say nothing of it."""
+    return "; ".join(notice.message for notice in notices if notice.code in LOST)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from .bare_traces import lost_words
 from .capture import is_capture
 from .checks import baselines
 from .checks import judge as judging
@@ -121,7 +122,10 @@ def look_at(path: str | PathLike[str] | Report, reading: Reading) -> Looked:
     if schema == BASELINE:
         return Looked((baselines.read_file(file),))
     if schema == REPORT:
-        return _of_report(_saved_report(file), file.name)
+        saved = _saved_report(file)
+        if reading.strict:
+            _require_whole(saved, file)
+        return _of_report(saved, file.name)
     if schema is not None:
         raise UnreadableInput(f"{file}: is {schema}, which holds no figures of a step: give the capture or the trace")
     report = analyze(
@@ -167,6 +171,13 @@ def look_in(folder: Path) -> Looked:
         for each in found
     )
     return Looked(tuple(named), is_folder=True)
+
+
+def _require_whole(document: ReportDocument, file: Path) -> None:
+    """UnreadableInput for a saved report of a trace that was not whole."""
+    for trace in document.traces:
+        if lost := lost_words(trace.warnings):
+            raise UnreadableInput(f"{file}: its {trace.name} was not whole, so refused as asked: {lost}")
 
 
 def _of_report(document: ReportDocument, source: str) -> Looked:

@@ -106,4 +106,4 @@ def _reasons(facts: TraceFacts) -> Iterator[str]:
         yield "Perfetto's JSON export cut every time to whole µs"
     if not facts.trace.complete:
         cut = any(notice.code in _CUT_CODES for notice in facts.trace.notices)
-        yield "the file is cut or damaged: records are lost" if cut else "records are known to be lost"
+        yield "the file is cut or damaged: what it lacks is not known" if cut else "records are known to be lost"

@@ -329,6 +329,7 @@ class TraceDoc(msgspec.Struct, frozen=True, kw_only=True):
     bound: BoundDoc | None
     verdict: VerdictDoc
     serving: ServingDoc | None = None  # null where the steps are not an engine's
+    serving_reason: str | None = None  # why an engine's steps are not told; null where they are
     fusion: FusionDoc | None = None  # null without the shapes of operators' inputs, or without a kept step
     communication: CommunicationDoc | None = None  # null without a collective in the kept steps
 
@@ -521,6 +522,14 @@ class UnreadDoc(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class SkippedDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of a folder or .zip that were not read as they plainly are no traces, those of one reason."""
+
+    reason: str
+    count: int
+    first: str  # the name of one of them
+
+
 class ReportDocument(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     launchscope: str
@@ -530,6 +539,7 @@ class ReportDocument(msgspec.Struct, frozen=True, kw_only=True):
     run: str | None = None  # shared by captures that were measured in turn
     traces: list[TraceDoc]
     unread: list[UnreadDoc] = []
+    skipped: list[SkippedDoc] = []
     ranks: list[RanksOfStepDoc] = []  # traces of several ranks side by side; a profile has its own
     profile: ProfileDoc | None
 

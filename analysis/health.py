@@ -12,7 +12,7 @@ import msgspec
 
 from . import units
 from .analyses import TraceAnalysis
-from .document import CoverageDoc, SourceDoc, UnreadDoc, WarningDoc
+from .document import CoverageDoc, SkippedDoc, SourceDoc, UnreadDoc, WarningDoc
 from .trace import HostKind
 from .trace_notices import NSYS_RECORD
 
@@ -79,6 +79,7 @@ class HealthDocument(msgspec.Struct, frozen=True, kw_only=True):
     launchscope: str
     traces: list[TraceHealthDoc]
     unread: list[UnreadDoc]
+    skipped: list[SkippedDoc] = []
 
 
 def trace_health(analysis: TraceAnalysis) -> TraceHealthDoc:
@@ -251,6 +252,9 @@ def _holds(analysis: TraceAnalysis, kind: HostKind) -> bool:
     return bool((analysis.trace.host_ops.kind == kind).any())
 
 
-def health_document(version: str, analyses: Iterable[TraceAnalysis], unread: Sequence[UnreadDoc]) -> HealthDocument:
+def health_document(
+    version: str, analyses: Iterable[TraceAnalysis], unread: Sequence[UnreadDoc], skipped: Sequence[SkippedDoc]
+) -> HealthDocument:
     """All traces of a report."""
-    return HealthDocument(launchscope=version, traces=[trace_health(each) for each in analyses], unread=list(unread))
+    traces = [trace_health(each) for each in analyses]
+    return HealthDocument(launchscope=version, traces=traces, unread=list(unread), skipped=list(skipped))

@@ -26,7 +26,7 @@ from .errors import UnreadableInput
 from .freed_memory import no_collection
 from .health import HealthDocument, health_document
 from .readers import Progress
-from .trace_files import TraceFile, check_is_there, expanded, named_apart, trace_files
+from .trace_files import TraceFile, check_is_there, expanded, found_at, named_apart, skipped_files
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -97,7 +97,7 @@ class Report:
             for warning in mode.warnings
             if warning.code == "unreadable_trace"
         ]
-        return health_document(__version__, self.analyses, [*lost, *self.document.unread])
+        return health_document(__version__, self.analyses, [*lost, *self.document.unread], self.document.skipped)
 
     def show(self) -> None:
         """Print the report as the terminal shows it."""
@@ -136,7 +136,8 @@ def analyze(
     """
     if not paths:
         raise UnreadableInput("nothing to analyze: name a capture or a trace file")
-    inputs = list(_inputs(paths))
+    skipped: list[tuple[str, str]] = []
+    inputs = list(_inputs(paths, skipped))
     files = named_apart([each for each in inputs if isinstance(each, TraceFile)])
     bare, unread, ranks = analyze_files(
         files, step_regex=step_regex, strict=strict, alone=len(inputs) == 1, cache=cache, progress=progress
@@ -159,19 +160,22 @@ def analyze(
         run=manifest.run if manifest else None,
         traces=[analysis.document for analysis in analyses],
         unread=unread,
+        skipped=skipped_files(skipped),
         ranks=ranks,
         profile=profile,
     )
     return Report(document, tuple(analyses))
 
 
-def _inputs(paths: Iterable[str | PathLike[str]]) -> Iterator[Capture | TraceFile]:
-    """What the paths name, in order; at most one capture."""
+def _inputs(paths: Iterable[str | PathLike[str]], skipped: list[tuple[str, str]]) -> Iterator[Capture | TraceFile]:
+    """What the paths name, in order; at most one capture. Files beside them that are no traces go to ``skipped``."""
     has_capture = False
     for path in expanded(map(Path, paths)):
         check_is_there(path)
         if not is_capture(path):
-            yield from trace_files(path)
+            found = found_at(path)
+            skipped += found.skipped
+            yield from found.traces
         elif has_capture:
             raise UnreadableInput(f"{path}: a second capture; one report holds one: analyze them one at a time")
         else:

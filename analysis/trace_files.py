@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -14,9 +15,10 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final, cast
 
 from .capture import MANIFEST, MAX_MEMBERS, is_capture, is_zip, read_member, safe_zip
+from .document import SkippedDoc
 from .errors import UnreadableInput
 from .readers import Progress, open_trace, read_trace
-from .readers.peek import Peek, peek
+from .readers.peek import Peek, is_named_like_a_trace, peek
 from .trace import Trace, utf8_text
 from .trace_cache import open_cached
 
@@ -28,6 +30,9 @@ _RANK: Final = re.compile(r"(?<![a-z])rank[-_.=]?([0-9]{1,6})(?![0-9])", re.IGNO
 """vLLM's rank0.1234.pt.trace.json.gz, rank_0.json, rank-3/trace.json"""
 _PARALLEL: Final = re.compile(r"(?<![a-z])(TP|DP|PP|EP)[-_]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
 """SGLang's 1700000000.5-TP-0-DP-1.trace.json.gz"""
+
+_LINK: Final = "a link to a folder, which is not followed"
+_NO_FILE: Final = "no plain file"
 
 
 @dataclass(frozen=True)
@@ -86,15 +91,46 @@ def natural_order(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in _NUMBER.split(name)]
 
 
+@dataclass(frozen=True)
+class Found:
+    """The traces at a path, and the files beside them that plainly are none: (name, reason)."""
+
+    traces: list[TraceFile]
+    skipped: list[tuple[str, str]]
+
+
 def trace_files(path: Path) -> list[TraceFile]:
     """The traces at a path that is no capture: of a folder or .zip all that lie in it, else the file itself.
 
     UnreadableInput when there is nothing at the path, or no trace in it.
     """
+    return found_at(path).traces
+
+
+def found_at(path: Path) -> Found:
+    """The same, with the files that are not read. Hidden ones don't count."""
     check_is_there(path)
     if path.is_dir():
         return _in_folder(path)
-    return _in_zip(path) if is_zip(path) else [TraceFile(path, utf8_text(path.name))]
+    return _in_zip(path) if is_zip(path) else Found([TraceFile(path, utf8_text(path.name))], [])
+
+
+def skipped_files(skipped: Iterable[tuple[str, str]]) -> list[SkippedDoc]:
+    """Files that are not read, by reason, the most frequent first."""
+    names: dict[str, list[str]] = {}
+    for name, reason in skipped:
+        names.setdefault(reason, []).append(name)
+    by_count = sorted(names.items(), key=lambda each: -len(each[1]))
+    return [SkippedDoc(reason=reason, count=len(each), first=each[0]) for reason, each in by_count]
+
+
+def skipped_at(paths: Iterable[Path]) -> list[SkippedDoc]:
+    """Files at the paths and patterns that are not read; none of what is gone meanwhile."""
+    skipped: list[tuple[str, str]] = []
+    for path in paths:
+        with contextlib.suppress(UnreadableInput):
+            skipped += [each for one in expanded([path]) if not is_capture(one) for each in found_at(one).skipped]
+    return skipped_files(skipped)
 
 
 def named_apart(files: Sequence[TraceFile]) -> list[TraceFile]:
@@ -123,42 +159,58 @@ def check_is_there(path: Path) -> None:
         raise UnreadableInput(f"{path}: a device, not a trace file; give a file or a pipe")
 
 
-def _in_folder(folder: Path) -> list[TraceFile]:
-    """Every trace below a folder, and every capture, which can't be read as one. Links to folders aren't followed."""
+def _in_folder(folder: Path) -> Found:
+    """Every trace below a folder, and every capture and folder that can't be read as one. Links to folders aren't
+    followed.
+    """
     files: list[Path] = []
     captures: list[Path] = []
-    for place, below, names in os.walk(folder):
+    closed: list[OSError] = []
+    seen: dict[Path, Peek] = {}
+    for place, below, names in os.walk(folder, onerror=closed.append):
         below[:] = [name for name in below if not name.startswith(".")]
+        seen |= {Path(place, name): Peek(_LINK) for name in below if Path(place, name).is_symlink()}
         captures += [Path(place, name) for name in below if is_capture(Path(place, name))]
         below[:] = [name for name in below if Path(place, name) not in captures]
         files += [Path(place, name) for name in names if not name.startswith(".")]
         if len(files) > MAX_MEMBERS:
             raise UnreadableInput(f"{folder}: over {MAX_MEMBERS:,} files; name the folder that the traces lie in")
+    unlisted = [Path(error.filename) for error in closed]
+    if folder in unlisted:
+        raise UnreadableInput(f"{folder}: can't be read ({closed[0].strerror}); check the path and its rights")
     captures += [file for file in files if file.suffix == ".zip" and is_capture(file)]
-    files.sort(key=lambda file: natural_order(str(file.relative_to(folder))))
-    seen = {file: _peek_at(file) for file in files}
-    found = [file for file in files if seen[file].is_trace]
+    seen |= {file: _peek_at(file) for file in sorted(files, key=_order) if file not in captures}
+    found = [file for file, peeked in seen.items() if peeked.skipped is None] + unlisted
     if not found and captures:
         named = sorted(map(str, captures), key=natural_order)
         listed = ", ".join(named[:3]) + ", …" * (len(named) > 3)
         raise UnreadableInput(f"{folder}: a folder of captures ({listed}): give one of them")
     if not found:
-        return _none(folder, {str(file): peeked for file, peeked in seen.items()}, "folder")
-    found = sorted(found + captures, key=lambda file: natural_order(str(file.relative_to(folder))))
-    return [TraceFile(file, utf8_text(str(file.relative_to(folder)))) for file in found]
+        raise _none(folder, {str(file): peeked for file, peeked in seen.items()}, "folder")
+
+    def name_of(file: Path) -> str:
+        return utf8_text(str(file.relative_to(folder)))
+
+    traces = [TraceFile(file, name_of(file)) for file in sorted(found + captures, key=_order)]
+    skipped = [(name_of(file), peeked.skipped) for file, peeked in seen.items() if peeked.skipped is not None]
+    return Found(traces, skipped)
+
+
+def _order(file: Path) -> list[tuple[int, str]]:
+    return natural_order(str(file))
 
 
 def _peek_at(file: Path) -> Peek:
     try:
         if not stat.S_ISREG(file.stat().st_mode):
-            return Peek(False)
+            return Peek(_NO_FILE)
         with file.open("rb") as stream:
             return peek(stream, str(file))
-    except OSError:  # without the right to read it: its reader will say so
-        return Peek(os.path.lexists(file) and not file.is_symlink())
+    except OSError:  # without the right to read it, or a link to nothing: its reader will say so
+        return Peek() if not file.is_symlink() or is_named_like_a_trace(str(file)) else Peek(_NO_FILE)
 
 
-def _in_zip(path: Path) -> list[TraceFile]:
+def _in_zip(path: Path) -> Found:
     """Every trace in a .zip."""
     seen: dict[str, Peek] = {}
     with safe_zip(path) as archive:
@@ -176,18 +228,21 @@ def _in_zip(path: Path) -> list[TraceFile]:
                 zlib.error,
                 zipfile.BadZipFile,
             ):  # its reader tells why
-                seen[name] = Peek(True)
-    found = [TraceFile(path, utf8_text(name), name) for name in names if seen[name].is_trace]
-    return found or _none(path, seen, ".zip")
+                seen[name] = Peek()
+    traces = [TraceFile(path, utf8_text(name), name) for name in names if seen[name].skipped is None]
+    if not traces:
+        raise _none(path, seen, ".zip")
+    skipped = [(utf8_text(name), seen[name].skipped) for name in names]
+    return Found(traces, [(name, reason) for name, reason in skipped if reason is not None])
 
 
-def _none(path: Path, seen: dict[str, Peek], kind: str) -> list[TraceFile]:
-    """Nothing to read: say what else lies there."""
+def _none(path: Path, seen: dict[str, Peek], kind: str) -> UnreadableInput:
+    """Nothing to read: what else lies there."""
     others = [f"{name}: {peeked.foreign}" for name, peeked in seen.items() if peeked.foreign is not None]
     if others:
         more = f" (and {len(others) - 1:,} more files of other programs)" if len(others) > 1 else ""
-        raise UnreadableInput(f"{path}: no trace in this {kind} that can be read. {others[0]}{more}")
-    raise UnreadableInput(
+        return UnreadableInput(f"{path}: no trace in this {kind} that can be read. {others[0]}{more}")
+    return UnreadableInput(
         f"{path}: a {kind} without a trace and without {MANIFEST}, so no capture either ({len(seen):,} files looked at)"
         "; give the one that the profiler wrote to"
     )

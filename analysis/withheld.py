@@ -61,6 +61,8 @@ def _step_figures(document: TraceDoc) -> Iterator[tuple[str, object, str]]:
 def _serving_figures(document: TraceDoc) -> Iterator[tuple[str, object, str]]:
     """Of a serving step; a trace of another kind of steps withholds nothing of it."""
     if document.serving is None:
+        if document.serving_reason is not None:
+            yield "serving", None, document.serving_reason
         return
     for index, kind in enumerate(document.serving.kinds):
         path = f"serving.kinds.{index}"

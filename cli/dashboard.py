@@ -11,7 +11,7 @@ import click
 
 from ..analysis.errors import LaunchscopeError, MissingRequirement
 from . import choices
-from .many import report_of
+from .many import report_of, require_rows
 from .rank_page import Reading, kept_table, many_ranks, places_of
 from .writing import say
 
@@ -76,6 +76,8 @@ def command(
     if doc is None and ranks is not False:
         doc = many_ranks(chosen, forced=ranks is True, step_regex=step_regex, strict=strict)
     if doc is not None:
+        if strict:
+            require_rows(doc, strict=True)
         show_ranks(doc, reading, host=host, port=port, browser=not no_browser)
         return
     from ..dashboard.watched import Watched

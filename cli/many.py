@@ -144,13 +144,21 @@ def put_side_by_side(
         raise
     inputs = tuple(path for path in paths if isinstance(path, Path))
     hand_over(document, output, file=file, inputs=inputs, verbose=verbose, table=RANKS)
-    require_row(document)
+    require_rows(document, strict=how["strict"])
 
 
-def require_row(doc: RanksDocument) -> None:
-    """LaunchscopeError where none of the files can be read."""
+def require_rows(doc: RanksDocument, *, strict: bool) -> None:
+    """LaunchscopeError where none of the files can be read, or where ``strict`` one of them is not whole."""
+    from ..analysis.bare_traces import lost_words
+
     if all(row.error is not None for row in doc.rows):
         raise LaunchscopeError(f"none of {len(doc.rows):,} files can be read; the first: {doc.rows[0].error}")
+    lost = {row.name: words for row in doc.rows if (words := row.error or lost_words(row.warnings))}
+    if strict and lost:
+        name, words = next(iter(lost.items()))
+        raise LaunchscopeError(
+            f"{len(lost):,} of {len(doc.rows):,} files can't be read whole; the first: {name}: {words}"
+        )
 
 
 class RowsTold:

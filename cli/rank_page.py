@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..analysis.errors import UnreadableInput
-from .many import RowsTold, files_of_many, require_row
+from .many import RowsTold, files_of_many, require_rows
 from .progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -96,5 +96,5 @@ def many_ranks(
         doc = analyze_ranks(
             [str(path) for path in paths], files=files, step_regex=step_regex, strict=strict, progress=RowsTold(line)
         )
-    require_row(doc)
+    require_rows(doc, strict=strict)
     return doc

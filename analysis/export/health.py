@@ -11,6 +11,7 @@ from ..health import NO, DroppedStepDoc, TraceHealthDoc
 from ..units import MISSING, byte_size
 from . import markdown, parts, terminal, trace_story
 from .blocks import Block, Fact, Heading, Headline, Listing
+from .counted_files import files_fact
 from .story import unread_files
 from .tables import Column, Row, Table
 
@@ -37,6 +38,7 @@ def _tell(report: Report, *, verbose: bool) -> Iterator[Block]:
     health = report.health()
     for trace in health.traces:
         yield from _tell_trace(trace, divides=len(health.traces) > 1, verbose=verbose)
+    yield from files_fact(len(health.traces), len(health.unread), health.skipped)
     yield from unread_files(health.unread)
 
 

@@ -12,6 +12,7 @@ from ..many.odd_ones import FEWEST, missing_words
 from ..units import MISSING, byte_size, duration, number, plural, seconds, share, written
 from . import markdown, terminal
 from .blocks import Block, Fact, Heading, Headline, Listing
+from .counted_files import counted_files
 from .tables import Column, Row, Table
 
 OF_MEANS: Final = (
@@ -121,7 +122,8 @@ def _facts(doc: RanksDocument) -> Iterator[Fact]:
     peak = max((row.worker_peak_bytes or 0 for row in doc.rows), default=0)
     told += [f"a worker held {byte_size(peak)} at most"] if peak else []
     told += [f"{number(doc.resumed)} rows from an earlier run"] if doc.resumed else []
-    yield Fact("files", [" · ".join(told)])
+    line = counted_files(len(doc.rows) - failed, failed, doc.skipped)
+    yield Fact("files", [" · ".join(told), *([] if line is None else [line])])
     if doc.missing_ranks:
         size = doc.world_size or max(row.rank for row in doc.rows if row.rank is not None) + 1
         text = missing_words(doc.missing_ranks, size)

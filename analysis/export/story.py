@@ -7,6 +7,7 @@ from typing import Final
 from ..document import ReportDocument, UnreadDoc
 from ..units import plural
 from .blocks import Block, Headline, Listing
+from .counted_files import files_fact
 from .profile_story import profile_story
 from .ranks_story import trace_ranks
 from .tables import Column, Row, Table
@@ -22,9 +23,9 @@ def tell(document: ReportDocument, *, verbose: bool) -> list[Block]:
         told = profile_story(document, document.profile, verbose=verbose)
         if verbose:
             told += [part for trace in document.traces for part in trace_story(trace, verbose=True, divides=True)]
-        return [*told, *unread_files(document.unread)]
+        return [*told, *_files(document)]
     if not document.traces:
-        return [Headline("nothing to report: no trace was given"), *unread_files(document.unread)]
+        return [Headline("nothing to report: no trace was given"), *_files(document)]
     several = len(document.traces) > 1
     in_full = verbose or len(document.traces) <= IN_FULL
     notes = [] if in_full else ["* -v tells each in full; so does analyze with that one alone"]
@@ -32,7 +33,13 @@ def tell(document: ReportDocument, *, verbose: bool) -> list[Block]:
     story += trace_ranks(document.ranks, verbose=verbose)
     if in_full:
         story += [part for t in document.traces for part in trace_story(t, verbose=verbose, divides=several)]
-    return [*story, *unread_files(document.unread)]
+    return [*story, *_files(document)]
+
+
+def _files(document: ReportDocument) -> list[Block]:
+    """How many files were read, unread and skipped, and the unread ones with their reasons."""
+    counted = files_fact(len(document.traces), len(document.unread), document.skipped)
+    return [*counted, *unread_files(document.unread)]
 
 
 def unread_files(unread: list[UnreadDoc]) -> list[Listing]:

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ..document import Summary, WarningDoc
+from ..document import SkippedDoc, Summary, WarningDoc
 
 SCHEMA: Final = "launchscope.ranks/1"
 
@@ -131,6 +131,7 @@ class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):
     workers: int  # processes, of this machine or of Dask's
     resumed: int = 0  # rows that a run before this one had finished
     unfinished: int = 0  # files that were not read, as the run was stopped
+    skipped: list[SkippedDoc] = []  # files beside them that plainly are no traces
     world_size: int | None = None  # as the files tell; null where they don't, or differ
     missing_ranks: list[int] = []
     alignment: AlignmentDoc

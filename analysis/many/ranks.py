@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from ... import __version__
+from ..document import SkippedDoc
 from ..secrets import without_secrets
 from ..trace import utf8_text
-from ..trace_files import natural_order
+from ..trace_files import natural_order, skipped_at
 from .across import compared
 from .distributions import distributions
 from .document import RankRow, RanksDocument
@@ -20,6 +21,7 @@ from .kept_rows import KeptRows
 from .odd_ones import odd_ones
 from .pool import available_cores, finished_by_processes
 from .reading import Finished, Job
+from .storage import is_url, local_path
 
 Progress = Callable[[int, int, RankRow], None]
 """Told of each row as it is finished: (rows so far, of how many, the row)."""
@@ -78,7 +80,15 @@ def analyze_ranks(
         seconds=time.perf_counter() - begun,
         workers=len({each.row.worker for job, each in done.items() if job not in resumed}),
         resumed=len(resumed),
+        skipped=skipped_at(local for path in paths if (local := _local(path)) is not None),
     )
+
+
+def _local(path: str | Path) -> Path | None:
+    """None for storage, whose files are told by their names alone."""
+    if isinstance(path, Path) or not is_url(path):
+        return Path(path)
+    return local_path(path)
 
 
 def _finished(jobs: Sequence[Job], workers: int, dask: str | None) -> Generator[tuple[Job, Finished]]:
@@ -92,7 +102,13 @@ def _finished(jobs: Sequence[Job], workers: int, dask: str | None) -> Generator[
 
 
 def _document(
-    inputs: list[str], finished: Sequence[Finished], *, seconds: float, workers: int, resumed: int
+    inputs: list[str],
+    finished: Sequence[Finished],
+    *,
+    seconds: float,
+    workers: int,
+    resumed: int,
+    skipped: list[SkippedDoc],
 ) -> RanksDocument:
     ordered = sorted(finished, key=lambda each: _order(each.row))
     carried = {place: each.collectives for place, each in enumerate(ordered) if each.collectives is not None}
@@ -105,6 +121,7 @@ def _document(
         seconds=seconds,
         workers=workers,
         resumed=resumed,
+        skipped=skipped,
         world_size=world_size,
         missing_ranks=_missing(rows, world_size),
         alignment=alignment,

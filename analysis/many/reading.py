@@ -82,7 +82,8 @@ def _read(job: Job, row: RankRow, path: Path, fetch_seconds: float | None) -> tu
         found = find_figures(_known(row, trace, fetch_seconds), trace, step_regex=job.step_regex)
         return found.row, carried(found)
     except LaunchscopeError as error:
-        return _failed(row, str(error).removeprefix(f"{path}: "), UNREADABLE), None
+        kind = NOT_FETCHED if isinstance(error.__cause__, OSError) else UNREADABLE  # a right may be given next time
+        return _failed(row, str(error).removeprefix(f"{path}: "), kind), None
     except (MemoryError, OSError):
         raise
     except Exception as error:  # a bug here must not cost the other files' rows

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -62,19 +62,24 @@ def _read(file: BinaryIO, size: int | None, path: str, progress: Progress | None
     if first.startswith(_SQLITE):
         from .nsys import FORMAT, read_nsys_bytes
 
-        return read_nsys_bytes(_in_memory(chain((first,), blocks), path), replace(source, format=FORMAT))
-    while not (head := first.lstrip()):
-        if not (first := next(blocks, b"")):
-            raise UnreadableInput(f"{path}: nothing but white space; record the trace again")
-    if (what := recognized(first, path)) is not None:
-        raise UnreadableInput(f"{path}: {what}")
-    trace = _read_json(head, chain((head,), blocks), source, expected)
+        trace = read_nsys_bytes(_in_memory(chain((first,), blocks), path), replace(source, format=FORMAT))
+    else:
+        trace = _read_text(first, blocks, source, expected)
     if size is None:
         trace = replace(trace, source=replace(trace.source, bytes=text.bytes_read))
     if text.is_intact or not trace.complete:
         return trace
     notice = Notice("damaged_file", "the compressed file is damaged, figures may be wrong; copy or record it again")
     return replace(trace, complete=False, notices=(*trace.notices, notice))
+
+
+def _read_text(first: bytes, blocks: Iterator[bytes], source: Source, expected: int) -> Trace:
+    while not (head := first.lstrip()):
+        if not (first := next(blocks, b"")):
+            raise UnreadableInput(f"{source.path}: nothing but white space; record the trace again")
+    if (what := recognized(first, source.path)) is not None:
+        raise UnreadableInput(f"{source.path}: {what}")
+    return _read_json(head, chain((head,), blocks), source, expected)
 
 
 def _in_memory(blocks: Iterable[bytes], path: str) -> bytes:

@@ -70,7 +70,7 @@ def read_kineto(
         device_names=_device_names(value_of(head.devices), columns.device_rows()),
         rank=_count(value_of(head.distributed), "rank"),
         notices=tuple(notices),
-        complete=reading.has_all and not lost and not columns.untimed,
+        complete=reading.is_json and not lost and not columns.untimed,
         world_size=_count(value_of(head.distributed), "world_size"),
         group_ranks=_group_ranks(value_of(head.distributed)),
     )
@@ -203,8 +203,11 @@ def _second_process(expected_bytes: int) -> Iterator[SecondProcess | None]:
 def cut_notice(kept: int, is_whole: bool) -> Notice:
     """What to know of a file that is no JSON: how many records were read, and whether those are all."""
     if is_whole:
-        told = f"the file is damaged outside its list of records; all {kept:,} were read, so its figures stand"
-        return Notice("cut_file", told, kept)
+        beside = (
+            f"the file is cut or damaged outside its list of records; all {kept:,} were read, but the base time, "
+            "devices and ranks beside them may be lost: record or copy it again"
+        )
+        return Notice("cut_file", beside, kept)
     lost = f"the file is cut or damaged: {kept:,} whole records were read, the rest is lost; record or copy it again"
     return Notice("cut_file", lost, kept)
 

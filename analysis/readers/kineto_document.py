@@ -45,7 +45,7 @@ class Opened(NamedTuple):
     """What is whole in a text."""
 
     document: Document
-    is_json: bool
+    is_json: bool  # False: cut or damaged
     has_all: bool  # no record is known to be lost
 
 

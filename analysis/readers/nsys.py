@@ -75,7 +75,11 @@ def _read(database: Database, source: Source, progress: Callable[[str, int, int]
         ops["process"] = np.where(ops["process"] == NONE, home_processes(ops, calls), ops["process"])
     ops["device"], device_names = _devices(database, ops["process"], ops["device"])
     replays = (process_of(graphs.columns["globalPid"]), graphs.columns["correlationId"])
-    losses = [*_untimed(lost_ops + lost_calls), *_graph_level(*replays, ops["process"], ops["correlation"])]
+    losses = [
+        *_unnamed(names.missing),
+        *_untimed(lost_ops + lost_calls),
+        *_graph_level(*replays, ops["process"], ops["correlation"]),
+    ]
     facts = FileFacts(
         source=source,
         events=sum(len(rows) for rows in (*op_rows, *call_rows, graphs, ranges)),
@@ -141,6 +145,13 @@ def _devices(database: Database, process: Ints, device: Ints) -> tuple[Ints, dic
     gpu = [gpu_of.get(pair, pair[1]) for pair in used]
     number = gpu if len({id for id, _ in meant}) < len(meant) else [id for _, id in used]
     return np.array(number, np.int64)[pair_at], {n: name_of.get(g) for n, g in zip(number, gpu, strict=True)}
+
+
+def _unnamed(count: int) -> Iterator[Notice]:
+    """Nothing but damage takes a string away that a record refers to."""
+    if count:
+        text = f"its table {STRINGS} lacks {count:,} names that its records refer to; copy or export it again"
+        yield Notice("damaged_file", text, count)
 
 
 def _untimed(count: int) -> Iterator[Notice]:

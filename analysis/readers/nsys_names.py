@@ -31,6 +31,12 @@ class Names:
         ids, texts = strings.columns["id"].tolist(), strings.text.tolist()
         self._strings = {id: known[text] for id, text in zip(ids, texts, strict=True) if id != ABSENT}
         self._index: dict[str, int] = {}
+        self._missing: set[int] = set()
+
+    @property
+    def missing(self) -> int:
+        """How many ids were asked for that the table of strings lacks."""
+        return len(self._missing)
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -45,6 +51,9 @@ class Names:
         """The name of each id of the table of strings, changed; NONE where the table lacks it."""
         distinct, place = np.unique(ids, return_inverse=True)
         texts = [self._strings.get(id) for id in distinct.tolist()]
+        self._missing |= {
+            id for id, text in zip(distinct.tolist(), texts, strict=True) if text is None and id != ABSENT
+        }
         return np.array([NONE if text is None else self.add(change(text)) for text in texts], np.int64)[place]
 
     def of_texts(self, rows: Rows, keep: Bools) -> Ints:

@@ -72,9 +72,7 @@ def read_proton(blocks: Iterable[bytes], source: Source) -> Trace:
     trace = read_kineto(iter([events]), replace(source, format=FORMAT))
     if is_json:
         return trace
-    return replace(
-        trace, complete=trace.complete and has_all, notices=(cut_notice(len(records), has_all), *trace.notices)
-    )
+    return replace(trace, complete=False, notices=(cut_notice(len(records), has_all), *trace.notices))
 
 
 def _whole(blocks: Iterable[bytes], source: Source) -> bytes:

@@ -19,6 +19,12 @@ _UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _TYPICAL_RATIO: Final = 8
 """Kineto files pack 8 to 12 times."""
 
+_DEFLATE: Final = 8  # the only method of RFC 1952, of which the flags and sizes below are as well
+_CHECKSUM, _EXTRA, _NAME, _COMMENT, _RESERVED = 2, 4, 8, 16, 0xE0
+_LEAST_HEADER: Final = 10
+_LONGEST_HEADER: Final = 1 << 18  # bytes: two texts and 64 KiB of extra data
+_TRAILER_BYTES: Final = 8
+
 
 class Unpacked:
     """The blocks of one file, to be read once. ``is_intact`` and ``bytes_read`` tell of what was read so far."""
@@ -62,10 +68,11 @@ class Unpacked:
             for block in inflate.blocks(lambda: self._read(_PACKED_BYTES)):
                 has_content = True
                 yield block
-            self.is_intact = inflate.is_whole
+            self.is_intact = inflate.is_intact
             data = inflate.behind if len(inflate.behind) >= len(GZIP) else inflate.behind + self._read(_PACKED_BYTES)
-        while self._read(BLOCK_BYTES):  # what stands behind is no gzip file, and counts to its bytes
-            pass
+        while data:  # what stands behind is no gzip file, and counts to its bytes; zeros are a tape's or a disk's
+            self.is_intact = self.is_intact and not data.strip(b"\0")
+            data = self._read(BLOCK_BYTES)
         if not has_content and not self.is_intact:
             raise UnreadableInput(
                 f"{self._path}: a gzip file cut before its first byte of content; copy or record it again"
@@ -73,38 +80,70 @@ class Unpacked:
 
 
 class _Inflater:
-    """One gzip member."""
+    """One gzip member (RFC 1952). Its checksum is looked at last, so that a wrong one costs none of the content."""
 
     def __init__(self, data: bytes) -> None:
-        from isal import isal_zlib
-
-        self.is_whole = False
+        self.is_intact = False
         self.behind = b""  # of what was read, the bytes behind the member
-        self._error = isal_zlib.IsalError
-        self._inflate = isal_zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
         self._data = data
 
     def blocks(self, read: Callable[[], bytes]) -> Iterator[bytes]:
         """Its content, up to the damage where there is some."""
-        data, parts, size = self._data, list[bytes](), 0
-        while not self._inflate.eof:
+        from isal import isal_zlib
+
+        inflate = isal_zlib.decompressobj(wbits=-zlib.MAX_WBITS)
+        data, parts, size, length, checksum = self._behind_header(read), list[bytes](), 0, 0, 0
+        while not inflate.eof:
             try:
-                part = self._inflate.decompress(data, BLOCK_BYTES - size)
-            except self._error:  # type: ignore[misc]  # its stub has no base
+                part = inflate.decompress(data, BLOCK_BYTES - size)
+            except isal_zlib.IsalError:  # type: ignore[misc]  # its stub has no base
                 break
             if part:
                 parts.append(part)
                 size += len(part)
+                length, checksum = length + len(part), isal_zlib.crc32(part, checksum)
             if size >= BLOCK_BYTES:
                 yield b"".join(parts)
                 parts, size = [], 0
-            data = self._inflate.unconsumed_tail
-            if not data and not part and not self._inflate.eof and not (data := read()):
+            data = inflate.unconsumed_tail
+            if not data and not part and not inflate.eof and not (data := read()):
                 break
         if parts:
             yield b"".join(parts)
-        self.is_whole = self._inflate.eof
-        self.behind = self._inflate.unused_data
+        if inflate.eof:
+            end = inflate.unused_data
+            while len(end) < _TRAILER_BYTES and (more := read()):
+                end += more
+            stated = checksum.to_bytes(4, "little") + (length & 0xFFFFFFFF).to_bytes(4, "little")
+            self.is_intact, self.behind = end[:_TRAILER_BYTES] == stated, end[_TRAILER_BYTES:]
+
+    def _behind_header(self, read: Callable[[], bytes]) -> bytes:
+        """What was read of the content; nothing where no header of a gzip file stands before it."""
+        data = self._data
+        while (begin := _header_bytes(data)) > len(data) and (more := read()) and len(data) <= _LONGEST_HEADER:
+            data += more
+        return data[begin:] if begin else b""
+
+
+def _header_bytes(data: bytes) -> int:
+    """How long a member's header is, more than the data where that ends in it; 0 for one that makes no sense."""
+    more = len(data) + 1
+    if len(data) < _LEAST_HEADER:
+        return more
+    flags, at = data[3], _LEAST_HEADER
+    if data[2] != _DEFLATE or flags & _RESERVED:
+        return 0
+    if flags & _EXTRA:
+        at += 2 + int.from_bytes(data[at : at + 2], "little")
+    for flag in (_NAME, _COMMENT):
+        if flags & flag and at < more:
+            at = data.find(b"\0", at) + 1 or more
+    if flags & _CHECKSUM and at < more:
+        stated = int.from_bytes(data[at : at + 2], "little")
+        if at + 2 < more and stated != zlib.crc32(data[:at]) & 0xFFFF:
+            return 0
+        at += 2
+    return at
 
 
 def expected_bytes(file: BinaryIO, size: int) -> int:

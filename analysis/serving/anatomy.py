@@ -21,13 +21,16 @@ from .step_kinds import KINDS, StepKinds, step_kinds
 LEAST_SERVING: Final = 0.9
 """Share of the steps that must sample and copy back for a loop without annotations to be a serving loop."""
 
+NO_RANGE: Final = "the last step ends before it begins, so its host time can't be split"
 NO_NEXT: Final = "no step follows, so where the step ends is not known"
 
 
 def serving(
     trace: Trace, steps: Steps, replays: GraphReplays, device: int, whole: Gaps, steady: Gaps | None
-) -> ServingDoc | None:
-    """The phases of the steps on the headline device; null where they are not those of a serving engine or loop."""
+) -> ServingDoc | str | None:
+    """The phases of the steps on the headline device; a text: why those of an engine are not told; None where they are
+    not those of a serving engine or loop.
+    """
     host = trace.host_ops
     annotations = [trace.name(int(n)) for n in np.unique(host.name[host.kind == HostKind.ANNOTATION])]
     engine = engine_of(annotations)
@@ -41,6 +44,8 @@ def serving(
         return None
     if steps.source == "repetition":
         ranges = _from_operators(ranges, launches)
+    if (ranges.end_ns < ranges.start_ns).any():
+        return NO_RANGE
     has_next = [row < len(steps) - 1 for row in range(len(steps))]
     phases = host_phases(trace, launches, ranges.start_ns, ranges.end_ns, has_next)
     if not is_named and not _is_serving(phases, ranges.used):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from launchscope.analysis.analyses import analyze_trace
 from launchscope.analysis.errors import UnreadableInput
 from launchscope.analysis.readers import open_trace, read_trace
 from launchscope.analysis.readers.kineto_records import short_times, to_ns
@@ -304,7 +307,21 @@ class TestBrokenFiles:
             found = read_trace(data[:cut], "cut.json")
             assert found.events == sum(end <= cut for end in whole), cut
             assert [n.code for n in found.notices] == ["cut_file"]
-            assert found.complete == (cut > whole[-1])  # the list of records was closed
+            assert not found.complete
+
+    @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+    def test_a_file_cut_behind_its_list_of_records(self, packed: bool) -> None:
+        """baseTimeNanoseconds stands there: without it every time is another one."""
+        whole = trace().launch(1, 5).kernel(20, 3).json().rstrip()
+        text = whole.removesuffix(b"}") + b', "baseTimeNanoseconds": 7000}'
+        assert read_trace(text, "x.json").gpu_ops.start_ns.tolist() == [27_000]
+        for lost in range(1, len(b', "baseTimeNanoseconds": 7000}') + 1):
+            cut = text[:-lost]
+            found = read_trace(gzip.compress(cut) if packed else cut, "x.json")
+            assert found.gpu_ops.start_ns.tolist() == [20_000]
+            assert ([notice.code for notice in found.notices], found.complete) == (["cut_file"], False)
+            assert "all 2 were read, but the base time" in found.notices[0].message
+            assert not analyze_trace(found, name="x").document.coverage.reliable
 
     def test_cut_gzip(self) -> None:
         builder = trace()
@@ -314,6 +331,30 @@ class TestBrokenFiles:
         found = read_trace(data[: len(data) // 2], "cut.json.gz")
         assert 0 < found.events < 1000
         assert not found.complete
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda data: data[:-8] + bytes([data[-8] ^ 1]) + data[-7:],
+            lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+            lambda data: data[:-3],
+            lambda data: data + b"more",
+        ],
+        ids=["checksum", "length", "cut in its checksum", "more behind it"],
+    )
+    def test_a_gzip_file_whose_content_alone_is_whole(self, damage: Callable[[bytes], bytes]) -> None:
+        """All of it is read, and may be wrong for all that the file tells."""
+        text = trace().launch(1, 5).kernel(20, 3).json()
+        found = read_trace(damage(gzip.compress(text)), "x.json.gz")
+        assert (len(found.gpu_ops), [n.code for n in found.notices], found.complete) == (1, ["damaged_file"], False)
+
+    @pytest.mark.parametrize("name", ["", "n" * 70_000])
+    def test_a_gzip_file_with_a_long_name_and_zeros_behind_it_is_whole(self, name: str) -> None:
+        packed = io.BytesIO()
+        with gzip.GzipFile(name, mode="wb", fileobj=packed) as file:
+            file.write(trace().launch(1, 5).kernel(20, 3).json())
+        found = read_trace(packed.getvalue() + bytes(100_000), "x.json.gz")
+        assert (len(found.gpu_ops), found.notices, found.complete) == (1, (), True)
 
     def test_damage_in_the_middle_loses_one_record(self) -> None:
         data = trace().launch(0, 1).kernel(2, 1).kernel(4, 1).kernel(6, 1).json()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from launchscope.analysis.analyses import analyze_trace
 from launchscope.analysis.errors import UnreadableInput
-from launchscope.analysis.readers import open_trace, read_trace
+from launchscope.analysis.readers import open_trace, read_trace, sqlite_file
 from launchscope.analysis.readers.sqlite_file import open_bytes
 from launchscope.analysis.steps import find_steps
 from launchscope.analysis.trace import NONE, HostKind, Ints, OpKind, Trace
@@ -351,6 +351,59 @@ def interior_page(child: int) -> bytes:
     return (head + offset.to_bytes(2) * count).ljust(offset, b"\0") + cell
 
 
+PIPIT = CLOVERLEAF.read_bytes()
+PAGE = 4096
+
+
+class TestDamage:
+    @pytest.mark.parametrize("lost", [1, 100, 3896, PAGE - 1, PAGE, PAGE + 1, 5 * PAGE, 200_000, len(PIPIT) - 100])
+    @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+    def test_a_file_cut_anywhere_is_refused(self, lost: int, packed: bool, tmp_path: Path) -> None:
+        """SQLite reads zeros where part of a page is cut: 30 kernels of one name were there instead of four."""
+        data = gzip.compress(PIPIT[:-lost], 1) if packed else PIPIT[:-lost]
+        (tmp_path / "x.sqlite").write_bytes(data)
+        for opened in (lambda: open_trace(tmp_path / "x.sqlite"), lambda: read_trace(data, "x.sqlite")):
+            with pytest.raises(
+                UnreadableInput, match=rf"x.sqlite: .* cut: {len(PIPIT) - lost:,} of {len(PIPIT):,} bytes"
+            ):
+                opened()
+
+    def test_a_file_whose_writer_keeps_no_count_of_pages(self) -> None:
+        """The header's count holds where two counters agree; else whole pages are all that is known."""
+        uncounted = bytearray(steps().bytes())
+        uncounted[92:96] = b"\0\0\0\7"
+        assert len(read_trace(bytes(uncounted), "x").gpu_ops) == 9
+        with pytest.raises(UnreadableInput, match="not so many whole pages of 1,024"):
+            read_trace(bytes(uncounted[:-1]), "x")
+
+    @pytest.mark.parametrize("most", [1 << 30, 0], ids=["checked whole", "too large for that"])
+    @pytest.mark.parametrize("table", ["KERNEL", "RUNTIME"])
+    def test_half_a_page_of_zeros_is_told(self, most: int, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A disk writes 512 bytes at a time."""
+        monkeypatch.setattr(sqlite_file, "_MOST_CHECKED", most)
+        data = bytearray(steps().bytes())
+        with open_bytes(bytes(data), "x") as database:
+            sql = f"SELECT rootpage FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_{table}'"
+            end = 1024 * database.connection.execute(sql).fetchone()[0]
+        data[end - 512 : end] = bytes(512)
+        with pytest.raises(
+            UnreadableInput, match=r"x: a damaged SQLite file: its (pages|table .*) can't be as SQLite wrote"
+        ):
+            read_trace(bytes(data), "x")
+
+    @pytest.mark.parametrize("name", ["gemm(int)", "cudaLaunchKernel_v7000", "all reduce"])
+    def test_a_name_that_is_referred_to_and_absent(self, name: str) -> None:
+        builder = (
+            export()
+            .launch(0, 1, "cudaLaunchKernel_v7000")
+            .kernel(2, 1, name="gemm")
+            .range("all reduce", 5, 1, by_id=True)
+        )
+        assert builder.build().complete
+        found = read_trace(altered(builder, f"DELETE FROM StringIds WHERE value = '{name}'"), "x")
+        assert (codes(found), found.complete) == ({"damaged_file": 1}, False)
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("builder", "words"),
@@ -388,7 +441,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("name", "words"),
         [("view", None), ("view under another name", "SQLite file"), ("virtual table", "virtual tables"),
-         ("generated column", "no column start"), ("trigger", None), ("index on an expression", None)],
+         ("generated column", "computed columns"), ("trigger", None), ("index on an expression", None)],
     )  # fmt: skip
     def test_hostile_files(self, name: str, words: str | None) -> None:
         data = hostile(name)
@@ -412,8 +465,18 @@ class TestRefusals:
         data[at : at + 1024] = interior_page(len(data) // 1024 + 1)
         data += interior_page(leaf)
         data[28:32] = (len(data) // 1024).to_bytes(4)
-        with pytest.raises(UnreadableInput, match=r"x: .*KERNEL holds more than the file's size allows"):
+        with pytest.raises(UnreadableInput, match=r"x: a damaged SQLite file: its pages can't be as SQLite wrote them"):
             read_trace(bytes(data), "x")
+
+    def test_a_text_of_a_mb_that_every_row_has_without_holding_it(self) -> None:
+        """The value that a column was added with stands in the schema alone."""
+        data = altered(
+            steps(),
+            "ALTER TABLE StringIds RENAME COLUMN value TO old",
+            f"ALTER TABLE StringIds ADD COLUMN value TEXT DEFAULT '{'k' * 10**6}'",
+        )
+        with pytest.raises(UnreadableInput, match=r"x: .*StringIds holds more than the file's size allows"):
+            read_trace(data, "x")
 
     def test_time_runs_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         builder = export().launch(0, 1)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.analyses import analyze_trace
-from launchscope.analysis.document import PHASES, ServingDoc, ServingKindDoc, ServingPhaseDoc, Summary
+from launchscope.analysis.document import PHASES, ServingDoc, ServingKindDoc, ServingPhaseDoc, Summary, TraceDoc
+from launchscope.analysis.serving.anatomy import NO_RANGE
 from launchscope.analysis.serving.host_phases import IN_REPLAY, NO_COPY_IN, NO_SAMPLING, TWO_SAMPLINGS
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
@@ -374,6 +375,22 @@ def test_steps_that_are_alike_have_no_kind() -> None:
     document = serving(loop())
     assert [kind.kind for kind in document.kinds] == [None]
     assert "run the same kernels" in (document.kinds_reason or "")
+
+
+def test_a_last_step_that_ends_before_it_begins_withholds_the_figures() -> None:
+    """Of traces with negative times; every other step ends where the next one begins."""
+
+    def stepped(lasts: int) -> TraceDoc:
+        def annotate(name: str, builder: TraceBuilder, at: int) -> None:
+            builder.step(at // PERIOD, at, 100 if at < PERIOD * (len(VLLM_NAMES) - 1) else lasts)
+            vllm(name, builder, at)
+
+        return analyze_trace(engine_loop(VLLM_NAMES, annotate).build(), name="t").document
+
+    whole, document = stepped(100), stepped(-50)
+    assert (whole.serving is not None, whole.serving_reason) == (True, None)
+    assert (document.serving, document.serving_reason) == (None, NO_RANGE)
+    assert document.withheld["serving"] == NO_RANGE
 
 
 def test_the_only_step_has_no_time_between() -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import json
+import os
+import re
 import sqlite3
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from launchscope.analysis import capture
-from launchscope.analysis.document import ReportDocument
+from launchscope.analysis.document import ReportDocument, SkippedDoc
 from launchscope.analysis.errors import UnreadableInput
+from launchscope.analysis.export import health, terminal
 from launchscope.analysis.report import Report, analyze, load
 from launchscope.analysis.trace_files import natural_order, rank_of, trace_files
 from launchscope.fixtures.cases import NAMED_CASES
@@ -256,3 +261,101 @@ class TestStrict:
         (path / "traces/graph-2-cuda.json.gz").write_bytes(content)
         with pytest.raises(UnreadableInput, match="graph-2-cuda"):
             load(path, strict=True)
+
+
+class TestNoFileVanishes:
+    """A file that is named like a trace is read or told with its reason; others are counted."""
+
+    def test_a_head_longer_than_what_is_looked_at_first(self, tmp_path: Path) -> None:
+        """One process group of 12,288 ranks stands before the records."""
+        group = {"pg_config": [{"ranks": list(range(12_288))}], "rank": 5, "world_size": 12_288}
+        head = b'{"distributedInfo": ' + json.dumps(group).encode() + b"," + GRAPH.lstrip()[1:]
+        assert head.index(b'"traceEvents"') > 1 << 16
+        for name in ("a.json", "b", "c.json.gz"):
+            (tmp_path / name).write_bytes(gzip.compress(head) if name.endswith("gz") else head)
+        assert told(load(tmp_path).document) == [(name, 5, 20) for name in ("a.json", "b", "c.json.gz")]
+
+    @pytest.mark.parametrize(
+        ("content", "reason"),
+        [
+            (bytes(100_000), "not a trace: neither JSON nor the beginning of one"),
+            (gzip.compress(GRAPH)[:40], "cut"),
+            (gzip.compress(GRAPH)[:10], "cut before its first byte of content"),
+            (b" \n", "nothing but white space"),
+            (b'{"schemaVersion": 1, "devi', "not a trace"),
+            (b'{"schemaVersion": 1,' + b" " * 200_000, "not a trace"),
+            (b"No space left on device", "not a trace"),
+            (b"<html>502 Bad Gateway</html>", "HTML or XML"),
+            (b"PK\3\4 and so on", "a .zip inside of another file"),
+        ],
+    )
+    @pytest.mark.parametrize(
+        "name", ["rank3.json", "rank3.1234.pt.trace.json.gz", "rank3.sqlite", "rank3.json.gz.part"]
+    )
+    def test_what_is_left_of_a_rank(self, content: bytes, reason: str, name: str, tmp_path: Path) -> None:
+        (tmp_path / "rank0.json").write_bytes(GRAPH)
+        (tmp_path / name).write_bytes(content)
+        document = load(tmp_path).document
+        assert [(each.path, reason in each.reason) for each in document.unread] == [(name, True)]
+        assert document.skipped == []
+        with pytest.raises(UnreadableInput, match=re.escape(name)):
+            load(tmp_path, strict=True)
+
+    def test_a_link_to_nothing(self, tmp_path: Path) -> None:
+        (tmp_path / "rank0.json").write_bytes(GRAPH)
+        (tmp_path / "rank1.json").symlink_to("gone.json")
+        (tmp_path / "rank2").symlink_to(tmp_path)
+        document = load(tmp_path).document
+        assert [(each.path, "No such file" in each.reason) for each in document.unread] == [("rank1.json", True)]
+        assert document.skipped == [
+            SkippedDoc(reason="a link to a folder, which is not followed", count=1, first="rank2")
+        ]
+
+    def test_a_folder_below_without_the_right_to_look_into_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "rank0.json").write_bytes(GRAPH)
+        (tmp_path / "rank1").mkdir()
+        scandir = os.scandir
+
+        def refused(path: str) -> Any:
+            if Path(path).name == closed:
+                raise PermissionError(13, "Permission denied", str(path))
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", refused)
+        closed = "rank1"
+        assert [each.path for each in load(tmp_path).document.unread] == ["rank1"]
+        closed = tmp_path.name
+        with pytest.raises(
+            UnreadableInput, match=r"can't be read \(Permission denied\); check the path and its rights"
+        ):
+            load(tmp_path)
+
+    @pytest.mark.parametrize("packed", [False, True], ids=["folder", "zip"])
+    def test_the_others_are_counted(self, folder: Path, packed: bool) -> None:
+        (folder / "more" / "report.json").write_text('{"schema": "launchscope.report/1", "traces": []}')
+        (folder / "tokenizer.json").write_text(json.dumps({"vocabulary": ["token"] * 100_000}))
+        (folder / "server.log.gz").write_bytes(gzip.compress(b"hello"))
+        report = load(zipped(folder) if packed else folder)
+        assert report.document.skipped == [
+            SkippedDoc(reason="JSON without a list traceEvents", count=2, first="config.json"),
+            SkippedDoc(reason="no trace by name and content", count=2, first="notes.txt"),
+            SkippedDoc(
+                reason="a file of another program, or another file of launchscope", count=1, first="more/report.json"
+            ),
+        ]
+        line = (
+            "10 files: 3 read, 2 unread, 5 skipped, because: JSON without a list traceEvents (config.json and 1 more); "
+            "no trace by name and content (notes.txt and 1 more); a file of another program, or another file of "
+            "launchscope (more/report.json)"
+        )
+        for text in (
+            terminal.render(report, width=400, color=False, verbose=False),
+            health.render_terminal(report, width=400, color=False, verbose=False),
+        ):
+            assert line in text
+
+    def test_no_line_where_every_file_is_read(self, tmp_path: Path) -> None:
+        (tmp_path / "rank0.json").write_bytes(GRAPH)
+        assert " skipped" not in terminal.render(load(tmp_path), width=200, color=False, verbose=False)

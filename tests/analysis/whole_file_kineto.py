@@ -151,7 +151,7 @@ def _open(data: bytes, source: Source) -> tuple[_Document, list[Notice], bool]:
                 break
             cut = cut_off(text, _DOCUMENT) if "truncated" in str(error) else None
             if cut is not None and cut[0].events:
-                return cut[0], [_cut_notice(len(cut[0].events), cut[1])], cut[1]
+                return cut[0], [_cut_notice(len(cut[0].events), cut[1])], False
         else:
             if document.events is None:
                 raise UnreadableInput(
@@ -177,7 +177,7 @@ def _rescue(data: bytes, source: Source, problem: Exception) -> tuple[_Document,
     records = _decode_records(found.records)
     is_whole = found.whole and len(records) == len(found.records)
     document = _Document(events=records, **{name: getattr(head, name) for name in _BESIDE_EVENTS})
-    return document, [_cut_notice(len(records), is_whole)], is_whole
+    return document, [_cut_notice(len(records), is_whole)], False
 
 
 def _decode_records(texts: list[bytes]) -> list[_Entry]:
@@ -208,8 +208,11 @@ def _no_trace(source: Source, error: Exception) -> UnreadableInput:
 
 def _cut_notice(kept: int, is_whole: bool) -> Notice:
     if is_whole:
-        told = f"the file is damaged outside its list of records; all {kept:,} were read, so its figures stand"
-        return Notice("cut_file", told, kept)
+        beside = (
+            f"the file is cut or damaged outside its list of records; all {kept:,} were read, but the base time, "
+            "devices and ranks beside them may be lost: record or copy it again"
+        )
+        return Notice("cut_file", beside, kept)
     lost = f"the file is cut or damaged: {kept:,} whole records were read, the rest is lost; record or copy it again"
     return Notice("cut_file", lost, kept)
 

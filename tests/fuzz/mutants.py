@@ -8,11 +8,13 @@ import random
 import zipfile
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from . import bytes_damage, json_damage, sqlite_damage
+from . import aimed, bytes_damage, json_damage, results, sqlite_damage
 from .promises import Outcome, archive_keeps, keeps
 from .seeds import READERS, Seed, capture, packed, seeds
+
+NAMES: Final = {"kineto-gzip": "rank3.pt.trace.json.gz", "nsys": "rank3.sqlite"}
 
 
 class Mutant(NamedTuple):
@@ -36,6 +38,8 @@ def mutant(reader: str, campaign: int, number: int) -> Mutant:
             how, data = _packed_text(seed, chance)
         case "nsys":
             how, data = _database(seed, chance)
+        case "results":
+            how, data = results.changed(seed.name, seed.data, chance)
         case _:
             how, data = _archive(reader, seed, chance)
     return Mutant(reader, number, seed.name, how, data)
@@ -45,11 +49,13 @@ def outcome(made: Mutant, folder: Path, *, outputs: bool) -> Outcome:
     """What becomes of it. Broken, or whatever it raises, where it breaks a promise."""
     if made.reader.endswith("zip"):
         return archive_keeps(made.data, folder / "mutant.zip", outputs=outputs)
-    return keeps(made.data, folder / "mutant", outputs=outputs)
+    if made.reader == "results":
+        return results.keeps(made.seed, made.data, folder)
+    return keeps(made.data, folder / NAMES.get(made.reader, "rank3.json"), outputs=outputs)
 
 
 def _text(seed: Seed, chance: random.Random) -> tuple[str, bytes]:
-    match chance.randrange(8):
+    match chance.randrange(11):
         case 0 | 1 | 2:
             return "bytes", bytes_damage.damaged(seed.data, chance)
         case 3:
@@ -57,6 +63,10 @@ def _text(seed: Seed, chance: random.Random) -> tuple[str, bytes]:
         case 4:
             other = chance.choice(seeds(chance.choice(READERS[:4]))).data
             return "spliced", seed.data[: chance.randrange(len(seed.data))] + other[chance.randrange(len(other)) :]
+        case 5:
+            return "rest of a file", aimed.rest_of_a_file(seed.data, chance)
+        case 6 | 7:
+            return "head, times, names", aimed.reworked(seed.data, chance, compact=_is_compact(seed.data))
         case _:
             return "values", _changed(seed.data, chance)
 
@@ -74,13 +84,17 @@ def _changed(data: bytes, chance: random.Random) -> bytes:
     return b"\n".join(json_damage.changed(line, chance, compact=b'"us"' in data) for line in _documents(data))
 
 
+def _is_compact(data: bytes) -> bool:
+    return data.startswith((b'{"traceEvents":[\n', b'{"displayTimeUnit":'))
+
+
 def _documents(data: bytes) -> list[bytes]:
     return data.split(b"\n") if data.startswith(b'{"displayTimeUnit"') else [data]
 
 
 def _packed_text(seed: Seed, chance: random.Random) -> tuple[str, bytes]:
     text = gzip.decompress(seed.data)
-    match chance.randrange(5):
+    match chance.randrange(8):
         case 0 | 1:
             return "packed bytes", bytes_damage.damaged(seed.data, chance)
         case 2:
@@ -90,6 +104,12 @@ def _packed_text(seed: Seed, chance: random.Random) -> tuple[str, bytes]:
             return "members", gzip.compress(text[:at], mtime=0) + bytes_damage.damaged(
                 gzip.compress(text[at:], mtime=0), chance
             )
+        case 4:
+            return "gzip rest", aimed.gzip_rest(seed.data, chance)
+        case 5:
+            return "packed head, times, names", gzip.compress(aimed.reworked(text, chance, compact=False), mtime=0)
+        case 6:
+            return "packed rest of a file", gzip.compress(aimed.rest_of_a_file(text, chance), mtime=0)
         case _:
             stream = zlib.compressobj(wbits=31)
             at = chance.randrange(len(text))
@@ -97,7 +117,7 @@ def _packed_text(seed: Seed, chance: random.Random) -> tuple[str, bytes]:
 
 
 def _database(seed: Seed, chance: random.Random) -> tuple[str, bytes]:
-    match chance.randrange(8):
+    match chance.randrange(11):
         case 0 | 1:
             return "pages", sqlite_damage.torn(seed.data, chance)
         case 2:
@@ -106,6 +126,12 @@ def _database(seed: Seed, chance: random.Random) -> tuple[str, bytes]:
             return "rows, then pages", sqlite_damage.torn(sqlite_damage.altered(seed.data, chance), chance)
         case 4:
             return "rows, packed", gzip.compress(sqlite_damage.altered(seed.data, chance), mtime=0)
+        case 5:
+            return "tail", aimed.cut_database(seed.data, chance)
+        case 6:
+            return "sectors", aimed.without_sector(seed.data, chance)
+        case 7:
+            return "packed, then rest", aimed.gzip_rest(gzip.compress(seed.data, mtime=0), chance)
         case _:
             return "rows", sqlite_damage.altered(seed.data, chance)
 

@@ -13,14 +13,22 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
+from launchscope.analysis.bare_traces import require_whole
 from launchscope.analysis.document import ReportDocument
-from launchscope.analysis.errors import UnreadableInput
+from launchscope.analysis.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.export import json as json_report
 from launchscope.analysis.export import markdown, notebook, perfetto, terminal
+from launchscope.analysis.many.document import UNREADABLE
+from launchscope.analysis.many.figures import find_figures
+from launchscope.analysis.many.files import RankFile, rank_files
+from launchscope.analysis.many.reading import Job, bare_row, finish
 from launchscope.analysis.readers import open_trace
+from launchscope.analysis.readers.peek import NEITHER, NO_EVENTS
 from launchscope.analysis.report import Report, load
 from launchscope.analysis.trace import NONE, OpKind, Table, Trace
+from launchscope.analysis.trace_files import skipped_at
 
+from .judge import is_other_json, is_proven_whole
 from .slow_readers import differences, read_slowly
 
 Outcome = Literal["read", "refused"]
@@ -43,11 +51,14 @@ def require(holds: Any, what: str) -> None:
 def keeps(data: bytes, path: Path, *, outputs: bool) -> Outcome:
     """What becomes of a trace file with this content, after everything that can be asked of it was."""
     path.write_bytes(data)
+    file = require_found(data, path)
     try:
         trace = open_trace(path)
     except UnreadableInput as error:
         require_clear(error, path)
         require_slow_refusal(data, str(error))
+        if outputs and file is not None:
+            require(finish(Job(file)).row.error_kind == UNREADABLE, "a file that is refused, and no such row")
         return "refused"
     require_sound(trace)
     slow = read_slowly(data, trace.source.format)
@@ -56,6 +67,13 @@ def keeps(data: bytes, path: Path, *, outputs: bool) -> Outcome:
         require(not told, f"another trace than the slow reader's: {told[:3]}")
     analysis = analyze_trace(trace, name="mutant\x1b[1m")
     require_closed(analysis)
+    require_reliable_if_whole(data, analysis)
+    if file is not None:
+        find_figures(bare_row(file), trace)
+    if outputs and file is not None:
+        require(finish(Job(file)).row.error is None, "a file that is read, and no row of it")
+        is_refused = finish(Job(file, strict=True)).row.error is not None
+        require(is_refused or is_proven_whole(data, trace), "not proven whole, and a row in spite of --strict")
     if outputs:
         document = ReportDocument(
             launchscope="0", target=None, environment=None, traces=[analysis.document], profile=None
@@ -82,7 +100,34 @@ def archive_keeps(data: bytes, path: Path, *, outputs: bool) -> Outcome:
     return "read"
 
 
-def require_clear(error: UnreadableInput, path: Path) -> None:
+def require_found(data: bytes, path: Path) -> RankFile | None:
+    """Among the files of its folder it is a row, or counted among those that plainly are none; None for such a one."""
+    beside = path.parent / "rank0.json"
+    if not beside.exists():
+        beside.write_bytes(b'{"traceEvents": []}')
+    found = {file.path: file for file in rank_files([path.parent])}
+    if str(path) in found:
+        return found[str(path)]
+    skipped = [each for each in skipped_at([path.parent]) if each.first == path.name]
+    require(len(skipped) == 1, "neither a row nor counted")
+    require(skipped[0].reason != NEITHER, "named like a trace, and skipped")
+    require(skipped[0].reason != NO_EVENTS or is_other_json(data), f"skipped as {skipped[0].reason}, which it is not")
+    return None
+
+
+def require_reliable_if_whole(data: bytes, analysis: TraceAnalysis) -> None:
+    """A file that is not proven whole is not reliable, and refused where that is asked for."""
+    if is_proven_whole(data, analysis.trace):
+        return
+    require(not analysis.document.coverage.reliable, "not proven whole, and reliable")
+    try:
+        require_whole(analysis.trace)
+    except UnreadableInput:
+        return
+    raise Broken("not proven whole, and read in spite of --strict")
+
+
+def require_clear(error: LaunchscopeError, path: Path) -> None:
     """One line with the file's name."""
     text = str(error)
     require(str(path) in text, f"a refusal that does not name the file: {text!r}")

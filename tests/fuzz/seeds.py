@@ -13,6 +13,15 @@ from typing import Any, Final
 
 import launchscope
 import msgspec
+from launchscope.analysis.analyses import analyze_trace
+from launchscope.analysis.checks.from_report import snapshots_of
+from launchscope.analysis.document import ReportDocument
+from launchscope.analysis.many.carried import carried
+from launchscope.analysis.many.document import RankRow
+from launchscope.analysis.many.figures import find_figures
+from launchscope.analysis.many.ranks import analyze_ranks
+from launchscope.analysis.many.reading import Finished
+from launchscope.analysis.readers import read_trace
 from launchscope.fixtures.builder import trace
 from launchscope.fixtures.cases import NAMED_CASES
 from launchscope.fixtures.nsys_builder import ExportBuilder, export
@@ -20,7 +29,7 @@ from launchscope.fixtures.nsys_builder import ExportBuilder, export
 from ..analysis.captures import eager_trace, graph_trace, two_modes
 
 TRACES: Final = Path(launchscope.__file__).parent / "fixtures" / "traces"
-READERS: Final = ("kineto", "kineto-gzip", "perfetto", "proton", "nsys", "trace-zip", "capture-zip")
+READERS: Final = ("kineto", "kineto-gzip", "perfetto", "proton", "nsys", "trace-zip", "capture-zip", "results")
 KERNELS: Final = 15  # of a recorded trace
 
 
@@ -48,6 +57,8 @@ def seeds(reader: str) -> tuple[Seed, ...]:
             return tuple(_exports())
         case "trace-zip":
             return tuple(_zips())
+        case "results":
+            return tuple(_results())
         case _:
             return (Seed("two modes", capture({})), Seed("as files", capture({"eager-0": b"", "graph-1": b"[]"})))
 
@@ -193,6 +204,26 @@ def _zips() -> list[Seed]:
         Seed(
             "others", packed({"notes.txt": b"hello", "a.json": files["eager steps"], "b.json": b"", "c/d.json": b"[]"})
         ),
+    ]
+
+
+def _results() -> list[Seed]:
+    """A table of ranks, a finished row, a report, a baseline, and a capture's manifest; the same every time."""
+    opened = read_trace(NAMED_CASES["eager steps"]().json(), "rank0.json")
+    names = ("rank0.json", "run/rank1.json", "s3://bucket/rank2.json")
+    bare = [RankRow(path=name, name=name, rank=rank) for rank, name in enumerate(names)]
+    found = [find_figures(row, opened) for row in bare]
+    rows = [each.row for each in found]
+    table = msgspec.structs.replace(analyze_ranks(["."], files=[]), seconds=1.0, rows=rows)
+    analysis = analyze_trace(opened, name="rank0.json")
+    report = ReportDocument(launchscope="0", target=None, environment=None, traces=[analysis.document], profile=None)
+    finished = Finished(row=rows[0], collectives=carried(found[0]))
+    return [
+        Seed("ranks.json", msgspec.json.encode(table)),
+        Seed("kept.row", msgspec.msgpack.encode(finished)),
+        Seed("report.json", msgspec.json.encode(report)),
+        Seed("baseline.json", msgspec.json.encode(snapshots_of(report, "run")[0])),
+        Seed("manifest.json", msgspec.json.encode(two_modes())),
     ]
 
 

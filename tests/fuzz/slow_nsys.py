@@ -26,6 +26,7 @@ from ..analysis.slow_links import home_processes, innermost_operators, link
 
 ACTIVITY: Final = "CUPTI_ACTIVITY_KIND_"
 OPS: Final = {"KERNEL": OpKind.KERNEL, "MEMCPY": OpKind.MEMCPY, "MEMSET": OpKind.MEMSET}
+KERNEL_NAMES: Final = ("demangledName", "shortName", "mangledName")
 DIRECTIONS: Final = dict(enumerate(("HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"), 1))
 MIGRATIONS: Final = {11: "HtoD", 12: "DtoH", 13: "DtoD"}
 KINDS: Final = range(255)  # of memory; nsys has some ten
@@ -151,8 +152,7 @@ def read_nsys(data: bytes, source: Source) -> Trace:
             process(row.get("globalTid")),
             _thread(row),
         )
-        for row in _timed(ranges, base)
-        if row.get("eventType") in (59, 60, 70, 71, None)
+        for row in _ranges(ranges, base)
     ]
     host += [
         (start, end, tuple(names)[api], HostKind.API, own, thread)
@@ -180,7 +180,8 @@ def read_nsys(data: bytes, source: Source) -> Trace:
     said = sum(
         "not all cuda events" in (row.get("text") or "").lower() for row in file.rows("DIAGNOSTIC_EVENT", "text")
     )
-    counts = {"unreadable_times": lost, "graph_level": whole, "lost_records": said}
+    nameless = _missing(ops, calls, _ranges(ranges, base), strings)
+    counts = {"damaged_file": nameless, "unreadable_times": lost, "graph_level": whole, "lost_records": said}
     return Trace(
         source=source,
         names=tuple(names),
@@ -207,8 +208,24 @@ def read_nsys(data: bytes, source: Source) -> Trace:
         events=events,
         device_names=device_names,
         notices=tuple(Notice(code, "", count) for code, count in counts.items() if count),
-        complete=not lost and not whole,
+        complete=not lost and not whole and not nameless,
     )
+
+
+def _ranges(rows: list[Row], base: int) -> list[Row]:
+    return [row for row in _timed(rows, base) if row.get("eventType") in (59, 60, 70, 71, None)]
+
+
+def _missing(ops: list[Row], calls: list[Row], ranges: list[Row], strings: dict[int | None, str | None]) -> int:
+    """How many names that a record refers to are not in the table of strings."""
+    asked = {row.get("nameId") for row in calls}
+    asked |= {row.get("textId") for row in ranges if row.get("text") is None}
+    for row in ops:
+        for column in KERNEL_NAMES if row["kind"] == OpKind.KERNEL else ():
+            asked.add(row.get(column))
+            if strings.get(row.get(column)) is not None:
+                break
+    return sum(id is not None and strings.get(id) is None for id in asked)
 
 
 def _timed(rows: list[Row], base: int) -> list[Row]:
@@ -225,7 +242,7 @@ def _timed(rows: list[Row], base: int) -> list[Row]:
 
 def _op_name(row: Row, strings: dict[int | None, str | None], memory: dict[int | None, str]) -> str:
     if row["kind"] == OpKind.KERNEL:
-        ids = [row.get(column) for column in ("demangledName", "shortName", "mangledName")]
+        ids = [row.get(column) for column in KERNEL_NAMES]
         return next((text for id in ids if (text := strings.get(id)) is not None), "unnamed kernel")
     if row["kind"] == OpKind.MEMSET:
         kept = memory.get(row.get("memKind")) if row.get("memKind") is not None else None

@@ -27,26 +27,33 @@ def read_slowly(data: bytes, format: str) -> Trace | None:
 
     UnreadableInput where the slow reader refuses it.
     """
-    text = _unpacked(data)
+    text, is_intact = unpacked(data)
+    trace = _read(text, format, len(data))
+    if trace is None or is_intact or not trace.complete:
+        return trace
+    return replace(trace, complete=False, notices=(*trace.notices, Notice("damaged_file", "")))
+
+
+def _read(text: bytes, format: str, size: int) -> Trace | None:
     match format:
         case "nsys-sqlite":
             with contextlib.suppress(sqlite3.DatabaseError):  # it reads all columns, also damaged ones of no use
-                return read_nsys(text, Source("x", format, len(data)))
+                return read_nsys(text, Source("x", format, size))
             return None
         case "proton-json":
             records = _proton(text)
-            return None if records is None else read_kineto(records, Source("x", format, len(data)))
+            return None if records is None else read_kineto(records, Source("x", format, size))
         case "perfetto-json":
-            flat = b"\n".join(map(_flat_line, _utf8(text).split(b"\n")))
-            trace = read_kineto(flat, Source("x", format, len(data)))
+            flat = b"\n".join(map(_flat_line, utf8(text).split(b"\n")))
+            trace = read_kineto(flat, Source("x", format, size))
             return replace(trace, notices=(*trace.notices, Notice("perfetto_json", "")))
-    return read_kineto(_utf8(text), Source("x", format, len(data)))
+    return read_kineto(utf8(text), Source("x", format, size))
 
 
-def _unpacked(data: bytes) -> bytes:
-    """What is whole of the gzip members that a file is made of; another file as it is."""
+def unpacked(data: bytes) -> tuple[bytes, bool]:
+    """What is whole of the gzip members that a file is made of, and whether that is all; another file as it is."""
     if not data.startswith(b"\x1f\x8b"):
-        return data
+        return data, True
     parts = []
     while data.startswith(b"\x1f\x8b"):
         member = zlib.decompressobj(wbits=31)
@@ -56,14 +63,14 @@ def _unpacked(data: bytes) -> bytes:
                 if member.eof:
                     break
         except zlib.error:
-            break
+            return b"".join(parts), False
         if not member.eof:
-            break
+            return b"".join(parts), False
         data = data[at + 1 :]
-    return b"".join(parts)
+    return b"".join(parts), not data.strip(b"\0")
 
 
-def _utf8(text: bytes) -> bytes:
+def utf8(text: bytes) -> bytes:
     if text.startswith((b"\xff\xfe", b"\xfe\xff")):
         return text.decode("utf-16", "replace").encode()
     return text.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -116,7 +123,7 @@ def _proton(text: bytes) -> bytes | None:
     events: list[str] = []
     how: dict[str, Any] = {"parse_int": _Number, "parse_float": _Number, "parse_constant": _refused}
     try:
-        for line in _utf8(text).decode().split("\n"):
+        for line in utf8(text).decode().split("\n"):
             if line.strip():
                 document = json.loads(line, object_pairs_hook=_once, **how)
                 assert next(iter(document)) == "displayTimeUnit"

@@ -23,6 +23,7 @@ BUDGET: Final = {
     "nsys": 100,
     "trace-zip": 30,
     "capture-zip": 25,
+    "results": 60,
 }
 OUTPUTS: Final = 5  # every so many of them are rendered, too
 

@@ -1,0 +1,88 @@
+"""Whether a file is proven to be whole, with Python's own gzip, json and sqlite3 and nothing of a reader.
+
+A file that is not proven whole may be read, but its trace may not be reliable, and ``--strict`` has to refuse it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sqlite3
+import zlib
+from typing import Any, Final
+
+from launchscope.analysis.trace import Trace
+
+from .slow_readers import unpacked, utf8
+
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_NO_NUMBER: Final = re.compile(r"(?<=[:\[,\s])-?(?:nan|inf)\b")
+_OF_INDEX: Final = re.compile(r"(row \d+ missing from index|wrong # of entries in index|non-unique entry in index)")
+"""What an index is no good for: none is read."""
+
+
+def is_proven_whole(data: bytes, trace: Trace) -> bool:
+    """Whether all that the file was is in it, as far as its format can tell, and as many records are in the trace."""
+    try:
+        text = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    except (OSError, EOFError, zlib.error):
+        return False
+    if trace.source.format == "nsys-sqlite":
+        return _is_whole_database(text)
+    documents = [_document(each) for each in _documents(text, trace.source.format)]
+    if any(document is None for document in documents):
+        return False
+    return trace.source.format == "proton-json" or len(documents[0]) == trace.events
+
+
+def is_other_json(data: bytes) -> bool:
+    """Whether it is JSON, packed or not, that holds no list of trace events."""
+    try:
+        text = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    except (OSError, EOFError, zlib.error):
+        text = unpacked(data)[0]
+    try:
+        document = json.loads(utf8(text).decode("utf-8", "replace"), strict=False, parse_int=str)
+    except (ValueError, RecursionError):
+        return False
+    return not isinstance(document, dict) or "traceEvents" not in document
+
+
+def _documents(text: bytes, format: str) -> list[str]:
+    whole = utf8(text).decode("utf-8", "replace")
+    return [line for line in whole.split("\n") if line.strip()] if format == "proton-json" else [whole]
+
+
+def _document(text: str) -> Any:
+    """The records of a document; None where it is no JSON, odd characters and numbers apart, or has none."""
+    how: dict[str, Any] = {"strict": False, "parse_int": str, "parse_float": str}
+    for mended in (text, _NO_NUMBER.sub("null", _ESCAPE.sub(_escape, text))):
+        try:
+            document = json.loads(mended, **how)
+        except (ValueError, RecursionError):
+            continue
+        records = document.get("traceEvents") if isinstance(document, dict) else document
+        return records if isinstance(records, list) else None
+    return None
+
+
+def _escape(found: re.Match[str]) -> str:
+    is_one = len(found[1]) > 1 or found[1] in '"\\/bfnrt'
+    return found[0] if is_one else f"\\\\{found[1]}"
+
+
+def _is_whole_database(data: bytes) -> bool:
+    page = 65536 if data[16:18] == b"\0\1" else int.from_bytes(data[16:18])
+    if len(data) % page or (data[24:28] == data[92:96] and len(data) < page * int.from_bytes(data[28:32])):
+        return False
+    connection = sqlite3.connect(":memory:")
+    connection.text_factory = bytes
+    try:
+        connection.deserialize(data[:18] + b"\1\1" + data[20:])
+        found = connection.execute("PRAGMA integrity_check").fetchall()
+    except sqlite3.Error:
+        return False
+    finally:
+        connection.close()
+    return all(said == b"ok" or _OF_INDEX.match(said.decode("utf-8", "replace")) for (said,) in found)

@@ -1,0 +1,180 @@
+"""Files of results, which name other files: tables of ranks, kept rows, reports, baselines, manifests of captures."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from launchscope.analysis.check import Reading, look_at
+from launchscope.analysis.errors import LaunchscopeError
+from launchscope.analysis.export import many_story
+from launchscope.analysis.many import kept_rows
+from launchscope.analysis.many.kept_rows import KeptRows
+from launchscope.analysis.many.ranks import analyze_ranks
+from launchscope.analysis.many.reading import Job
+from launchscope.analysis.report import load
+from launchscope.cli.rank_page import kept_table
+
+from . import json_damage
+from .bytes_damage import damaged
+from .promises import WIDTH, Outcome, require, require_clear, require_finite
+
+ELSEWHERE: Final = (
+    *("/etc/passwd", "../../../../etc/passwd", "/dev/zero", "/proc/self/environ", "~/.ssh/id_rsa", "a\0b", "x" * 5000),
+    *(
+        "https://127.0.0.1:9/x.json",
+        "webhdfs://127.0.0.1/x",
+        "ftp://127.0.0.1/x",
+        "s3://bucket/x.json",
+        "file:///etc/passwd",
+    ),
+    *("reference://::data:application/json;base64,e30=", "simplecache::https://127.0.0.1:9/x", "zip://x::memory://y"),
+)
+_DOCUMENTS: Final = (".json", ".row")
+
+
+def changed(name: str, data: bytes, chance: random.Random) -> tuple[str, bytes]:
+    """The file with odd values, with names of other files, or with damaged bytes."""
+    if chance.random() < 0.25:
+        return "bytes", damaged(data, chance)
+    is_packed = name.endswith(".row")
+    document = msgspec.msgpack.decode(data) if is_packed else json.loads(data)
+    how = "names of other files" if chance.random() < 0.5 else "values"
+    if how == "values":
+        text = json_damage.changed(msgspec.json.encode(document), chance)
+        if not is_packed:
+            return how, text
+        try:
+            document = json.loads(text)
+            return how, msgspec.msgpack.encode(document)
+        except (ValueError, RecursionError, OverflowError):
+            return how, damaged(data, chance)
+    for _ in range(chance.choice((1, 3, 10))):
+        _name_another(document, chance)
+    return how, msgspec.msgpack.encode(document) if is_packed else msgspec.json.encode(document)
+
+
+def _name_another(document: Any, chance: random.Random) -> None:
+    """One of the document's texts becomes the name of a file elsewhere."""
+    places = [(each, key) for each in _containers(document) for key in _keys(each) if isinstance(each[key], str)]
+    if places:
+        container, key = chance.choice(places)
+        container[key] = chance.choice(ELSEWHERE)
+
+
+def _containers(value: Any) -> Iterator[Any]:
+    if isinstance(value, (dict, list)):
+        yield value
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _containers(each)
+
+
+def _keys(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, dict) else list(range(len(value)))
+
+
+def keeps(name: str, data: bytes, folder: Path) -> Outcome:
+    """What becomes of such a file where it is opened, and that nothing outside of its folder is."""
+    place = folder / "results"
+    place.mkdir(exist_ok=True)
+    for old in place.iterdir():
+        old.unlink()
+    try:
+        with nothing_else_opened(folder):
+            return _opened(name, data, place)
+    except LaunchscopeError as error:
+        require_clear(error, place)
+        return "refused"
+
+
+def _opened(name: str, data: bytes, place: Path) -> Outcome:
+    path = place / name
+    if name.endswith(".row"):
+        return _kept_row(data, place)
+    path.write_bytes(data)
+    match name:
+        case "ranks.json":
+            doc = kept_table([path])
+            if doc is None:
+                return "refused"
+            _require_told(doc)
+        case "manifest.json":
+            require_finite(load(place).to_json())
+        case _:
+            for each in look_at(path, Reading()).snapshots:
+                require(each.schema, "a snapshot without a schema")
+    return "read"
+
+
+def _kept_row(data: bytes, place: Path) -> Outcome:
+    """The row of a file that is there, as a folder of finished rows has it."""
+    trace = place / "rank0.json"
+    trace.write_bytes(b"{}")
+    rows = place.parent / "rows"
+    job = Job(_file(trace))
+    key = kept_rows._key(job)
+    keeper = KeptRows(rows)
+    pack = msgspec.msgpack.encode
+    keeper._place(key).write_bytes(b"\x82" + pack("key") + pack(key) + pack("finished") + data)
+    if keeper.find(job) is None:
+        return "refused"
+    _require_told(analyze_ranks([place], files=[job.file], resume=rows))
+    return "read"
+
+
+def _file(path: Path) -> Any:
+    from launchscope.analysis.many.files import rank_files
+
+    (file,) = rank_files([path])
+    return file
+
+
+def _require_told(doc: Any) -> None:
+    """The table in each of its outputs."""
+    text = many_story.render_terminal(doc, width=WIDTH, color=False, verbose=True)
+    require(all(line.isprintable() for line in text.split("\n")), "control characters on the terminal")
+    require(
+        all(line.isprintable() for line in many_story.render_markdown(doc).split("\n")),
+        "control characters in Markdown",
+    )
+    require_finite(many_story.render_json(doc).encode())
+
+
+_OPENED: list[str] | None = None  # what is opened meanwhile; None while nobody asks
+_STARTED: Final = ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
+
+
+def _listen(event: str, arguments: tuple[Any, ...]) -> None:
+    if _OPENED is None:
+        return
+    if event in _STARTED:
+        _OPENED.append(f"{event} {arguments}")
+    elif event == "open" and isinstance(arguments[0], (str, bytes)):
+        _OPENED.append(os.fsdecode(arguments[0]))
+
+
+@contextlib.contextmanager
+def nothing_else_opened(folder: Path) -> Iterator[None]:
+    """Broken where a file outside of the folder, of Python and of launchscope is opened, or anything is called."""
+    global _OPENED
+    if not _listen.__dict__.setdefault("is_added", False):
+        sys.addaudithook(_listen)
+        _listen.__dict__["is_added"] = True
+    _OPENED, opened = (found := []), found
+    try:
+        yield
+    finally:
+        _OPENED = None
+    code = [
+        Path(each).resolve() for each in (*sys.path, sys.prefix, sys.base_prefix, Path(__file__).parents[2]) if each
+    ]
+    ours = (str(folder.resolve()), *map(str, code), "/usr/lib", "/proc/self/status", "/proc/cpuinfo")
+    others = [each for each in opened if not os.path.realpath(each).startswith(ours)]
+    require(not others, f"opened: {others[:3]}")
