@@ -11,10 +11,11 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from .capture import MANIFEST, MAX_MEMBERS, is_capture, is_zip, read_member, safe_zip
 from .errors import UnreadableInput
+from .paths import exists, is_device, is_folder, unreadable
 from .readers import Progress, open_trace, read_trace
 from .readers.peek import Peek, peek
 from .trace import Trace, utf8_text
@@ -92,7 +93,7 @@ def trace_files(path: Path) -> list[TraceFile]:
     UnreadableInput when there is nothing at the path, or no trace in it.
     """
     check_is_there(path)
-    if path.is_dir():
+    if is_folder(path):
         return _in_folder(path)
     return _in_zip(path) if is_zip(path) else [TraceFile(path, utf8_text(path.name))]
 
@@ -112,14 +113,9 @@ def named_apart(files: Sequence[TraceFile]) -> list[TraceFile]:
 
 def check_is_there(path: Path) -> None:
     """UnreadableInput for a path at which nothing can be read."""
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UnreadableInput(f"{path}: no such file or folder; check the path") from error
-    except (OSError, ValueError) as error:  # ValueError: no path at all, as it holds a null character
-        reason = getattr(error, "strerror", None) or error
-        raise UnreadableInput(f"{path}: can't be read ({reason}); check the path and its rights") from error
-    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+    if not exists(path):
+        raise UnreadableInput(f"{path}: no such file or folder; check the path")
+    if is_device(path):
         raise UnreadableInput(f"{path}: a device, not a trace file; give a file or a pipe")
 
 
@@ -127,7 +123,7 @@ def _in_folder(folder: Path) -> list[TraceFile]:
     """Every trace below a folder, and every capture, which can't be read as one. Links to folders aren't followed."""
     files: list[Path] = []
     captures: list[Path] = []
-    for place, below, names in os.walk(folder):
+    for place, below, names in os.walk(folder, onerror=_refuse):
         below[:] = [name for name in below if not name.startswith(".")]
         captures += [Path(place, name) for name in below if is_capture(Path(place, name))]
         below[:] = [name for name in below if Path(place, name) not in captures]
@@ -148,14 +144,21 @@ def _in_folder(folder: Path) -> list[TraceFile]:
     return [TraceFile(file, utf8_text(str(file.relative_to(folder)))) for file in found]
 
 
+def _refuse(error: OSError) -> NoReturn:
+    """A folder that can't be looked into: its traces would be missing without a word."""
+    raise unreadable(error.filename, error) from error
+
+
 def _peek_at(file: Path) -> Peek:
     try:
         if not stat.S_ISREG(file.stat().st_mode):
             return Peek(False)
         with file.open("rb") as stream:
             return peek(stream, str(file))
+    except FileNotFoundError:  # a link to nothing, or gone meanwhile
+        return Peek(False)
     except OSError:  # without the right to read it: its reader will say so
-        return Peek(os.path.lexists(file) and not file.is_symlink())
+        return Peek(True)
 
 
 def _in_zip(path: Path) -> list[TraceFile]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..analysis.errors import UnreadableInput
+from ..analysis.paths import is_file
 from .many import RowsTold, files_of_many, require_row
 from .progress import ProgressLine
 
@@ -53,9 +54,11 @@ def kept_table(paths: Sequence[Path | str]) -> RanksDocument | None:
 
 def _is_table(path: Path) -> bool:
     try:
+        if not is_file(path):  # a pipe can be read once
+            return False
         with path.open("rb") as file:
-            return path.is_file() and _SCHEMA in file.read(_HEAD_BYTES)
-    except OSError:
+            return _SCHEMA in file.read(_HEAD_BYTES)
+    except (OSError, UnreadableInput):  # who reads it as a trace tells what is wrong
         return False
 
 
