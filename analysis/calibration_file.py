@@ -10,6 +10,7 @@ import msgspec
 from .capture import Calibration
 from .errors import LaunchscopeError, UnreadableInput
 from .gpus import name_of
+from .paths import content
 
 _MOST_BYTES: Final = 1 << 20
 _HOW: Final = "launchscope calibrate writes one"
@@ -28,18 +29,12 @@ def read_calibration(path: Path, gpu: str) -> Calibration:
 
     UnreadableInput for what is none; LaunchscopeError where it is of another GPU of the table than ``gpu``.
     """
+    text = content(path, _MOST_BYTES)
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise LaunchscopeError(f"{path}: can't be read: {error.strerror}") from error
-    if len(content) > _MOST_BYTES:
-        raise UnreadableInput(f"{path}: larger than any calibration; {_HOW}")
-    try:
-        if "calibration" in msgspec.json.decode(content, type=dict[str, msgspec.Raw]):
-            kept = msgspec.json.decode(content, type=_Kept)
+        if "calibration" in msgspec.json.decode(text, type=dict[str, msgspec.Raw]):
+            kept = msgspec.json.decode(text, type=_Kept)
         else:  # as printed: it does not say of which machine
-            kept = _Kept(schema="", calibration=msgspec.json.decode(content, type=Calibration))
+            kept = _Kept(schema="", calibration=msgspec.json.decode(text, type=Calibration))
     except msgspec.MsgspecError as error:
         raise UnreadableInput(f"{path}: not a calibration ({error}); {_HOW}") from error
     if kept.calibration == Calibration():

@@ -24,6 +24,7 @@ from typing import Annotated, Final
 import msgspec
 
 from .errors import LaunchscopeError, UnreadableInput
+from .paths import exists, is_file, is_folder
 from .unpacked_size import MAX_UNPACKED_BYTES, most_unpacked
 
 SCHEMA: Final = "launchscope.capture/1"
@@ -262,7 +263,7 @@ class Capture:
     def trace_bytes(self, relative: str) -> bytes:
         """One raw trace file, as the collector wrote it (gzipped or not)."""
         _check_member_name(self.path, relative)
-        if self.path.is_dir():
+        if is_folder(self.path):
             return _read(self.path, relative)
         with _open_zip(self.path) as (archive, prefix):
             return read_member(self.path, archive, prefix + relative)
@@ -271,29 +272,29 @@ class Capture:
 def is_capture(path: Path) -> bool:
     """True for a folder and for a .zip that hold a manifest. A pipe, which can be read once, is none."""
     try:
-        if path.is_dir():
-            return (path / MANIFEST).is_file()
+        if is_folder(path):
+            return is_file(path / MANIFEST)
         if not is_zip(path):
             return False
         with zipfile.ZipFile(path) as archive:
             return bool(_manifests(archive))
-    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError):  # what is wrong is told by who opens it
-        return False
+    except (UnreadableInput, OSError, zipfile.BadZipFile, NotImplementedError, ValueError):
+        return False  # what is wrong is told by who opens it
 
 
 def is_being_written(path: Path) -> bool:
     """True for a folder that CaptureWriter is still collecting a capture in, or was when its run was killed."""
-    return path.name.startswith(".") and path.suffix == PARTIAL and path.is_dir() and not is_capture(path)
+    return path.name.startswith(".") and path.suffix == PARTIAL and is_folder(path) and not is_capture(path)
 
 
 def is_zip(path: Path) -> bool:
     """True for a .zip, by its content."""
-    return path.is_file() and zipfile.is_zipfile(path)
+    return is_file(path) and zipfile.is_zipfile(path)
 
 
 def open_capture(path: Path) -> Capture:
     """Open a capture folder or .zip; UnreadableInput says what is wrong with one that can't be trusted."""
-    if path.is_dir():
+    if is_folder(path):
         if not is_capture(path):
             raise UnreadableInput(f"{path}: a folder without {MANIFEST}, so no capture; name a trace file in it")
         data = _read(path, MANIFEST)
@@ -316,7 +317,7 @@ class CaptureWriter:
     """
 
     def __init__(self, destination: Path) -> None:
-        if destination.exists():
+        if exists(destination):
             raise UnreadableInput(f"{destination}: exists already; name another place with -o")
         self.destination = destination
         try:
@@ -346,9 +347,9 @@ class CaptureWriter:
         try:
             with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
                 for file in sorted(self.folder.rglob("*")):
-                    if file.is_file():
+                    if is_file(file):
                         archive.write(file, file.relative_to(self.folder).as_posix())
-            if self.destination.exists():  # since the run began; a rename would overwrite it
+            if exists(self.destination):  # since the run began; a rename would overwrite it
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self.destination))
             partial.rename(self.destination)
         finally:

@@ -26,6 +26,7 @@ from .checks.snapshot import Snapshot
 from .document import SCHEMA as REPORT
 from .document import ReportDocument
 from .errors import ConfigError, UnreadableInput
+from .paths import exists, is_file
 from .readers import Progress
 from .report import Report, analyze
 from .trace import utf8_text
@@ -158,7 +159,7 @@ def look_at_baseline(path: str | PathLike[str] | Report, reading: Reading) -> Lo
         folder = Path(path)
         if baselines.is_folder_of_baselines(folder) and not is_capture(folder):
             return look_in(folder)
-        if not folder.exists():
+        if not exists(folder):
             raise UnreadableInput(f"{path}: no such baseline; save one with launchscope baseline save")
     return look_at(path, reading)
 
@@ -194,11 +195,11 @@ def _of_report(document: ReportDocument, source: str) -> Looked:
 def _schema(file: Path) -> str | None:
     """The schema of a JSON file that launchscope wrote; None for any other."""
     try:
-        if not file.is_file():
+        if not is_file(file):
             return None
         with file.open("rb") as stream:
             found = _OURS.match(stream.read(_HEAD))
-    except OSError:  # who reads it as a trace tells what is wrong
+    except (OSError, UnreadableInput):  # who reads it as a trace tells what is wrong
         return None
     return None if found is None else found[1].decode()
 

@@ -15,6 +15,7 @@ from .bound import NS_PER_S
 from .document import ModeDoc, ReportDocument, StepTimeDoc, TargetDoc
 from .errors import LaunchscopeError
 from .ladder import LadderDoc, better_ladder, curve, judge_ladder
+from .paths import content
 from .report import load
 from .scaling import RanksRowDoc, ranks_rows
 from .verdict import GPU_BOUND_FRACTION
@@ -200,8 +201,8 @@ def read_histogram(path: Path) -> dict[int, float]:
     """Batch size → number of steps, from a CSV of two columns, a heading before them or not. LaunchscopeError."""
     found: dict[int, float] = {}
     try:
-        rows = list(csv.reader(path.read_text("utf-8-sig").splitlines()))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        rows = list(csv.reader(content(path).decode("utf-8-sig").splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
         raise LaunchscopeError(f"{path}: can't be read as a CSV of batch sizes ({error})") from error
     for number, cells in enumerate(rows, 1):
         if not cells or (number == 1 and not cells[0].strip().isdigit()):

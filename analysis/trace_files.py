@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 from .capture import MANIFEST, MAX_MEMBERS, is_capture, is_zip, read_member, safe_zip
 from .document import SkippedDoc
 from .errors import UnreadableInput
+from .paths import exists, is_device, is_folder
 from .readers import Progress, open_trace, read_trace
 from .readers.peek import Peek, is_named_like_a_trace, peek
 from .trace import Trace, utf8_text
@@ -110,7 +111,7 @@ def trace_files(path: Path) -> list[TraceFile]:
 def found_at(path: Path) -> Found:
     """The same, with the files that are not read. Hidden ones don't count."""
     check_is_there(path)
-    if path.is_dir():
+    if is_folder(path):
         return _in_folder(path)
     return _in_zip(path) if is_zip(path) else Found([TraceFile(path, utf8_text(path.name))], [])
 
@@ -148,14 +149,9 @@ def named_apart(files: Sequence[TraceFile]) -> list[TraceFile]:
 
 def check_is_there(path: Path) -> None:
     """UnreadableInput for a path at which nothing can be read."""
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UnreadableInput(f"{path}: no such file or folder; check the path") from error
-    except (OSError, ValueError) as error:  # ValueError: no path at all, as it holds a null character
-        reason = getattr(error, "strerror", None) or error
-        raise UnreadableInput(f"{path}: can't be read ({reason}); check the path and its rights") from error
-    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+    if not exists(path):
+        raise UnreadableInput(f"{path}: no such file or folder; check the path")
+    if is_device(path):
         raise UnreadableInput(f"{path}: a device, not a trace file; give a file or a pipe")
 
 

@@ -28,6 +28,7 @@ from .writing import (
     settle_stdout,
     stdout_is_read,
     stdout_never_fails_to_encode,
+    stdout_takes_all,
 )
 
 COMMANDS: Final = (
@@ -122,6 +123,7 @@ def _interrupt_again(lost: sys.UnraisableHookArgs) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Carry out one command line; the exit code. Whatever goes wrong is one line on stderr, never a traceback."""
+    stdout_takes_all()
     stdout_never_fails_to_encode()
     try:
         code = _invoke(list(arguments))
@@ -155,8 +157,8 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> str:
             return _OUT_OF_MEMORY
         case ImportError() if "failed to map segment" in str(error):  # of a library, for which memory is lacking
             return _OUT_OF_MEMORY
-        case OSError(errno=errno.ENOSPC, filename=None):
-            return "can't write to stdout: no space left on device"
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG | errno.EIO | errno.EAGAIN, filename=None):
+            return f"can't write to stdout: {error.strerror}"  # click's --help, which writes by itself
         case _:
             return _internal_error(error, arguments)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..analysis.errors import LaunchscopeError
+from ..analysis.paths import exists, is_file
 from .outputs import Output, by_suffix, check_output, renderer
 from .writing import (
     WIDTH,
@@ -41,7 +42,7 @@ def check_outputs(paths: Sequence[Path], inputs: tuple[Path, ...]) -> None:
     """Refuse, before the check is done, files that could not be written, and one that two outputs would go to."""
     for path in paths:
         check_output(path, inputs)
-    places = [os.path.realpath(path) for path in paths if path.is_file() or not path.exists()]
+    places = [os.path.realpath(path) for path in paths if is_file(path) or not exists(path)]
     for path in paths:
         if places.count(os.path.realpath(path)) > 1:
             raise LaunchscopeError(f"{path}: named for two outputs, of which one would overwrite the other")

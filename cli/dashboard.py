@@ -90,8 +90,9 @@ def command(
 def newest_capture() -> Path:
     """The capture that was kept last; one that is still being written has no name yet."""
     from ..analysis.capture import is_being_written, is_capture
+    from ..analysis.paths import is_folder, listed
 
-    there = list(CAPTURES.glob("*")) if CAPTURES.is_dir() else []
+    there = listed(CAPTURES) if is_folder(CAPTURES) else []
     named = [path for path in there if not path.name.startswith(".")]
     for path in sorted(named, key=_changed_at, reverse=True):
         if is_capture(path):

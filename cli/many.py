@@ -57,6 +57,7 @@ def _trace_count(paths: Sequence[Path | str]) -> int | None:
     """How many traces there are; None for many. Where a path is no good its reader tells it better, so it counts."""
     from ..analysis.capture import is_capture, is_zip
     from ..analysis.many.storage import local_path, names_several
+    from ..analysis.paths import is_folder
     from ..analysis.trace_files import expanded, trace_files
 
     count = 0
@@ -69,7 +70,7 @@ def _trace_count(paths: Sequence[Path | str]) -> int | None:
             continue
         try:
             for each in expanded([here]):
-                several = each.is_dir() or (each.is_file() and is_zip(each))
+                several = is_folder(each) or is_zip(each)
                 count += len(trace_files(each)) if several and not is_capture(each) else 1
         except UnreadableInput:
             count += 1

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..analysis.errors import UnreadableInput
+from ..analysis.paths import is_file
 from .many import RowsTold, files_of_many, require_rows
 from .progress import ProgressLine
 
@@ -75,11 +76,11 @@ def places_of(paths: Sequence[Path | str], doc: RanksDocument) -> TablePlaces:
 
 def _is_table(path: Path) -> bool:
     try:
-        if not path.is_file():
+        if not is_file(path):  # a pipe can be read once
             return False
         with path.open("rb") as file:
             return _SCHEMA in file.read(_HEAD_BYTES)
-    except OSError:
+    except (OSError, UnreadableInput):  # who reads it as a trace tells what is wrong
         return False
 
 

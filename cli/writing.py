@@ -60,6 +60,17 @@ def stdout_never_fails_to_encode() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
+def stdout_takes_all() -> None:
+    """Put a buffer before a stdout without one (PYTHONUNBUFFERED, ``python -u``).
+
+    A buffer writes until all is written, or fails. Without one Python takes a write of which a full disk took a part
+    for a whole one.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and isinstance(sys.stdout.buffer, io.RawIOBase):
+        buffer = os.fdopen(sys.stdout.fileno(), "wb", closefd=False)
+        sys.stdout = io.TextIOWrapper(buffer, sys.stdout.encoding, sys.stdout.errors, line_buffering=True)
+
+
 def print_report(text: str | bytes, *, utf8: bool = False) -> None:
     """Write the report to stdout, in the terminal's encoding, or in UTF-8 whatever that is, for programs to read.
 

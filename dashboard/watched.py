@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from ..analysis.capture import MANIFEST, is_being_written
-from ..analysis.errors import one_line
+from ..analysis.errors import UnreadableInput, one_line
+from ..analysis.paths import exists, is_file, is_folder
 from ..analysis.trace import utf8_text
 from ..analysis.trace_files import expanded
 
@@ -32,7 +33,7 @@ class Watched:
     @classmethod
     def of(cls, paths: Iterable[Path]) -> Watched:
         """As they are now; of a folder also what lies in it, and its manifest, which may be yet to come."""
-        named = [path for path in expanded(paths) if path.is_file() or path.is_dir()]  # a pipe changes as it is read
+        named = [path for path in expanded(paths) if is_file(path) or is_folder(path)]  # a pipe changes as it is read
         states = tuple((file, _state(file)) for path in named for file in _files(path))
         return cls(states, tuple(path for path in named if is_being_written(path)))
 
@@ -55,7 +56,7 @@ class Watched:
 
 def _files(path: Path) -> Iterator[Path]:
     yield path
-    if path.is_dir():
+    if is_folder(path):
         yield path / MANIFEST
         yield from islice(_below(path), MOST_FILES)
 
@@ -69,9 +70,9 @@ def _below(folder: Path) -> Iterator[Path]:
 def _state(path: Path) -> State:
     try:
         status = path.stat()
-        if stat.S_ISDIR(status.st_mode) and (path / MANIFEST).exists():
+        if stat.S_ISDIR(status.st_mode) and exists(path / MANIFEST):
             return (status.st_ino,)  # a capture: a report may be written beside its own files
-    except OSError:
+    except (OSError, UnreadableInput):
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size
 

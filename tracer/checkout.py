@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from ..analysis.errors import BadTarget, LaunchscopeError
+from ..analysis.paths import exists, is_file, is_folder
 from .describe import asked_git, git, parts_of_target
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
@@ -47,7 +48,7 @@ class Checkout:
         """From now on this process finds the revision where it found the working tree."""
         here = self.counterpart(Path.cwd())
         if here is not None:
-            os.chdir(here if here.is_dir() else self.folder)
+            os.chdir(here if is_folder(here) else self.folder)
         sys.path[:] = [str(self.counterpart(entry) or entry) if entry else entry for entry in sys.path]
 
     def refuse_strangers(self) -> None:
@@ -79,8 +80,8 @@ def checked_out(revision: str, target: str) -> Iterator[tuple[Checkout, str]]:
     """
     place, name = parts_of_target(target)
     file = Path(place)
-    is_file = file.suffix == ".py" or file.exists()
-    home = Path(os.path.realpath(file)).parent if is_file else Path.cwd()
+    is_script = file.suffix == ".py" or exists(file)
+    home = Path(os.path.realpath(file)).parent if is_script else Path.cwd()
     repository = os.path.realpath(_top(home, revision))
     commit = git(home, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
@@ -91,11 +92,11 @@ def checked_out(revision: str, target: str) -> Iterator[tuple[Checkout, str]]:
     checkout = Checkout(repository, str(Path(parent, commit[:12])), commit)
     with _removed_at_the_end(checkout):
         _add(checkout, revision)
-        if not is_file:
+        if not is_script:
             yield checkout, target
             return
         there = checkout.counterpart(file)
-        if there is None or not there.is_file():
+        if there is None or not is_file(there):
             raise LaunchscopeError(f"--against git:{revision}: that revision has no {file}")
         yield checkout, str(there) if name is None else f"{there}:{name}"
 

@@ -57,7 +57,7 @@ def _writable(text: str) -> str:
 def revision(spec: str) -> str | None:
     """Git commit of the folder that the target lies in, with a + when the folder has changes; null outside git."""
     path = Path(parts_of_target(spec)[0])
-    folder = path.resolve().parent if path.suffix == ".py" else Path.cwd()
+    folder = Path(os.path.realpath(path)).parent if path.suffix == ".py" else Path.cwd()
     commit = git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ..analysis.errors import LaunchscopeError
+from ..analysis.paths import exists
 
 MODES: Final = ("eager", "graph", "fused", "fused_graph")  # of capture.MODES, which would load msgspec; a test compares
 STEPS: Final = 12
@@ -69,7 +70,7 @@ class ProfileOptions:
         _check_settings(self.settings)
         if self.dtype is not None:
             object.__setattr__(self, "dtype", _known_dtype(self.dtype))
-        if self.out is not None and (self.out.exists() or self.out.is_symlink()):
+        if self.out is not None and (exists(self.out) or self.out.is_symlink()):
             raise LaunchscopeError(f"{self.out}: exists already; captures are never overwritten: name a new folder")
 
 

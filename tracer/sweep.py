@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from ..analysis.capture import AS_WRITTEN, Manifest, open_capture
 from ..analysis.errors import BadTarget, LaunchscopeError, NothingMeasured, RankFailed
+from ..analysis.paths import exists
 from .api import Interrupted
 from .describe import masked, target_name
 from .device import CUDA
@@ -69,7 +70,7 @@ def run_sweep(
     built: set[Kind] = set()
     for place, point in enumerate(points, 1):
         capture, asked = folder / point.file, point.of(options)
-        if capture.exists():
+        if exists(capture):
             _require_the_same(capture, asked, point)
             built.add(point.kind)
             yield point, capture, None

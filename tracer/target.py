@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from ..analysis.errors import BadTarget
+from ..analysis.paths import exists, is_file
 from .describe import parts_of_target
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def load(spec: str) -> tuple[ModuleType, str | None]:
     """Import the file or module that ``spec`` names; the second part is the name after the colon, if any."""
     place, attribute = parts_of_target(spec)
     file = Path(place)
-    if file.suffix == ".py" or file.exists():
+    if file.suffix == ".py" or exists(file):
         return _run_file(file), attribute
     if attribute is None:
         raise BadTarget(f"{spec}: no such file; a target is model.py, model.py:name or package.module:name")
@@ -109,7 +110,7 @@ def load(spec: str) -> tuple[ModuleType, str | None]:
 
 
 def _run_file(file: Path) -> ModuleType:
-    if not file.is_file():
+    if not is_file(file):
         raise BadTarget(f"{file}: no such file")
     file = file.resolve()
     sys.path.insert(0, str(file.parent))

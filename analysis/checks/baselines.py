@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Final
 import msgspec
 
 from ..errors import LaunchscopeError, UnreadableInput
+from ..paths import content, exists, is_file, is_folder, listed
 from .matching import age
 from .snapshot import SCHEMA, Snapshot, Timing
 
@@ -30,7 +30,6 @@ FOLDER: Final = "launchscope-baselines"
 _SUFFIX: Final = ".json"
 _SLUG: Final = 60  # characters of a name; file systems take 255 bytes
 _COMMIT: Final = 12
-_MOST_BYTES: Final = 64 << 20
 _ANY_VERSION: Final = SCHEMA.rpartition("/")[0]
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._+-]+")
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
@@ -70,16 +69,9 @@ def read_folder(folder: Path) -> list[Baseline]:
 
 def read_file(path: Path) -> Snapshot:
     """One baseline. UnreadableInput when it is none, or damaged, or of a later launchscope."""
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # a pipe nobody writes to, a device without an end
-            raise UnreadableInput(f"{path}: is no file, so no baseline: delete it")
-        if status.st_size > _MOST_BYTES:
-            raise UnreadableInput(f"{path}: larger than any baseline")
-        data = path.read_bytes()
-    except OSError as error:
-        raise UnreadableInput(f"{path}: can't be read ({error.strerror})") from error
-    return decode(data, path)
+    if exists(path) and not is_file(path):  # a pipe nobody writes to
+        raise UnreadableInput(f"{path}: is no file, so no baseline: delete it")
+    return decode(content(path), path)
 
 
 def decode(data: bytes, path: Path) -> Snapshot:
@@ -128,13 +120,10 @@ def remove(baselines: Iterable[Baseline]) -> None:
 
 def _files(folder: Path) -> list[Path]:
     """Files that lie where baselines do. UnreadableInput for a folder that hides its own: they would be passed over."""
-    places = [folder] if folder.is_dir() else []
-    try:
-        for _ in ("target", "mode"):
-            places = [path for place in places for path in place.iterdir() if path.is_dir()]
-        files = [path for place in places for path in place.iterdir() if path.suffix == _SUFFIX]
-    except OSError as error:
-        raise UnreadableInput(f"{error.filename}: can't be looked into for baselines ({error.strerror})") from error
+    places = [folder] if is_folder(folder) else []
+    for _ in ("target", "mode"):
+        places = [path for place in places for path in listed(place) if is_folder(path)]
+    files = [path for place in places for path in listed(place) if path.suffix == _SUFFIX]
     return sorted(path for path in files if not path.name.startswith("."))
 
 
@@ -204,7 +193,7 @@ def _name(temporary: Path, final: Path) -> bool:
     except OSError as error:  # a file system without hard links
         if error.errno not in _NO_LINKS:
             raise
-        if final.exists():
+        if exists(final):
             return False
         temporary.rename(final)
     return True

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..capture import AS_WRITTEN, MODES, UNGRAPHED
-from ..errors import ConfigError
+from ..errors import ConfigError, UnreadableInput
+from ..paths import content, exists, is_file
 from .difference import GPU_PACED_BETWEEN_RUNS, HOST_PACED_BETWEEN_RUNS
 from .from_report import TRACE
 from .limits import FIGURES, OF_GRAPHS, Limit, parse, shown
@@ -83,11 +84,11 @@ def find_config(folder: Path) -> Path | None:
     except FileNotFoundError:  # the current folder was deleted
         return None
     above = [folder, *folder.parents]
-    root = next((place for place in above if (place / ".git").exists()), folder)
+    root = next((place for place in above if exists(place / ".git")), folder)
     for place in above[: above.index(root) + 1]:
-        if (place / FILE).is_file():
+        if is_file(place / FILE):
             return place / FILE
-        if (place / PYPROJECT).is_file() and _of_pyproject(place / PYPROJECT) is not None:
+        if is_file(place / PYPROJECT) and _of_pyproject(place / PYPROJECT) is not None:
             return place / PYPROJECT
     return None
 
@@ -222,9 +223,9 @@ def _of_pyproject(path: Path) -> dict[str, Any] | None:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8-sig"))  # as editors on Windows write it
-    except OSError as error:
-        raise ConfigError(f"{path}: can't be read ({error.strerror})") from error
+        return tomllib.loads(content(path).decode("utf-8-sig"))  # as editors on Windows write it
+    except UnreadableInput as error:
+        raise ConfigError(str(error)) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
         raise ConfigError(f"{path}: no TOML: {error}") from error
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from ..errors import LaunchscopeError, MissingRequirement
@@ -26,9 +27,10 @@ _CONNECTING_S: Final = 20.0
 def finished_by_dask(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Finished]]:
     """Every job with its row, in the order in which they are finished. Closing the iterator gives up the rest.
 
-    MissingRequirement without Dask here, LaunchscopeError where no scheduler answers or its workers lack launchscope.
+    MissingRequirement without Dask here, LaunchscopeError where no scheduler answers, its workers lack launchscope, or
+    it goes away in the middle.
     """
-    with _connected(address) as client:
+    with _connected(address) as client, _told_if_it_closes(address):
         from distributed import KilledWorker, as_completed
 
         waiting = {client.submit(finish, job, pure=False): job for job in jobs}
@@ -46,6 +48,31 @@ def finished_by_dask(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, F
             except KilledWorker as error:
                 told = f"{error.allowed_failures + 1} workers died over it, twice: probably for want of memory"
                 yield job, Finished(row=lost_row(job, told))
+
+
+@contextlib.contextmanager
+def _told_if_it_closes(address: str) -> Iterator[None]:
+    """LaunchscopeError where the scheduler goes away: its futures are cancelled then, and its connections break."""
+    try:
+        yield
+    except (CancelledError, OSError) as error:
+        raise LaunchscopeError(
+            f"{without_secrets(address)}: the Dask cluster closed before every file was read; start one again (with "
+            "--resume FOLDER the rows that are finished are kept)"
+        ) from error
+
+
+@contextlib.contextmanager
+def _without_tracebacks() -> Iterator[None]:
+    """Dask's client logs those of its reconnecting on stderr."""
+    handlers = [(handler, handler.level) for handler in logging.getLogger("distributed").handlers]
+    for handler, _ in handlers:
+        handler.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for handler, level in handlers:
+            handler.setLevel(level)
 
 
 def _row_of(future: Future[Finished], address: str) -> Finished:
@@ -75,7 +102,7 @@ def _connected(address: str) -> Iterator[Client]:
     except (OSError, ValueError, RuntimeError) as error:
         why = told_without_secrets(str(error), address)
         raise LaunchscopeError(f"{without_secrets(address)}: no Dask scheduler answers: {why}") from None
-    with client:
+    with _without_tracebacks(), client:
         yield client
 
 

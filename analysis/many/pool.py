@@ -142,7 +142,6 @@ class _Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(its_end,),
-                bufsize=0,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             )
         except OSError:
@@ -157,6 +156,7 @@ class _Worker:
         self.job = job
         with contextlib.suppress(OSError):  # it has died, which ``receive`` finds, too
             self._process.stdin.write(framed(told(job)))
+            self._process.stdin.flush()
 
     def receive(self) -> Finished | None:
         """What came in whole, if anything has. EOFError when it has died."""

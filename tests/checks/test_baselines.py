@@ -188,7 +188,7 @@ def test_a_folder_that_hides_its_baselines_is_not_taken_for_an_empty_one(
 
     monkeypatch.setattr(Path, "iterdir", refuse)
     for look in (read_folder, is_folder_of_baselines):
-        with pytest.raises(UnreadableInput, match=r"eager: can't be looked into for baselines .Permission denied"):
+        with pytest.raises(UnreadableInput, match=r"eager: can't be read .Permission denied"):
             look(tmp_path)
 
 

@@ -227,7 +227,7 @@ def test_a_full_disk_behind_stdout_is_told(arguments: list[str]) -> None:
             check=False,
         )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "can't write to stdout: no space left on device" in done.stderr
+    assert "can't write to stdout: No space left on device" in done.stderr
 
 
 def test_closed_streams_are_survived() -> None:

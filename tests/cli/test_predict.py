@@ -108,7 +108,7 @@ def test_a_tau_of_ones_own(capfd: pytest.CaptureFixture[str]) -> None:
     ("options", "said"),
     [
         (["--gpu", "tpu"], "no GPU 'tpu' in the table; there are h200, h100"),
-        (["--calibration", "none.json"], "none.json: can't be read: No such file or directory"),
+        (["--calibration", "none.json"], "none.json: no such file; check the path"),
         (["--dtype", "int4"], "--dtype: no dtype 'int4'"),
         (["--batch-size", "0"], "--batch-size is 0; it takes 1 or more"),
         (["--set", "layers"], "--set layers: no '='"),

@@ -18,7 +18,7 @@ CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures" / "sweep"
         (["--batch-sizes", "0"], "'0' is no list of batch sizes"),
         (["--prompt-lengths", "-1"], "'-1' is no list of prompt lengths"),
         (["--capture-sizes", "1,2"], "--capture-sizes takes --batch-histogram"),
-        (["--batch-histogram", "none.csv"], "none.csv: can't be read as a CSV of batch sizes"),
+        (["--batch-histogram", "none.csv"], "none.csv: no such file; check the path"),
         (["--modes", "egaer"], "--modes: no mode 'egaer' (did you mean 'eager'?)"),
     ],
 )

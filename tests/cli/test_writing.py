@@ -153,6 +153,59 @@ def test_a_device_that_takes_nothing_is_told() -> None:
         write_file(Path("/dev/full"), (b"x" * 99 for _ in range(9)))
 
 
+CUT = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+from launchscope.cli import writing
+{do}
+"""
+
+
+def written_to_a_disk_of_100_bytes(folder: Path, do: str, unbuffered: bool) -> subprocess.CompletedProcess[str]:
+    """100 bytes fit: a longer write takes a part and says so, as on a disk that fills up."""
+    environment = os.environ | {"PYTHONUNBUFFERED": "1" if unbuffered else ""}
+    with (folder / "shown").open("wb") as shown:
+        return subprocess.run(
+            [sys.executable, "-c", CUT.format(do=do)],
+            stdout=shown,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=environment,
+        )
+
+
+@pytest.mark.parametrize("unbuffered", [False, True], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    "report",
+    ["print_report('x' * 300)", "print_report('x' * 300, utf8=True)", "print_report(b'x' * 300)"],
+    ids=["text", "utf8", "bytes"],
+)
+def test_a_report_of_which_the_disk_takes_a_part_is_told(tmp_path: Path, report: str, unbuffered: bool) -> None:
+    do = f"""
+writing.stdout_takes_all()
+try:
+    writing.{report}
+except writing.LaunchscopeError as error:
+    writing.say(str(error))
+writing.settle_stdout()
+"""
+    done = written_to_a_disk_of_100_bytes(tmp_path, do, unbuffered)
+    assert done.stderr == "launchscope: can't write to stdout: File too large\n"
+    assert (tmp_path / "shown").stat().st_size == 100
+
+
+@pytest.mark.parametrize("unbuffered", [False, True], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("arguments", ["--help", "demo --help", "analyze {trace}", "analyze {trace} --format json"])
+def test_a_command_whose_output_is_cut_exits_with_2(tmp_path: Path, arguments: str, unbuffered: bool) -> None:
+    file = trace().step(0).launch(1, 1).kernel(3, 1).write(tmp_path / "trace.json")
+    words = arguments.format(trace=file).split()
+    do = f"from launchscope.cli import run; sys.exit(run({words}))"
+    done = written_to_a_disk_of_100_bytes(tmp_path, do, unbuffered)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "launchscope: can't write to stdout: File too large"
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda n: n.name)
 def test_a_signal_while_a_file_is_written_leaves_what_was_there(tmp_path: Path, number: signal.Signals) -> None:
     wait = """

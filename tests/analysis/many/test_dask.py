@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ from launchscope.analysis.errors import LaunchscopeError, MissingRequirement
 from launchscope.analysis.many import dask_workers
 from launchscope.analysis.many.ranks import analyze_ranks
 
-from .processes import is_reading, reader_of
+from .processes import is_reading, reader_of, wait_for
 from .rank_files import rank_trace, write_ranks
 
 pytest.importorskip("distributed")
@@ -85,6 +87,26 @@ def test_a_file_that_kills_every_worker_is_a_row(cluster: LocalCluster, tmp_path
     assert (lost.rank, lost.error_kind) == (9, "worker")
     assert lost.error == "2 workers died over it, twice: probably for want of memory"
     assert [row.error for row in document.rows[:3]] == [None] * 3
+
+
+def test_a_cluster_that_closes_in_the_middle_is_told_and_finished_rows_are_kept(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Three ranks are finished; nobody ever writes into the pipe that the fourth is read from."""
+    write_ranks(tmp_path / "run", 3)
+    os.mkfifo(tmp_path / "rank9.json")
+    kept, address = tmp_path / "kept", cluster.scheduler_address
+    words = ["analyze", tmp_path / "run", tmp_path / "rank9.json", "--resume", kept, "--dask", address]
+    command = subprocess.Popen([sys.executable, "-m", "launchscope", *words], stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: len(list(kept.glob("*.row"))) == 3)
+    cluster.close()  # type: ignore[no-untyped-call]
+    _, err = command.communicate(timeout=60)
+    assert command.returncode == 2
+    assert err.splitlines()[-1] == (
+        f"launchscope: {address}: the Dask cluster closed before every file was read; start one again (with "
+        "--resume FOLDER the rows that are finished are kept)"
+    )
+    assert "Traceback" not in err
 
 
 def test_no_scheduler_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,79 @@
+"""What lies at a path that a person gave: the one way to ask, for every command.
+
+``Path.is_dir()`` and its kind answer no where they can't tell, or raise, by the version of Python. Here whatever keeps
+a path from being looked at is an UnreadableInput: no right to, a name too long, links in a circle, a null character.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from .errors import UnreadableInput
+
+SMALL_BYTES: Final = 64 << 20  # of a configuration, a baseline, a list of batch sizes: a few KB each
+
+
+def status(path: Path) -> os.stat_result | None:
+    """Of what the path leads to, through links; None where there is nothing."""
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+
+
+def exists(path: Path) -> bool:
+    """Whether anything is there."""
+    return status(path) is not None
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there."""
+    found = status(path)
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def is_file(path: Path) -> bool:
+    """Whether a regular file is there: no folder, pipe or device."""
+    found = status(path)
+    return found is not None and stat.S_ISREG(found.st_mode)
+
+
+def is_device(path: Path) -> bool:
+    """Whether a device is there, which may give bytes without end."""
+    found = status(path)
+    return found is not None and (stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode))
+
+
+def listed(folder: Path) -> list[Path]:
+    """What lies in a folder, in no order."""
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise unreadable(folder, error) from error
+
+
+def content(path: Path, most: int = SMALL_BYTES) -> bytes:
+    """All of a file or pipe of at most so many bytes. UnreadableInput for nothing, a device and what is larger, too."""
+    if not exists(path):
+        raise UnreadableInput(f"{path}: no such file; check the path")
+    if is_device(path):
+        raise UnreadableInput(f"{path}: a device; give a file or a pipe")
+    try:
+        with path.open("rb") as file:
+            found = file.read(most + 1)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if len(found) > most:
+        raise UnreadableInput(f"{path}: over {most >> 20:,} MiB, more than any such file has; check the path")
+    return found
+
+
+def unreadable(path: Path | str, error: OSError | ValueError) -> UnreadableInput:
+    """What a path can't be looked at for. A ValueError is of a path that no system takes."""
+    reason = getattr(error, "strerror", None) or error
+    return UnreadableInput(f"{path}: can't be read ({reason}); check the path and its rights")
