@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar, get_type_hints
 import flask
 import msgspec
 from dash import Dash
+from dash.exceptions import DependencyException
 
 _CALLBACKS: Final = "_dash-update-component"
 
@@ -65,6 +66,7 @@ def refuse_malformed(app: Dash) -> None:
         return answer(*args, **named)
 
     app.server.view_functions[endpoint] = checked
+    app.server.register_error_handler(DependencyException, lambda _: ("no such file\n", HTTPStatus.NOT_FOUND))
 
 
 def of_declared_types(callback: Callable[..., Answer]) -> Callable[..., Answer]:

@@ -128,6 +128,13 @@ def test_what_is_no_request_of_a_callback_is_refused_in_a_line(
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("path", ["nothing/x.js", "dash/x.js", "dash/../dash.py"])
+def test_a_package_s_file_that_there_is_not(path: str, app: IndexPage, capfd: pytest.CaptureFixture[str]) -> None:
+    answer = Client(app.server).get(f"/_dash-component-suites/{path}", base_url="http://127.0.0.1:8050")
+    assert answer.status_code == 404
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def misshapen(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for key in ("output", "outputs", "inputs", "changedPropIds"):
         yield {name: value for name, value in body.items() if name != key}
