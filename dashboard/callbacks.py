@@ -7,13 +7,14 @@ from typing import Any
 from dash import ALL, ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update
 
 from . import charts, layout, what_if
+from .asked import Width, refuse, require
 from .enlarged import css_px, scale_of
-from .moves import BUTTONS, happened, op_of_row, show_op, shown_bands
+from .moves import BUTTONS, happened, kind_told, op_of_row, show_op, shown_bands
 from .opened import Opened
 from .panels import MODEL_REM, chart, comparison_panel, details_panel
 from .ranks.section import RANK_CONTROLS, register_ranks
 from .shown import control_values, stores, timelines
-from .tables import table
+from .tables import TABLES, table
 from .theme import Theme, theme_named
 from .view import View, from_query, to_query
 from .watched import Watched
@@ -81,13 +82,16 @@ def _navigation(app: Dash, opened: Opened) -> None:
         url: str | None,
         values: dict[str, Any],
         events: dict[str, Any],
-        rows: object,
+        rows: Any,
         answered: dict[str, Any],
         scheme: str | None,
         known: dict[str, Any],
     ) -> dict[str, Any]:
         del rows
         told = values | events
+        for name in told:
+            require(told[name], kind_told(name))
+            require(answered.get(name), kind_told(name) | None)
         given = ctx.args_grouping["values"] | ctx.args_grouping["events"]
         changed = [name for name in told if given[name]["triggered"] or told[name] != answered.get(name)]
         after = from_query(url or "")
@@ -122,7 +126,7 @@ def _timelines(app: Dash, opened: Opened) -> None:
         Input("width", "data"),
         prevent_initial_call=True,  # the page came with it
     )
-    def draw(query: str, scheme: str, width: int) -> tuple[Any, ...]:
+    def draw(query: str, scheme: str, width: Width) -> tuple[Any, ...]:
         drawn = timelines(opened, from_query(query), scheme, width)
         return drawn.figure, {"height": css_px(drawn.height_px)}, drawn.step, drawn.found
 
@@ -142,7 +146,7 @@ def _charts(app: Dash, opened: Opened) -> None:
         Input("width", "data"),
         Input("painted", "data"),
     )
-    def draw(query: str | None, scheme: str | None, width: int, painted: bool | None) -> Any:
+    def draw(query: str | None, scheme: str | None, width: Width, painted: bool | None) -> Any:
         if not painted:
             return no_update
         scale = scale_of(width)
@@ -163,7 +167,7 @@ def _model(app: Dash, opened: Opened) -> None:
         Input("width", "data"),
         Input("painted", "data"),
     )
-    def draw(query: str | None, scheme: str | None, width: int, painted: bool | None) -> tuple[Any, ...]:
+    def draw(query: str | None, scheme: str | None, width: Width, painted: bool | None) -> tuple[Any, ...]:
         if not painted:
             return (no_update,) * 2
         view, theme = from_query(query or ""), _theme(query, scheme)
@@ -216,6 +220,8 @@ def _tables(app: Dash, opened: Opened) -> None:
     def fill(name: str, keys: list[str] | None, can_grid: bool | None) -> tuple[Any, ...]:
         if not can_grid:
             return (no_update,) * 4
+        if name not in TABLES:
+            refuse(f"there is no table {name!r}")
         bands = shown_bands(opened, View(bands=tuple(keys or ())))
         data = table(name, opened, bands)
         named = ",".join(band.key for band in bands)

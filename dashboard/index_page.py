@@ -17,6 +17,7 @@ from dash.development.base_component import Component
 from markupsafe import Markup, escape
 
 from . import layout
+from .asked import of_declared_types, refuse_malformed
 from .enlarged import STILL_PX
 from .opened import Opened
 from .ranks.section import ranks_section
@@ -42,6 +43,12 @@ class IndexPage(dash.Dash):
         super().__init__("launchscope", **options)
         self._first = first
         self._plain = first("")
+        refuse_malformed(self)
+
+    def callback(self, *parts: Any, **more: Any) -> Callable[[Callable[..., Any]], Any]:
+        """As Dash's; what the browser sends has to be of the types that the function's parameters declare."""
+        register = super().callback(*parts, **more)
+        return lambda function: register(of_declared_types(function))
 
     def interpolate_index(self, **parts: str) -> str:  # type: ignore[override]
         """The page for the view that its address names."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -11,15 +11,68 @@ from .band import Band
 from .opened import Opened
 from .ranks.moves import of_ranks
 from .starting_point import slider_marks, starting_point
-from .view import Theme, View
+from .view import Align, HeatOf, Overlay, Theme, View
 
 Op = tuple[str, int]
 """A GPU op: its band's key, and its row."""
 
 BUTTONS: Final = ("previous", "next", "fit", "theme", "reset")
 
+
+class Point(TypedDict, total=False):
+    """What a click is on, as plotly tells it: the customdata of a rectangle, the labels of a cell of a heat map."""
+
+    customdata: Any
+    x: str | float | None
+    y: str | float | None
+
+
+class Click(TypedDict, total=False):
+    """A click in a figure."""
+
+    points: list[Point]
+
+
+class Cell(TypedDict, total=False):
+    """A click in a table: the id of its row."""
+
+    rowId: str | None
+
+
+class Keys(TypedDict):
+    """The last keys pressed and ranges left by a zoom or pan, and how many there were in all."""
+
+    pressed: list[str | tuple[float, float]]
+    count: int
+
+
+_TOLD: Final[Mapping[str, Any]] = {
+    "click": Click | None,
+    "cell": Cell | None,
+    "keys": Keys | None,
+    "heat_click": Click | None,
+    **dict.fromkeys(BUTTONS, int | None),
+    "align": Align,
+    "overlays": list[Overlay] | None,
+    "search": str | None,
+    "bands": list[str] | None,
+    "compare_a": str | None,
+    "compare_b": str | None,
+    "heat": HeatOf,
+    "ranks": str,
+    "rank_a": str | None,
+    "rank_b": str | None,
+}
+
+
+def kind_told(name: str) -> Any:
+    """The type of what the control of this name tells; what isn't in _TOLD is a slider."""
+    return _TOLD.get(name, float | None)
+
+
 _BESIDE: Final = 10  # durations of an op that are shown on either side of its start
 _LEAST_BESIDE_US: Final = 50.0
+_DIGITS: Final = 12  # of the number of a row at most
 
 
 def shown_bands(opened: Opened, view: View) -> list[Band]:
@@ -37,31 +90,32 @@ def zoomed(view: View, x: Sequence[float] | None) -> View:
 def clicked(opened: Opened, click: Mapping[str, Any] | None) -> Op | None:
     """The GPU op that a click is on: itself, the first one of a launch, the one after a gap; null beside one."""
     points: Any = (click or {}).get("points") or [{}]
-    custom: Any = points[0].get("customdata") or ()
-    if len(custom) != 3:
+    custom = points[0].get("customdata")
+    if not isinstance(custom, (list, tuple)) or len(custom) != 3:
         return None
     key, kind, row = custom
-    band = opened.band(key)
-    op = None if band is None else _op_of(band, kind, int(row))
+    band = opened.band(key) if isinstance(key, str) else None
+    op = _op_of(band, kind, row) if band is not None and isinstance(row, int) else None
     return None if op is None else (key, op)
 
 
 def _op_of(band: Band, kind: str, row: int) -> int | None:
     match kind:
         case "gpu_op":
-            return row
+            ops: Sequence[int] = range(len(band.analysis.trace.gpu_ops))
         case "launch":
-            return int(band.analysis.launch_times.first_op[row])
+            ops = band.analysis.launch_times.first_op
         case "gap" if band.device is not None:
-            return int(band.analysis.gaps[band.device].next_op[row])
+            ops = band.analysis.gaps[band.device].next_op
         case _:
             return None
+    return int(ops[row]) if 0 <= row < len(ops) else None
 
 
 def op_of_row(row_id: str | None) -> Op | None:
     """The GPU op that a table's row names by its id."""
     key, _, row = (row_id or "").rpartition("|")[0].rpartition("|")
-    return (key, int(row)) if row.isdigit() else None
+    return (key, int(row)) if row.isascii() and row.isdigit() and len(row) < _DIGITS else None
 
 
 def show_op(opened: Opened, view: View, op: Op | None) -> View:

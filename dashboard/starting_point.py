@@ -193,7 +193,7 @@ class Slider:
         """The view's knob for a position; None as measured."""
         if position is None or abs(position - self.value) < _FINEST:
             return None
-        return float(f"{2.0**position:.6g}")
+        return float(f"{2.0 ** min(max(position, self.low), self.high):.6g}")
 
 
 def slider_marks(start: StartingPoint) -> dict[str, Slider]:

@@ -24,6 +24,7 @@ from werkzeug.wsgi import get_input_stream
 from ..analysis.errors import LaunchscopeError
 from ..analysis.renamed import renamed, replaced
 from ..analysis.report import Report, analyze
+from .turns import Turns
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -37,6 +38,9 @@ KEPT_BYTES: Final = 512 << 20
 """Of the files whose pages are kept: what is read of one takes several times its size."""
 PATIENCE_S: Final = 60.0
 """How long a sender may take for a block, as nobody else's file is read meanwhile."""
+MOST_WAITING: Final = 8
+"""Files that may wait while another is read. Nothing of them is taken before, so that they need no memory."""
+LONGEST_WAIT_S: Final = 600.0
 BELOW: Final = "/r/"
 _LONGEST_LABEL: Final = 100  # characters
 _BLOCK_BYTES: Final = 256 << 10
@@ -49,7 +53,7 @@ class _Page:
 
 
 class Uploads:
-    """The pages of the last few uploaded files. One file is read at a time."""
+    """The pages of the last few uploaded files. One file is read at a time; others wait for their turn."""
 
     def __init__(
         self,
@@ -58,13 +62,15 @@ class Uploads:
         most_bytes: int = MAX_BYTES,
         kept: int = KEPT,
         kept_bytes: int = KEPT_BYTES,
+        most_waiting: int = MOST_WAITING,
+        longest_wait_s: float = LONGEST_WAIT_S,
     ) -> None:
         """``page_of`` makes the page of a report under a path, as '/r/…/'."""
         self.most_bytes = most_bytes
         self._page_of = page_of
         self._kept = kept
         self._kept_bytes = kept_bytes
-        self._reading = threading.Lock()
+        self._turns = Turns(most_waiting, longest_wait_s)
         self._pages: dict[str, _Page] = {}  # by token, the oldest first; changed only while a file is read
 
     def beside(self, first: WSGIApplication) -> WSGIApplication:
@@ -86,12 +92,18 @@ class Uploads:
 
         @server.post("/upload")
         def upload() -> flask.Response:
-            if not self._reading.acquire(blocking=False):
-                return _said("another file is being read; try again when it is done", HTTPStatus.SERVICE_UNAVAILABLE)
-            try:
-                return self._open(flask.request.environ, label_of(flask.request.args.get("name", "")))
-            finally:
-                self._reading.release()
+            label, ticket = label_of(flask.request.args.get("name", "")), flask.request.args.get("ticket", "")
+            with self._turns.waited_for(ticket) as problem:
+                if problem is not None:
+                    return _said(f"{label}: {problem}", HTTPStatus.SERVICE_UNAVAILABLE)
+                return self._open(flask.request.environ, label)
+
+        @server.get("/upload/before")
+        def before() -> flask.Response:
+            """How many files are read before that of a ticket."""
+            response = _said(str(self._turns.before(flask.request.args.get("ticket", ""))), HTTPStatus.OK)
+            response.headers["Cache-Control"] = "no-store"
+            return response
 
         @server.route(f"{BELOW}<path:rest>", methods=["GET", "POST"])
         def gone(rest: str) -> Response:

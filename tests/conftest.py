@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from functools import cache
 
@@ -11,6 +12,12 @@ import pytest
 def pytest_configure() -> None:
     """A shell starts a background job with SIGINT ignored, and its children inherit that; a handler undoes both."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two tests at a time; one where there is a GPU, on which they would measure one another."""
+    return 1 if shutil.which("nvidia-smi") else 2
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,6 +2,7 @@
 (function () {
   "use strict";
   const MIB = 1 << 20;
+  const ASKING_MS = 1000;
 
   const element = (tag, properties) => Object.assign(document.createElement(tag), properties);
 
@@ -22,9 +23,13 @@
       const file = input.files[0];
       if (!file) return;
       problem.textContent = "";
-      state.textContent = `reading ${file.name} …`;
+      const tell = (before) => {
+        const others = before === 1 ? "another file is" : `${before} other files are`;
+        state.textContent = before ? `${file.name} waits: ${others} read first …` : `reading ${file.name} …`;
+      };
+      tell(0);
       input.disabled = true;
-      const answer = file.size > most ? { problem: tooLarge(file, most) } : await send(file);
+      const answer = file.size > most ? { problem: tooLarge(file, most) } : await send(file, tell);
       if (answer.page) return open(answer.page);
       settle();
       problem.textContent = answer.problem;
@@ -39,10 +44,16 @@
     return `${file.name}: ${sizes}; give it to launchscope dashboard instead`;
   }
 
-  /* The address of the file's page, or why there is none. */
-  async function send(file) {
+  /* The address of the file's page, or why there is none; meanwhile tells how many files are read before. */
+  async function send(file, tell) {
+    const ticket = `${Math.random()}`;
+    let asking = window.setInterval(async () => {
+      const response = await fetch(`upload/before?ticket=${ticket}`).catch(() => null);
+      const before = response && response.ok ? Number(await response.text()) : 0;
+      if (asking) tell(before);
+    }, ASKING_MS);
     try {
-      const response = await fetch(`upload?name=${encodeURIComponent(file.name)}`, {
+      const response = await fetch(`upload?name=${encodeURIComponent(file.name)}&ticket=${ticket}`, {
         method: "POST",
         headers: { "Content-Type": "application/octet-stream" },
         body: file,
@@ -52,6 +63,8 @@
       return { problem: isWords ? await response.text() : `${file.name}: not opened (${response.status})` };
     } catch {
       return { problem: `${file.name}: not sent; is launchscope dashboard still running, and the file still there?` };
+    } finally {
+      asking = window.clearInterval(asking);
     }
   }
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import flask
+import msgspec
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, no_update
 from dash.development.base_component import Component
 from markupsafe import Markup
@@ -14,9 +15,11 @@ from markupsafe import Markup
 from ...analysis.export.many_story import render_json
 from ...analysis.many.document import RanksDocument
 from .. import grid_table
+from ..asked import Width
 from ..enlarged import STILL_PX
 from ..index_page import IndexPage, index_page, to_html
 from ..layout import grid
+from ..moves import Click
 from ..panels import still_graph
 from ..ranks.heat import cell_at, heat_figure, told
 from ..server import Access, guard
@@ -28,6 +31,9 @@ from .rank_pages import RankPages
 from .tables import table
 from .view import ManyView, from_query, to_query
 from .words import title
+
+Row = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,9}$")]
+"""As the lists name it."""
 
 LEAST_PX: Final = 300
 MOST_PX: Final = 8_000
@@ -99,7 +105,7 @@ def _charts(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyV
         Input("width", "data"),
         Input("painted", "data"),
     )
-    def heat(query: str | None, scheme: str | None, width: int, painted: bool | None) -> tuple[Any, ...]:
+    def heat(query: str | None, scheme: str | None, width: Width, painted: bool | None) -> tuple[Any, ...]:
         if not painted:
             return no_update, no_update
         view = view_of(query)
@@ -118,7 +124,7 @@ def _charts(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyV
         Input("width", "data"),
         Input("painted", "data"),
     )
-    def spread(query: str | None, scheme: str | None, width: int, painted: bool | None) -> Any:
+    def spread(query: str | None, scheme: str | None, width: Width, painted: bool | None) -> Any:
         if not painted:
             return no_update
         figure = distribution_figure(doc, theme_named(view_of(query).theme or scheme), width)
@@ -141,7 +147,7 @@ def _opening(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], Many
     )
 
     @app.callback(Output("go", "data"), Input("heat-click", "data"), State("url", "search"), prevent_initial_call=True)
-    def follow(click: Any, query: str | None) -> Any:
+    def follow(click: Click | None, query: str | None) -> Any:
         view = view_of(query)
         cells = heat_of(doc, view)
         cell = cell_at(cells, click)
@@ -154,7 +160,7 @@ def _opening(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], Many
     @app.callback(
         Output("open-rank", "href"), Input("rank-a", "value"), Input("rank-b", "value"), Input("url", "search")
     )
-    def link(first: str | None, second: str | None, query: str | None) -> str:
+    def link(first: Row | None, second: Row | None, query: str | None) -> str:
         if first is None:
             return ""
         return path_of(int(first), None if second is None else int(second)) + _query(view_of(query), 0)

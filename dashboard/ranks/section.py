@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html, no_update
 
+from ..asked import Width
 from ..controls import choice, labelled
 from ..enlarged import STILL_PX, css_px
 from ..opened import Opened
@@ -116,7 +117,7 @@ def register_ranks(app: Dash, opened: Opened) -> None:
         Input("width", "data"),
         Input("painted", "data"),
     )
-    def draw(query: str | None, scheme: str | None, width: int, painted: bool | None) -> tuple[Any, ...]:
+    def draw(query: str | None, scheme: str | None, width: Width, painted: bool | None) -> tuple[Any, ...]:
         view = from_query(query or "")
         chosen = opened.rank_set(view.ranks)
         if not painted or chosen is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import launchscope
 from launchscope.dashboard.uploads import KEPT
@@ -70,3 +72,17 @@ def test_a_page_that_made_room_for_others_says_so_where_it_stands(chromium: Brow
     page.reload()
     expect(page.locator("body")).to_contain_text("This page is gone")
     page.close()
+
+
+def test_a_file_that_waits_for_another_says_so(open_page: Open, tmp_path: Path) -> None:
+    page = open_page()
+    where = urlsplit(page.url)
+    with socket.create_connection((where.hostname, where.port), timeout=30) as other:
+        other.sendall(f"POST /upload HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Length: 9\r\n\r\n".encode())
+        file = trace().step(0).launch(at=10, dur=5).kernel(at=20, dur=30).write(tmp_path / "mine.json")
+        page.get_by_label(INPUT).set_input_files(file)
+        expect(page.get_by_role("status").filter(has_text="mine.json")).to_have_text(
+            "mine.json waits: another file is read first …"
+        )
+        other.sendall(b"no trace!")
+    page.wait_for_url(re.compile(r"/r/[^/]{20,}/"))

@@ -27,6 +27,7 @@ from werkzeug.test import Client, TestResponse
 
 from ..analysis.captures import two_modes as manifest_of_two
 from ..analysis.captures import write_capture
+from ..analysis.many.processes import wait_for
 from .opening import two_modes
 
 if TYPE_CHECKING:
@@ -214,18 +215,94 @@ def test_a_sender_that_falls_silent_makes_room_for_others(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_one_file_is_read_at_a_time() -> None:
-    answers = []
+class Held:
+    """A page whose files are read one by one as the test lets them, each in a thread that sends it."""
 
-    def page_of(report: Report, path: str) -> flask.Flask:
-        answers.append(post(page, STEP))
+    def __init__(self, **limits: Any) -> None:
+        self.read: list[str] = []
+        self.go_on = threading.Semaphore(0)
+        self.answers: dict[str, TestResponse] = {}
+        self._uploads = Uploads(self._page_of, **limits)
+        self.app = self._uploads.beside(build_app(two_modes(), LOCAL, Watched(()), self._uploads).server)
+        self._senders: list[threading.Thread] = []
+
+    def _page_of(self, report: Report, path: str) -> flask.Flask:
+        self.read.append(report.document.traces[0].name)
+        assert self.go_on.acquire(timeout=30)
         return flask.Flask("page")
 
-    uploads = Uploads(page_of)
-    page = Client(uploads.beside(build_app(two_modes(), LOCAL, Watched(()), uploads).server))
+    def send(self, name: str, **more: Any) -> None:
+        def post_it() -> None:
+            self.answers[name] = post(Client(self.app), STEP, f"/upload?name={name}&ticket={name}", **more)
+
+        self._senders.append(threading.Thread(target=post_it))
+        self._senders[-1].start()
+
+    def before(self, name: str) -> int:
+        return int(get(Client(self.app), f"/upload/before?ticket={name}").text)
+
+    def end(self) -> dict[str, int]:
+        """Let all be read; the status of each answer."""
+        self.go_on.release(len(self._senders))
+        for sender in self._senders:
+            sender.join(30)
+        return {name: answer.status_code for name, answer in self.answers.items()}
+
+
+def test_files_wait_for_their_turn_and_are_told_how_many_are_before_them() -> None:
+    held = Held()
+    held.send("first.json")
+    wait_for(lambda: held.read)
+    for place, name in enumerate(("second.json", "third.json"), 1):
+        held.send(name)
+        wait_for(lambda name=name, place=place: held.before(name) == place)  # type: ignore[misc]
+    assert held.before("first.json") == held.before("unknown") == 0
+    assert held.read == ["first.json"]
+    held.go_on.release()
+    wait_for(lambda: held.read == ["first.json", "second.json"])
+    assert held.before("third.json") == 1
+    assert held.end() == {"first.json": 201, "second.json": 201, "third.json": 201}
+    assert held.read == ["first.json", "second.json", "third.json"]
+
+
+def test_nothing_of_a_file_that_waits_is_taken() -> None:
+    held, body = Held(most_bytes=1 << 20), _Endless()
+    held.send("first.json")
+    wait_for(lambda: held.read)
+    held.send("second.json", environ_overrides={"wsgi.input": body, "wsgi.input_terminated": True})
+    wait_for(lambda: held.before("second.json") == 1)
+    assert body.taken == 0
+    assert held.end() == {"first.json": 201, "second.json": 413}
+
+
+def test_one_more_than_may_wait_is_refused_at_once() -> None:
+    held = Held(most_waiting=1)
+    held.send("first.json")
+    wait_for(lambda: held.read)
+    held.send("second.json")
+    wait_for(lambda: held.before("second.json") == 1)
+    refused = post(Client(held.app), STEP, "/upload?name=third.json")
+    assert (refused.status_code, refused.mimetype) == (503, "text/plain")
+    assert refused.text == "third.json: 1 file is waiting to be read already; try again later\n"
+    assert held.end() == {"first.json": 201, "second.json": 201}
+
+
+def test_one_that_has_waited_too_long_leaves_the_line() -> None:
+    held = Held(longest_wait_s=0.1)
+    held.send("first.json")
+    wait_for(lambda: held.read)
+    refused = post(Client(held.app), STEP, "/upload?name=second.json")
+    assert refused.status_code == 503
+    assert refused.text.startswith("second.json: waited ")
+    assert held.end() == {"first.json": 201}
+    held.go_on.release()
+    assert post(Client(held.app), STEP).status_code == 201
+
+
+def test_one_whose_reading_fails_gives_its_turn_to_the_next() -> None:
+    page = served()
+    assert post(page, b"no trace").status_code == 422
     assert post(page, STEP).status_code == 201
-    (refused,) = answers
-    assert (refused.status_code, refused.text) == (503, "another file is being read; try again when it is done\n")
 
 
 @pytest.mark.parametrize("limits", [{"kept": 2}, {"kept_bytes": int(2.5 * len(STEP))}])

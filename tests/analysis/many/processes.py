@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,10 +36,24 @@ def wait_for(what: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def reader_of(path: Path, processes: Callable[[], list[int]]) -> int:
-    """The one of these that reads the pipe, as soon as one does."""
+def kill_reader(path: Path, processes: Callable[[], list[int]]) -> None:
+    """Kill the one of these that reads the pipe, as soon as one does, and wait until it has let go of the pipe.
+
+    A kill takes a moment: what is written before that goes to the one that dies, and nobody reads it.
+    """
     wait_for(lambda: any(is_reading(process, path) for process in processes()))
-    return next(process for process in processes() if is_reading(process, path))
+    reader = next(process for process in processes() if is_reading(process, path))
+    os.kill(reader, signal.SIGKILL)
+    wait_for(lambda: _has_ended(reader))
+
+
+def _has_ended(process: int) -> bool:
+    """Whether none of its threads runs any more, though nobody may have waited for it."""
+    tasks = Path(f"/proc/{process}/task")
+    with contextlib.suppress(OSError):  # threads end meanwhile
+        states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()]
+        return all(state in "ZX" for state in states)
+    return not tasks.exists()
 
 
 def is_reading(process: int, path: Path) -> bool:

@@ -16,7 +16,7 @@ from launchscope.analysis.errors import LaunchscopeError, MissingRequirement
 from launchscope.analysis.many import dask_workers
 from launchscope.analysis.many.ranks import analyze_ranks
 
-from .processes import is_reading, reader_of, wait_for
+from .processes import is_reading, kill_reader, wait_for
 from .rank_files import rank_trace, write_ranks
 
 pytest.importorskip("distributed")
@@ -51,7 +51,7 @@ def test_the_same_rows_and_a_killed_worker_costs_time_alone(cluster: LocalCluste
     def progress(count: int, total: int, row: object) -> None:
         done.append(row)
         if count == len(paths):
-            os.kill(reader_of(stuck, lambda: pids(cluster)), signal.SIGKILL)
+            kill_reader(stuck, lambda: pids(cluster))
             content = rank_trace(9).json()
             threading.Thread(target=stuck.write_bytes, args=(content,), daemon=True).start()
 

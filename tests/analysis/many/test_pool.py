@@ -14,7 +14,7 @@ from launchscope.analysis.errors import LaunchscopeError
 from launchscope.analysis.many.pool import finished_by_processes
 from launchscope.analysis.many.reading import finish
 
-from .processes import is_reading, reader_of, wait_for, workers_of
+from .processes import is_reading, kill_reader, wait_for, workers_of
 from .rank_files import job_of, write_ranks
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
@@ -56,7 +56,7 @@ def test_a_worker_that_is_killed_costs_time_alone(tmp_path: Path) -> None:
     for job, finished in finished_by_processes([job_of(stuck), *map(job_of, paths)], 2):
         rows[job.file.name] = finished.row
         if len(rows) == len(paths):
-            os.kill(reader_of(stuck, workers_of), signal.SIGKILL)
+            kill_reader(stuck, workers_of)
             threading.Thread(target=stuck.write_bytes, args=(paths[0].read_bytes(),), daemon=True).start()
     assert sorted(rows) == ["rank0.json", "rank1.json.gz", "rank2.json", "rank3.json.gz", "rank9.json"]
     assert all(row.error is None for row in rows.values())
