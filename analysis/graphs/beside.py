@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from ..columns import follow, named, numbered
 from ..trace import NONE, Bools, Ints, OpKind, Reals
-from ..user_lines import users_line
 from .document import BetweenDoc, OutsideDoc
 from .scope import Examined
 
@@ -17,16 +15,11 @@ Place = tuple[str, str | None, str | None]
 """API or copy, operator, the user's line."""
 
 
-@dataclass
-class _Totals:
+class _Totals(NamedTuple):
     """Of one place."""
 
-    count: int = 0
-    sums: list[float] = field(default_factory=list)
-
-    def add(self, count: int, sums: list[float]) -> None:
-        self.count += count
-        self.sums = [a + b for a, b in zip(self.sums or [0.0] * len(sums), sums, strict=True)]
+    rows: int
+    sums: list[float]
 
 
 def launched_outside(e: Examined) -> list[OutsideDoc]:
@@ -43,12 +36,12 @@ def launched_outside(e: Examined) -> list[OutsideDoc]:
             api=api,
             operator=operator,
             line=line,
-            launches=totals.count,
+            launches=totals.rows,
             kernels=int(totals.sums[0]),
             kernel_ns=int(totals.sums[1]),
-            launches_per_step=e.per_step(totals.count, e.replaying),
+            launches_per_step=e.per_step(totals.rows, e.replaying),
         )
-        for (api, operator, line), totals in sorted(found.items(), key=lambda item: -item[1].count)
+        for (api, operator, line), totals in sorted(found.items(), key=lambda item: -item[1].rows)
     ]
 
 
@@ -86,8 +79,8 @@ def _between(e: Examined, what: str, place: Place, totals: _Totals, idle_ns: flo
         name=place[0],
         operator=place[1],
         line=place[2],
-        count=totals.count,
-        count_per_step=e.per_step(totals.count, e.replaying),
+        count=totals.rows,
+        count_per_step=e.per_step(totals.rows, e.replaying),
         ns=int(totals.sums[0]),
         idle_ns_per_step=idle_ns,
     )
@@ -96,24 +89,21 @@ def _between(e: Examined, what: str, place: Place, totals: _Totals, idle_ns: flo
 def _by_place(
     e: Examined, name: Ints, operator_row: Ints, stack: Ints, values: tuple[Reals, ...]
 ) -> dict[Place, _Totals]:
-    """How many rows each place has, and the sums of their values."""
+    """How many rows each place has, and the sums of their values; by API, operator, and the places' first stack."""
     operator = follow(e.trace.host_ops.name, operator_row)
-    number = numbered(name, operator, stack)
+    line = e.line_of_stack[stack]
+    number = numbered(name, operator, line)
     _, first, count = np.unique(number, return_index=True, return_counts=True)
     sums = np.array([np.bincount(number, weights=each, minlength=len(first)) for each in values]).T
-    found: dict[Place, _Totals] = defaultdict(_Totals)
-    rows = zip(
-        named(e.trace.names, name[first]),
-        named(e.trace.names, operator[first]),
-        stack[first].tolist(),
-        count.tolist(),
-        sums.tolist(),
-        strict=True,
-    )
-    for api, of_operator, its_stack, rows_here, its_sums in rows:
-        line = users_line([e.trace.name(frame) for frame in e.stacks.stacks[its_stack]])
-        found[api or "", of_operator, line].add(rows_here, its_sums)
-    return found
+    first_stack = np.full(len(first), len(e.stacks.stacks))
+    np.minimum.at(first_stack, number, stack)
+    order = np.lexsort((first_stack, operator[first], name[first]))
+    places = zip(*(named(e.trace.names, column[first[order]]) for column in (name, operator, line)), strict=True)
+    totals = zip(count[order].tolist(), sums[order].tolist(), strict=True)
+    return {
+        (api or "", of_operator, of_user): _Totals(rows, its_sums)
+        for (api, of_operator, of_user), (rows, its_sums) in zip(places, totals, strict=True)
+    }
 
 
 def _chosen(e: Examined, step_of_rows: Ints, start_ns: Ints) -> Bools:

@@ -13,6 +13,7 @@ from ..gaps import Gaps
 from ..stacks import CallStacks
 from ..steps import Steps, first_op_ns
 from ..trace import NONE, Bools, Ints, Trace
+from ..user_lines import users_lines
 from .replays import GraphReplays
 
 
@@ -53,6 +54,11 @@ class Examined:
         if not self.has_steps:
             return np.ones(len(step_of_rows), np.bool_)
         return follow(self.replaying, step_of_rows, absent=False)
+
+    @cached_property
+    def line_of_stack(self) -> Ints:
+        """[stacks] the user's line of each: its name, NONE without a Python frame."""
+        return users_lines(self.stacks.stacks, self.trace.names)
 
     @cached_property
     def linked(self) -> Bools:
