@@ -103,6 +103,8 @@ def test_only_rows_of_the_table_can_be_opened_and_only_as_a_page(site: Site) -> 
     for path in ("/rows/5/", "/rows/1-1/", "/rows/-1/", "/rows/1-2-3/", "/rows/../etc/"):
         assert site.get(path).status_code == 404, path
     assert site.get("/rows/1/", **{"Sec-Fetch-Dest": "image"}).status_code == 403
+    link = {"Sec-Fetch-Dest": "document", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "cross-site"}
+    assert site.get("/rows/1/", **link).status_code == 403
     assert site.read == []
 
 
