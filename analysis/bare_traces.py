@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from .analyses import TraceAnalysis, analyze_trace
-from .document import RanksOfStepDoc, UnreadDoc, WarningDoc
+from .document import RanksOfStepDoc, SkippedDoc, UnreadDoc, WarningDoc
 from .errors import UnreadableInput, one_line
 from .fusion.advice import with_fusion
 from .ranks.documents import traces_document
@@ -57,6 +57,15 @@ def analyze_files(
     told = {file: with_fusion(ranked.get(analysis.name, analysis)) for file, analysis in analyses.items()}
     unread = [UnreadDoc(path=file.name, reason=reasons[file]) for file in files if file in reasons]
     return told, unread, [traces_document(each) for each in together]
+
+
+def skipped_files(skipped: Iterable[tuple[str, str]]) -> list[SkippedDoc]:
+    """Files that are not read, (name, reason), by reason, the most frequent first."""
+    names: dict[str, list[str]] = {}
+    for name, reason in skipped:
+        names.setdefault(reason, []).append(name)
+    by_count = sorted(names.items(), key=lambda each: -len(each[1]))
+    return [SkippedDoc(reason=reason, count=len(each), first=each[0]) for reason, each in by_count]
 
 
 def why_no_gpu_ops(analysis: TraceAnalysis) -> str:

@@ -18,7 +18,7 @@ import msgspec
 from .. import __version__
 from . import frames
 from .analyses import TraceAnalysis
-from .bare_traces import analyze_files, why_no_gpu_ops
+from .bare_traces import analyze_files, skipped_files, why_no_gpu_ops
 from .capture import Capture, Manifest, is_capture, open_capture
 from .captured_traces import analyze_capture
 from .document import ReportDocument, TargetDoc, UnreadDoc, told_traces
@@ -26,7 +26,7 @@ from .errors import UnreadableInput
 from .freed_memory import no_collection
 from .health import HealthDocument, health_document
 from .readers import Progress
-from .trace_files import TraceFile, check_is_there, expanded, found_at, named_apart, skipped_files
+from .trace_files import TraceFile, check_is_there, expanded, found_at, named_apart
 
 if TYPE_CHECKING:
     from os import PathLike

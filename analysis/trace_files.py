@@ -15,7 +15,6 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final, cast
 
 from .capture import MANIFEST, MAX_MEMBERS, is_capture, is_zip, read_member, safe_zip
-from .document import SkippedDoc
 from .errors import UnreadableInput
 from .paths import exists, is_device, is_folder
 from .readers import Progress, open_trace, read_trace
@@ -116,22 +115,13 @@ def found_at(path: Path) -> Found:
     return _in_zip(path) if is_zip(path) else Found([TraceFile(path, utf8_text(path.name))], [])
 
 
-def skipped_files(skipped: Iterable[tuple[str, str]]) -> list[SkippedDoc]:
-    """Files that are not read, by reason, the most frequent first."""
-    names: dict[str, list[str]] = {}
-    for name, reason in skipped:
-        names.setdefault(reason, []).append(name)
-    by_count = sorted(names.items(), key=lambda each: -len(each[1]))
-    return [SkippedDoc(reason=reason, count=len(each), first=each[0]) for reason, each in by_count]
-
-
-def skipped_at(paths: Iterable[Path]) -> list[SkippedDoc]:
-    """Files at the paths and patterns that are not read; none of what is gone meanwhile."""
+def skipped_at(paths: Iterable[Path]) -> list[tuple[str, str]]:
+    """Files at the paths and patterns that are not read: (name, reason); none of what is gone meanwhile."""
     skipped: list[tuple[str, str]] = []
     for path in paths:
         with contextlib.suppress(UnreadableInput):
             skipped += [each for one in expanded([path]) if not is_capture(one) for each in found_at(one).skipped]
-    return skipped_files(skipped)
+    return skipped
 
 
 def named_apart(files: Sequence[TraceFile]) -> list[TraceFile]:

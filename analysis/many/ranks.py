@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ... import __version__
+from ..bare_traces import skipped_files
 from ..document import SkippedDoc
 from ..secrets import without_secrets
 from ..trace import utf8_text
@@ -80,7 +81,7 @@ def analyze_ranks(
         seconds=time.perf_counter() - begun,
         workers=len({each.row.worker for job, each in done.items() if job not in resumed}),
         resumed=len(resumed),
-        skipped=skipped_at(local for path in paths if (local := _local(path)) is not None),
+        skipped=skipped_files(skipped_at(local for path in paths if (local := _local(path)) is not None)),
     )
 
 

@@ -30,10 +30,11 @@ def is_proven_whole(data: bytes, trace: Trace) -> bool:
         return False
     if trace.source.format == "nsys-sqlite":
         return _is_whole_database(text)
-    documents = [_document(each) for each in _documents(text, trace.source.format)]
-    if any(document is None for document in documents):
-        return False
-    return trace.source.format == "proton-json" or len(documents[0]) == trace.events
+    whole = utf8(text).decode("utf-8", "replace")
+    records = _records(whole)
+    if trace.source.format == "proton-json":  # older ones: a document a line
+        return records is not None or all(_records(line) is not None for line in whole.split("\n") if line.strip())
+    return records is not None and len(records) == trace.events
 
 
 def is_other_json(data: bytes) -> bool:
@@ -49,12 +50,7 @@ def is_other_json(data: bytes) -> bool:
     return not isinstance(document, dict) or "traceEvents" not in document
 
 
-def _documents(text: bytes, format: str) -> list[str]:
-    whole = utf8(text).decode("utf-8", "replace")
-    return [line for line in whole.split("\n") if line.strip()] if format == "proton-json" else [whole]
-
-
-def _document(text: str) -> Any:
+def _records(text: str) -> list[Any] | None:
     """The records of a document; None where it is no JSON, odd characters and numbers apart, or has none."""
     how: dict[str, Any] = {"strict": False, "parse_int": str, "parse_float": str}
     for mended in (text, _NO_NUMBER.sub("null", _ESCAPE.sub(_escape, text))):

@@ -108,10 +108,10 @@ def require_found(data: bytes, path: Path) -> RankFile | None:
     found = {file.path: file for file in rank_files([path.parent])}
     if str(path) in found:
         return found[str(path)]
-    skipped = [each for each in skipped_at([path.parent]) if each.first == path.name]
-    require(len(skipped) == 1, "neither a row nor counted")
-    require(skipped[0].reason != NEITHER, "named like a trace, and skipped")
-    require(skipped[0].reason != NO_EVENTS or is_other_json(data), f"skipped as {skipped[0].reason}, which it is not")
+    reason = dict(skipped_at([path.parent])).get(path.name)
+    require(reason is not None, "neither a row nor counted")
+    require(reason != NEITHER, "named like a trace, and skipped")
+    require(reason != NO_EVENTS or is_other_json(data), f"skipped as {reason}, which it is not")
     return None
 
 

@@ -46,7 +46,13 @@ def seeds(reader: str) -> tuple[Seed, ...]:
     """The files of one of ``READERS``."""
     match reader:
         case "kineto":
-            return (*_named(), *_recorded(), Seed("two ranks", _two_ranks()), Seed("head", _with_head()))
+            return (
+                *_named(),
+                *_recorded(),
+                Seed("two ranks", _two_ranks()),
+                Seed("head", _with_head()),
+                Seed("engine", _engine()),
+            )
         case "kineto-gzip":
             return tuple(Seed(each.name, gzip.compress(each.data, mtime=0)) for each in seeds("kineto"))
         case "perfetto":
@@ -106,6 +112,20 @@ def _two_ranks() -> bytes:
             at, process = 50 * index + 25 * rank, 100 + rank
             builder.op("aten::mm", at - 1, 9, process=process).launch(at, 5, process=process, correlation=index)
             builder.kernel(at + 9, 4, device=rank, correlation=index, launch=False)
+    return builder.json()
+
+
+def _engine() -> bytes:
+    """Steps of a serving engine: what goes in, the model, sampling, what comes out, the wait for it."""
+    builder = trace()
+    for step in range(3):
+        at = 200 * step
+        builder.step(step, at, 60).annotation("execute_context_0(0)_generation_4(4)", at + 1, 55)
+        builder.op("aten::copy_", at + 5, 10).launch(at + 8, 4, "cudaMemcpyAsync").memcpy(at + 14, 1)
+        builder.graph_launch(at + 20, 10).kernel(at + 25, 10, name="gemm").kernel(at + 36, 20, name="gemm")
+        builder.op("aten::argmax", at + 62, 8).launch(at + 64, 3).kernel(at + 68, 4, name="argmax")
+        builder.op("aten::copy_", at + 72, 6).launch(at + 73, 3, "cudaMemcpyAsync").memcpy(at + 80, 1)
+        builder.sync(at + 79, 5)
     return builder.json()
 
 
