@@ -51,8 +51,9 @@ COMMANDS: Final = (
 SOMETHING_TO_FIX: Final = 2
 INTERRUPTED: Final = 130
 _OUT_OF_MEMORY: Final = "out of memory: give it a smaller trace, or a machine with more"
-_SOON_S: Final = 0.01
+_SOON_S: Final = 0.001
 _SIGNALLED: Final = 128  # plus the signal's number
+_IMPORTING: Final = "<frozen importlib._bootstrap>"  # where Python's import runs
 
 
 class _LazyGroup(click.Group):
@@ -92,19 +93,25 @@ def launchscope() -> None:
 
 
 def main() -> NoReturn:
-    """The entry point of the console script and of ``python -m launchscope``. SIGTERM and SIGHUP are as Ctrl-C."""
+    """Carry out the process's command line, and end the process. SIGTERM and SIGHUP are as Ctrl-C."""
     received: list[int] = []
 
-    def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-        signal.signal(number, signal.SIG_DFL)  # a second one does not wait
+    def interrupt(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        raise KeyboardInterrupt
+        if number != signal.SIGINT:
+            signal.signal(number, signal.SIG_DFL)  # a second one does not wait
+        if received.count(number) > 1:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise KeyboardInterrupt
+        _interrupt(number, frame)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores one
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # nohup ignores one
             signal.signal(number, interrupt)
     sys.unraisablehook = _interrupt_again
     code = run(sys.argv[1:])
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # from here on there is nothing to tell
     if code == INTERRUPTED:
         discard_stdout()
         code = _SIGNALLED + (received[0] if received else signal.SIGINT)
@@ -115,10 +122,24 @@ def main() -> NoReturn:
 def _interrupt_again(lost: sys.UnraisableHookArgs) -> None:
     """Ctrl-C that came while an object was cleared away, where Python prints a traceback and goes on: soon again."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, _SOON_S)
+        _interrupt_soon()
     else:
         sys.__unraisablehook__(lost)
+
+
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    """KeyboardInterrupt, outside imports: modules in C print a traceback in them, and raise an ImportError instead."""
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORTING:
+            _interrupt_soon()
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _interrupt_soon() -> None:
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_REAL, _SOON_S)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -126,6 +147,7 @@ def run(arguments: Sequence[str]) -> int:
     stdout_takes_all()
     stdout_never_fails_to_encode()
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # which waited while this was imported
         code = _invoke(list(arguments))
         flush_stdout()
         return code

@@ -46,10 +46,15 @@ def test_the_version_is_said_once() -> None:
     assert PROJECT["project"]["version"] == launchscope.__version__ == version("launchscope")
 
 
+def test_the_console_script_is_what_tells_of_ctrl_c_first() -> None:
+    assert PROJECT["project"]["scripts"] == {"launchscope": "launchscope.__main__:main"}
+
+
 class Built(NamedTuple):
     files: set[str]  # of the checkout
     wheel: set[str]
     sdist: set[str]  # without the leading folder
+    sdist_bytes: int
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +73,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as opened, tarfile.open(sdist) as archive:
         sources = {name.partition("/")[2] for name in archive.getnames()}
-        return Built(files, set(opened.namelist()), sources)
+        return Built(files, set(opened.namelist()), sources, sdist.stat().st_size)
 
 
 def test_the_wheel_holds_the_modules_and_the_data(built: Built) -> None:
@@ -90,6 +95,11 @@ def test_the_licence_is_in_it(built: Built) -> None:
         assert any(name.endswith(f"licenses/{text}") for name in built.wheel)
 
 
-def test_the_sdist_is_the_checkout(built: Built) -> None:
-    """So that a packager can run its tests."""
-    assert built.files - built.sdist <= {".gitignore", "MANIFEST.in"}
+def test_the_sdist_builds_the_wheel_and_is_small(built: Built) -> None:
+    """Tests and what they alone need are in the repository: 20 MB of recorded captures."""
+    parts = {name.removeprefix("launchscope/") for name in built.wheel if name.startswith("launchscope/")}
+    assert parts | {"pyproject.toml", "README.md", "LICENSE", "NOTICE", "CHANGELOG.md"} <= built.sdist
+    assert {name for name in built.files if name.startswith("docs/")} <= built.sdist
+    rooms = {name.partition("/")[0] for name in built.sdist if built.files & {name}}
+    assert not rooms & {"tests", "benchmarks", ".ci"}
+    assert built.sdist_bytes < 5_000_000

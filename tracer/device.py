@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import importlib.util
 import itertools
+import os
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
@@ -15,12 +18,15 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from ..analysis.capture import GpuState
-from ..analysis.errors import MissingRequirement
+from ..analysis.errors import LaunchscopeError, MissingRequirement
+from ..analysis.paths import exists
 
 Step = Callable[[], Any]
 
 CUDA: Final = "launchscope.tracer.device:CudaDevice"
 """The device layer of a real GPU, as the processes that measure are told it."""
+_TAIL_BYTES: Final = 64  # of a trace: its last brace and what blanks follow it
+_COPIED_BYTES: Final = 1 << 20
 OLDEST_TORCH: Final = (2, 6)
 WITHOUT_A_GPU: Final = (
     "(without a GPU: `launchscope demo` shows a report, `launchscope predict TARGET` predicts step times, "
@@ -196,7 +202,21 @@ class _TorchSession:
         self._profiler = profiler
 
     def export(self, path: Path) -> None:
-        self._profiler.export_chrome_trace(str(path))
+        """Kineto says nothing of a full disk: LaunchscopeError unless the trace that it wrote ends as one does."""
+        text = path.with_suffix("") if path.suffix == ".gz" else path
+        self._profiler.export_chrome_trace(str(text))
+        if not exists(text) or not _last_bytes(text).rstrip().endswith(b"}"):
+            raise LaunchscopeError(f"{text}: the profiler could not write all of its trace; is the disk full?")
+        if text != path:
+            with text.open("rb") as whole, gzip.open(path, "wb") as packed:
+                shutil.copyfileobj(whole, packed, _COPIED_BYTES)
+            text.unlink()
+
+
+def _last_bytes(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        stream.seek(-min(_TAIL_BYTES, file.stat().st_size), os.SEEK_END)
+        return stream.read()
 
 
 def load_device(layer: str) -> Device:

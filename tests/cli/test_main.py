@@ -193,6 +193,67 @@ main()
     assert (done.returncode, done.stderr) == (128 + number, "launchscope: interrupted\n")
 
 
+WHILE_IMPORTING = """
+import signal, sys, time, traceback
+
+class AsModulesInC:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            try:
+                for _ in range({times}):
+                    signal.raise_signal({number})
+            except KeyboardInterrupt:
+                traceback.print_exc()
+                raise ImportError("failed to import")
+
+sys.meta_path.insert(0, AsModulesInC())
+sys.argv[1:] = ["analyze", {trace!r}]
+from launchscope.__main__ import main
+if {after!r}:
+    from launchscope.cli import analyze
+    analyze.deliver = lambda *_, **__: time.sleep(30)
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("module", ["numpy", "msgspec", "launchscope.analysis.report"])
+def test_ctrl_c_waits_for_an_import(tmp_path: Path, module: str, number: signal.Signals) -> None:
+    """Modules in C, as numpy is, print its traceback and raise another error."""
+    file = trace().step(0).launch(1, 1).kernel(3, 1).write(tmp_path / "trace.json")
+    code = WHILE_IMPORTING.format(module=module, number=number, times=1, trace=str(file), after=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "launchscope: interrupted\n")
+
+
+@pytest.mark.parametrize("module", ["click", "launchscope.cli", "launchscope.analysis.errors"])
+def test_ctrl_c_before_the_command_line_is_imported_is_told(module: str) -> None:
+    code = WHILE_IMPORTING.format(module=module, number=int(signal.SIGINT), times=1, trace="x", after=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "launchscope: interrupted\n")
+
+
+def test_ctrl_c_before_it_can_wait_is_told() -> None:
+    code = """
+import signal
+def interrupted(*_):
+    raise KeyboardInterrupt
+signal.pthread_sigmask = interrupted
+from launchscope.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "launchscope: interrupted\n")
+
+
+def test_a_second_ctrl_c_does_not_wait_for_an_import(tmp_path: Path) -> None:
+    file = trace().step(0).launch(1, 1).kernel(3, 1).write(tmp_path / "trace.json")
+    code = WHILE_IMPORTING.format(module="numpy", number=int(signal.SIGINT), times=2, trace=str(file), after=True)
+    code = code.replace("except KeyboardInterrupt:", "except ZeroDivisionError:")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=20)
+    assert (done.returncode, done.stderr) == (130, "launchscope: interrupted\n")
+
+
 @pytest.mark.parametrize("arguments", HELP, ids=" ".join)
 def test_a_reader_that_leaves_is_no_error(arguments: list[str]) -> None:
     process = subprocess.Popen(
