@@ -155,7 +155,7 @@ def _in_folder(folder: Path) -> Found:
     seen: dict[Path, Peek] = {}
     for place, below, names in os.walk(folder, onerror=closed.append):
         below[:] = [name for name in below if not name.startswith(".")]
-        seen |= {Path(place, name): Peek(_LINK) for name in below if Path(place, name).is_symlink()}
+        seen |= {Path(place, name): Peek(_LINK) for name in below if _is_link(Path(place, name))}
         captures += [Path(place, name) for name in below if is_capture(Path(place, name))]
         below[:] = [name for name in below if Path(place, name) not in captures]
         files += [Path(place, name) for name in names if not name.startswith(".")]
@@ -186,6 +186,10 @@ def _order(file: Path) -> list[tuple[int, str]]:
     return natural_order(str(file))
 
 
+def _is_link(path: Path) -> bool:
+    return os.path.islink(path)  # noqa: PTH114  # Path's raises without the right to look
+
+
 def _peek_at(file: Path) -> Peek:
     try:
         if not stat.S_ISREG(file.stat().st_mode):
@@ -193,7 +197,7 @@ def _peek_at(file: Path) -> Peek:
         with file.open("rb") as stream:
             return peek(stream, str(file))
     except OSError:  # without the right to read it, or a link to nothing: its reader will say so
-        return Peek() if not file.is_symlink() or is_named_like_a_trace(str(file)) else Peek(_NO_FILE)
+        return Peek() if not _is_link(file) or is_named_like_a_trace(str(file)) else Peek(_NO_FILE)
 
 
 def _in_zip(path: Path) -> Found:

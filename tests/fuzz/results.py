@@ -115,17 +115,18 @@ def _opened(name: str, data: bytes, place: Path) -> Outcome:
 
 def _kept_row(data: bytes, place: Path) -> Outcome:
     """The row of a file that is there, as a folder of finished rows has it."""
-    trace = place / "rank0.json"
-    trace.write_bytes(b"{}")
     rows = place.parent / "rows"
-    job = Job(_file(trace))
-    key = kept_rows._key(job)
-    keeper = KeptRows(rows)
-    pack = msgspec.msgpack.encode
-    keeper._place(key).write_bytes(b"\x82" + pack("key") + pack(key) + pack("finished") + data)
-    if keeper.find(job) is None:
-        return "refused"
-    _require_told(analyze_ranks([place], files=[job.file], resume=rows))
+    with contextlib.chdir(place):  # the row is of a file that was given by its name alone
+        trace = Path("rank0.json")
+        trace.write_bytes(b"{}")
+        job = Job(_file(trace))
+        key = kept_rows._key(job)
+        keeper = KeptRows(rows)
+        pack = msgspec.msgpack.encode
+        keeper._place(key).write_bytes(b"\x82" + pack("key") + pack(key) + pack("finished") + data)
+        if keeper.find(job) is None:
+            return "refused"
+        _require_told(analyze_ranks([trace], files=[job.file], resume=rows))
     return "read"
 
 
