@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from functools import cache
@@ -10,8 +11,12 @@ import pytest
 
 
 def pytest_configure() -> None:
-    """A shell starts a background job with SIGINT ignored, and its children inherit that; a handler undoes both."""
+    """A shell starts a background job with SIGINT ignored, and its children inherit that; a handler undoes both.
+
+    pytest-xdist sets COLUMNS for its workers, whatever the terminal.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.pop("COLUMNS", None)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -190,15 +191,24 @@ def test_no_event_is_lost_whose_answer_the_next_one_overtakes(open_page: Open) -
     held: list[Route] = []
     updates = re.compile("_dash-update-component")
     page.route(updates, lambda route: held.append(route))
+
+    def wait_until_held(count: int) -> None:
+        """Other parts of the page may ask, too."""
+        until = time.monotonic() + 30
+        while len(held) < count and time.monotonic() < until:
+            page.wait_for_timeout(100)
+        assert len(held) >= count
+
     page.keyboard.press("/")
     page.keyboard.insert_text("splitK")
-    page.wait_for_timeout(500)
+    wait_until_held(1)
     page.locator("h1").click()
     page.locator("#next").click()
+    wait_until_held(2)
     page.keyboard.press("]")
+    wait_until_held(3)
     page.locator("#next").click()
-    page.wait_for_timeout(500)
-    assert len(held) >= 4  # other parts of the page may ask, too
+    wait_until_held(4)
     for route in held:
         route.continue_()
     page.unroute(updates)
