@@ -1,12 +1,13 @@
 """How long it takes to read and analyze a trace, and in how much memory, beside other readers of the same file.
 
-    python benchmarks/read_speed.py [--mb 250] [--runs 5] [--only launchscope,orjson] [--folder DIR]
+    python benchmarks/read_speed.py [--make graph,eager,ranks] [--mb 250] [--runs 5] [--only launchscope,orjson]
 
-Whole processes, from start to exit, by turns in each of the runs, so that a busy machine slows all. ``launchscope`` is
-``launchscope analyze --no-cache``: read, analyzed, reported. ``orjson`` and ``json`` unpack and parse, no more. ``hta``
-is HolisticTraceAnalysis' TraceAnalysis() with its breakdown of idle time. Prints the median time, the highest resident
-memory of the process tree, and time as a multiple of orjson's. The others get a virtual environment of their own, in
-DIR, which is kept for the next time.
+Each make of file is one of ``synthetic_kineto.MAKES``. Whole processes, from start to exit, by turns in each of the
+runs, so that a busy machine slows all; CPU time is theirs with their children's, which other work slows less.
+``launchscope`` is ``launchscope analyze --no-cache``: read, analyzed, reported. ``orjson`` and ``json`` unpack and
+parse, no more. ``hta`` is HolisticTraceAnalysis' TraceAnalysis() with its breakdown of idle time. Prints the median
+times, the highest resident memory of the process tree, and both times as multiples of orjson's. The others get a
+virtual environment of their own, in the folder of ``--folder``, which is kept for the next time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import gzip
 import os
 import platform
+import resource
 import shutil
 import subprocess
 import sys
@@ -27,7 +29,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
-from synthetic_kineto import write
+from synthetic_kineto import MAKES, write
 
 BASELINE: Final = "orjson"
 OTHERS: Final = ("HolisticTraceAnalysis", "pandas<3", "orjson")
@@ -52,41 +54,51 @@ class Run(NamedTuple):
     """One process."""
 
     seconds: float
+    cpu_seconds: float
     peak_bytes: int
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--mb", type=float, default=250, help="size of the trace, unpacked")
+    parser.add_argument("--make", default=",".join(MAKES), help="what the traces are mostly of")
+    parser.add_argument("--mb", type=float, default=250, help="size of each trace, unpacked")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", default="launchscope,orjson,json,hta")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "launchscope-read-speed")
     options = parser.parse_args(arguments)
     options.folder.mkdir(exist_ok=True)
-    trace = packed(options.folder, options.mb)
     commands = contenders(options.folder, options.only.split(","))
-    runs: dict[str, list[Run]] = {name: [] for name in commands}
-    for _ in range(options.runs):
-        for name in list(commands):
-            try:
-                runs[name].append(measure([*commands[name], str(trace)]))
-            except subprocess.CalledProcessError as error:
-                print(f"{name}: skipped: it failed: {last_line(error.stderr)}")
-                del commands[name], runs[name]
-    print(table(runs, trace, options.mb))
+    print(f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, median of {options.runs}")
+    for make in options.make.split(","):
+        trace = packed(options.folder, options.mb, make)
+        print(f"\n{make}: {options.mb:g} MB of Kineto JSON ({trace.stat().st_size / 1e6:.0f} MB packed)")
+        print(table(by_turns(commands, trace, options.runs)), flush=True)
 
 
-def packed(folder: Path, megabytes: float) -> Path:
-    """A trace of this size, made once."""
-    trace = folder / f"{megabytes:g}mb.json.gz"
+def packed(folder: Path, megabytes: float, make: str) -> Path:
+    """A trace of this size and make, made once."""
+    trace = folder / f"{make}-{megabytes:g}mb.json.gz"
     if not trace.exists():
         plain = trace.with_suffix("")
-        write(plain, megabytes)
+        write(plain, megabytes, make)
         with plain.open("rb") as text, gzip.open(trace.with_suffix(".part"), "wb", compresslevel=6) as file:
             shutil.copyfileobj(text, file, 1 << 20)
         trace.with_suffix(".part").rename(trace)
         plain.unlink()
     return trace
+
+
+def by_turns(commands: dict[str, list[str]], trace: Path, turns: int) -> dict[str, list[Run]]:
+    """The runs of each reader; without those that fail."""
+    runs: dict[str, list[Run]] = {name: [] for name in commands}
+    for _ in range(turns):
+        for name in list(runs):
+            try:
+                runs[name].append(measure([*commands[name], str(trace)]))
+            except subprocess.CalledProcessError as error:
+                print(f"{name}: skipped: it failed: {last_line(error.stderr)}")
+                del runs[name]
+    return runs
 
 
 def contenders(folder: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
@@ -115,8 +127,8 @@ def install(python: Path) -> str | None:
 
 
 def measure(command: Sequence[str]) -> Run:
-    """Time and highest resident memory of a process and those that it starts. CalledProcessError when it fails."""
-    begun = time.perf_counter()
+    """Times and highest resident memory of a process and those that it starts. CalledProcessError when it fails."""
+    begun, cpu_before = time.perf_counter(), children_cpu_s()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     peak = 0
 
@@ -133,7 +145,7 @@ def measure(command: Sequence[str]) -> Run:
     watcher.join()
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command, stderr=problem)
-    return Run(seconds, peak)
+    return Run(seconds, children_cpu_s() - cpu_before, peak)
 
 
 def resident(process: int) -> int:
@@ -147,19 +159,24 @@ def resident(process: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE") + sum(resident(int(child)) for child in children)
 
 
-def table(runs: dict[str, list[Run]], trace: Path, megabytes: float) -> str:
+def children_cpu_s() -> float:
+    """CPU time of all processes that were started from here and have ended, with their children's."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def table(runs: dict[str, list[Run]]) -> str:
     """One row per reader."""
-    middles = {name: median(run.seconds for run in its) for name, its in runs.items() if its}
-    baseline = middles.get(BASELINE)
-    lines = [
-        f"{megabytes:g} MB of Kineto JSON ({trace.stat().st_size / 1e6:.0f} MB packed), {os.cpu_count()} cores, "
-        f"{platform.machine()}, Python {platform.python_version()}, median of {max(map(len, runs.values()))}",
-        f"{'reader':<12} {'time':>9} {'fastest':>9} {'peak memory':>12} {'÷ ' + BASELINE:>9}",
-    ]
-    for name, middle in sorted(middles.items(), key=lambda item: item[1]):
-        ratio = f"{middle / baseline:8.2f}×" if baseline else f"{'–':>9}"
-        fastest, peak = min(run.seconds for run in runs[name]), max(run.peak_bytes for run in runs[name])
-        lines.append(f"{name:<12} {middle:7.2f} s {fastest:7.2f} s {peak / 1e6:9.0f} MB {ratio}")
+    times = {
+        name: (median(run.seconds for run in its), median(run.cpu_seconds for run in its)) for name, its in runs.items()
+    }
+    lines = [f"{'reader':<12} {'time':>9} {'CPU time':>9} {'peak memory':>12} {'time and CPU ÷ ' + BASELINE:>22}"]
+    for name, (seconds, cpu_seconds) in sorted(times.items(), key=lambda item: item[1]):
+        peak = max(run.peak_bytes for run in runs[name])
+        line = f"{name:<12} {seconds:7.2f} s {cpu_seconds:7.2f} s {peak / 1e6:9.0f} MB"
+        if baseline := times.get(BASELINE):
+            line += f" {seconds / baseline[0]:12.2f}× {cpu_seconds / baseline[1]:7.2f}×"
+        lines.append(line)
     return "\n".join(lines)
 
 
