@@ -111,7 +111,8 @@ def main() -> NoReturn:
     sys.unraisablehook = _interrupt_again
     code = run(sys.argv[1:])
     signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # from here on there is nothing to tell
+    if signal.getsignal(signal.SIGINT) == interrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # from here on there is nothing to tell
     if code == INTERRUPTED:
         discard_stdout()
         code = _SIGNALLED + (received[0] if received else signal.SIGINT)

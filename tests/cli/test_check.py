@@ -59,7 +59,7 @@ def test_exit_codes(limits: str, code: int, said: str, capfd: Captured) -> None:
         ("check", "missing argument 'CURRENT' (see launchscope check --help)"),
         ("check none.json --require-graph", "none.json: no such file or folder"),
         ("check step.json --baseline none", "none: no such baseline; save one with launchscope baseline save"),
-        ("check step.json --config none.toml", "none.toml: no such file; check the path"),
+        ("check step.json --config none.toml", "none.toml: no such file"),
         ("check step.json --require-graph --mode grpah", "--mode: no mode 'grpah' (did you mean 'graph'?)"),
         ("check step.json --require-graph --mode eager", "step.json: has no mode eager; it has trace"),
         ("check step.json --require-graph --junit step.json", "is an input; -o would overwrite it"),

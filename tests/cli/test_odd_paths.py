@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 import pytest
 from launchscope.cli import run
@@ -61,10 +62,11 @@ sweep {script} -o {path}
 demo -o {path}
 """
 
-ODD: dict[str, Callable[[Path], object]] = {}
+Made = TypeVar("Made", bound=Callable[[Path], Path | str])
+ODD: dict[str, Callable[[Path], Path | str]] = {}
 
 
-def odd(make: Callable[[Path], object]) -> Callable[[Path], object]:
+def odd(make: Made) -> Made:
     ODD[make.__name__] = make
     return make
 

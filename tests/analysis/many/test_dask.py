@@ -97,9 +97,11 @@ def test_a_cluster_that_closes_in_the_middle_is_told_and_finished_rows_are_kept(
     os.mkfifo(tmp_path / "rank9.json")
     kept, address = tmp_path / "kept", cluster.scheduler_address
     words = ["analyze", tmp_path / "run", tmp_path / "rank9.json", "--resume", kept, "--dask", address]
-    command = subprocess.Popen([sys.executable, "-m", "launchscope", *words], stderr=subprocess.PIPE, text=True)
+    command = subprocess.Popen(
+        [sys.executable, "-m", "launchscope", *map(str, words)], stderr=subprocess.PIPE, text=True
+    )
     wait_for(lambda: len(list(kept.glob("*.row"))) == 3)
-    cluster.close()  # type: ignore[no-untyped-call]
+    cluster.close()
     _, err = command.communicate(timeout=60)
     assert command.returncode == 2
     assert err.splitlines()[-1] == (
