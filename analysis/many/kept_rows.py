@@ -17,7 +17,8 @@ from typing import Final
 import msgspec
 
 from ... import __version__
-from ..errors import LaunchscopeError
+from ..errors import LaunchscopeError, UnreadableInput
+from ..paths import is_file
 from ..secrets import without_secrets
 from ..trace import utf8_text
 from .document import UNREADABLE, RankRow
@@ -51,9 +52,9 @@ class KeptRows:
     def find(self, job: Job) -> Finished | None:
         """The row of the file as it is now, where an earlier run finished it."""
         key = _key(job)
-        with suppress(OSError, msgspec.DecodeError):
+        with suppress(OSError, UnreadableInput, msgspec.DecodeError):
             place = self._place(key)
-            if not place.is_file():  # a pipe that somebody put there has no end
+            if not is_file(place):  # a pipe that somebody put there has no end
                 return None
             kept = msgspec.msgpack.decode(place.read_bytes(), type=_Kept)
             if kept.key == key and _names(kept.finished.row) == _names(bare_row(job.file)):

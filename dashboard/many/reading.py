@@ -13,6 +13,7 @@ from ...analysis.errors import UnreadableInput
 from ...analysis.many.document import RankRow
 from ...analysis.many.places import TablePlaces
 from ...analysis.many.storage import fetched, is_url, local_path
+from ...analysis.paths import is_file
 from ...analysis.renamed import Names, renamed, replaced
 from ...analysis.report import Report, analyze
 
@@ -45,10 +46,10 @@ def _at_hand(path: str, places: TablePlaces | None) -> Iterator[tuple[Path, str 
         with fetched(found) as copy:
             yield copy, path
         return
-    if found.is_file():
+    if is_file(found):
         yield found, None if str(found) == path else path
         return
-    archive = next((parent for parent in found.parents if parent.is_file() and is_zip(parent)), None)
+    archive = next((parent for parent in found.parents if is_file(parent) and is_zip(parent)), None)
     if archive is None:
         relative = "" if Path(path).is_absolute() else f", looked for below {Path.cwd()}"
         raise UnreadableInput(f"{path}: gone since it was read{relative}; put it back, or make the table anew")
