@@ -362,11 +362,15 @@ class TestDamage:
         """SQLite reads zeros where part of a page is cut: 30 kernels of one name were there instead of four."""
         data = gzip.compress(PIPIT[:-lost], 1) if packed else PIPIT[:-lost]
         (tmp_path / "x.sqlite").write_bytes(data)
-        for opened in (lambda: open_trace(tmp_path / "x.sqlite"), lambda: read_trace(data, "x.sqlite")):
+        opened: list[Callable[[], Trace]] = [
+            lambda: open_trace(tmp_path / "x.sqlite"),
+            lambda: read_trace(data, "x.sqlite"),
+        ]
+        for read in opened:
             with pytest.raises(
                 UnreadableInput, match=rf"x.sqlite: .* cut: {len(PIPIT) - lost:,} of {len(PIPIT):,} bytes"
             ):
-                opened()
+                read()
 
     def test_a_file_whose_writer_keeps_no_count_of_pages(self) -> None:
         """The header's count holds where two counters agree; else whole pages are all that is known."""

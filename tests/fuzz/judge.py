@@ -9,13 +9,18 @@ import gzip
 import json
 import re
 import sqlite3
+import sys
 import zlib
+from collections.abc import Iterator
 from typing import Any, Final
 
 from launchscope.analysis.trace import Trace
 
 from .slow_readers import unpacked, utf8
 
+_DECODER: Final = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
+_DEEPEST: Final = 5_000  # nested values; a reader's own limit is lower
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _NO_NUMBER: Final = re.compile(r"(?<=[:\[,\s])-?(?:nan|inf)\b")
 _OF_INDEX: Final = re.compile(r"(row \d+ missing from index|wrong # of entries in index|non-unique entry in index)")
@@ -30,11 +35,10 @@ def is_proven_whole(data: bytes, trace: Trace) -> bool:
         return False
     if trace.source.format == "nsys-sqlite":
         return _is_whole_database(text)
-    whole = utf8(text).decode("utf-8", "replace")
-    records = _records(whole)
-    if trace.source.format == "proton-json":  # older ones: a document a line
-        return records is not None or all(_records(line) is not None for line in whole.split("\n") if line.strip())
-    return records is not None and len(records) == trace.events
+    lists = _lists(utf8(text).decode("utf-8", "replace"))
+    if trace.source.format == "proton-json":  # older ones: several documents
+        return len(lists) > 0
+    return len(lists) == 1 and len(lists[0]) == trace.events
 
 
 def is_other_json(data: bytes) -> bool:
@@ -50,17 +54,29 @@ def is_other_json(data: bytes) -> bool:
     return not isinstance(document, dict) or "traceEvents" not in document
 
 
-def _records(text: str) -> list[Any] | None:
-    """The records of a document; None where it is no JSON, odd characters and numbers apart, or has none."""
-    how: dict[str, Any] = {"strict": False, "parse_int": str, "parse_float": str}
+def _lists(text: str) -> list[list[Any]]:
+    """The records of each document; none where one is no JSON, odd characters and numbers apart, or has no records."""
     for mended in (text, _NO_NUMBER.sub("null", _ESCAPE.sub(_escape, text))):
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(_DEEPEST)
         try:
-            document = json.loads(mended, **how)
+            documents = list(_decoded(mended))
         except (ValueError, RecursionError):
             continue
-        records = document.get("traceEvents") if isinstance(document, dict) else document
-        return records if isinstance(records, list) else None
-    return None
+        finally:
+            sys.setrecursionlimit(limit)
+        lists: list[Any] = [each.get("traceEvents") if isinstance(each, dict) else each for each in documents]
+        return lists if all(isinstance(each, list) for each in lists) else []
+    return []
+
+
+def _decoded(text: str) -> Iterator[Any]:
+    """The documents that a text strings together. ValueError for what is none."""
+    at = _BLANKS.match(text, 0).end()  # type: ignore[union-attr]  # it matches nothing, too
+    while at < len(text):
+        document, at = _DECODER.raw_decode(text, at)
+        yield document
+        at = _BLANKS.match(text, at).end()  # type: ignore[union-attr]
 
 
 def _escape(found: re.Match[str]) -> str:

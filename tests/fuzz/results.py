@@ -37,7 +37,6 @@ ELSEWHERE: Final = (
     ),
     *("reference://::data:application/json;base64,e30=", "simplecache::https://127.0.0.1:9/x", "zip://x::memory://y"),
 )
-_DOCUMENTS: Final = (".json", ".row")
 
 
 def changed(name: str, data: bytes, chance: random.Random) -> tuple[str, bytes]:
@@ -148,34 +147,35 @@ def _require_told(doc: Any) -> None:
     require_finite(many_story.render_json(doc).encode())
 
 
-_OPENED: list[str] | None = None  # what is opened meanwhile; None while nobody asks
 _STARTED: Final = ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
+_CODE: Final = (*sys.path, sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]), "/usr/lib", "/proc/self/status")
+_LISTENING: Final[list[list[tuple[str, str]]]] = []  # each to be told of what is opened or started
 
 
 def _listen(event: str, arguments: tuple[Any, ...]) -> None:
-    if _OPENED is None:
-        return
-    if event in _STARTED:
-        _OPENED.append(f"{event} {arguments}")
-    elif event == "open" and isinstance(arguments[0], (str, bytes)):
-        _OPENED.append(os.fsdecode(arguments[0]))
+    for told in _LISTENING:
+        if event in _STARTED:
+            told.append((event, str(arguments)))
+        elif event == "open" and isinstance(arguments[0], (str, bytes)):
+            told.append((event, os.fsdecode(arguments[0])))
+
+
+sys.addaudithook(_listen)  # for good: none can be taken away
 
 
 @contextlib.contextmanager
 def nothing_else_opened(folder: Path) -> Iterator[None]:
-    """Broken where a file outside of the folder, of Python and of launchscope is opened, or anything is called."""
-    global _OPENED
-    if not _listen.__dict__.setdefault("is_added", False):
-        sys.addaudithook(_listen)
-        _listen.__dict__["is_added"] = True
-    _OPENED, opened = (found := []), found
+    """Broken where a file outside of the folder and of installed code is opened, or anything is called or started."""
+    opened: list[tuple[str, str]] = []
+    _LISTENING.append(opened)
     try:
         yield
     finally:
-        _OPENED = None
-    code = [
-        Path(each).resolve() for each in (*sys.path, sys.prefix, sys.base_prefix, Path(__file__).parents[2]) if each
-    ]
-    ours = (str(folder.resolve()), *map(str, code), "/usr/lib", "/proc/self/status", "/proc/cpuinfo")
-    others = [each for each in opened if not os.path.realpath(each).startswith(ours)]
+        _LISTENING.pop()
+    ours = [Path(each).resolve() for each in (*_CODE, str(folder)) if each]
+    others = [each for each in opened if each[0] != "open" or not _is_below(each[1], ours)]
     require(not others, f"opened: {others[:3]}")
+
+
+def _is_below(path: str, places: list[Path]) -> bool:
+    return any(Path(os.path.realpath(path)).is_relative_to(place) for place in places)

@@ -12,12 +12,13 @@ from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
-from launchscope.analysis.trace import Notice, Source, Table, Trace
+from launchscope.analysis.trace import NONE, Notice, Source, Table, Trace
 
 from ..analysis.whole_file_kineto import read_kineto
 from .slow_nsys import read_nsys
 
 NAMES: Final = ("name", "api")
+IDS: Final = ("process", "thread", "device", "stream")
 DEEPEST: Final = 900
 """Deeper records are lost with every parser that recurses, which is told."""
 
@@ -165,7 +166,9 @@ def _microseconds(time: Any) -> str:
 
 def differences(found: Trace, wanted: Trace) -> Iterator[str]:
     """What two traces say differently; how they number their names, and their sentences, does not matter."""
-    for name in ("events", "device_names", "rank", "whole_us", "complete"):
+    if _by_device(found) != _by_device(wanted):
+        yield f"device_names: {found.device_names!r}, not {wanted.device_names!r}"
+    for name in ("events", "rank", "whole_us", "complete"):
         if getattr(found, name) != getattr(wanted, name):
             yield f"{name}: {getattr(found, name)!r}, not {getattr(wanted, name)!r}"
     codes = [sorted((notice.code, notice.count) for notice in trace.notices) for trace in (found, wanted)]
@@ -183,6 +186,19 @@ def differences(found: Trace, wanted: Trace) -> Iterator[str]:
             if column.name in NAMES:
                 mine = np.array([found.names[index] for index in mine.tolist()], object)
                 other = np.array([wanted.names[index] for index in other.tolist()], object)
+            if column.name in IDS:
+                mine, other = _by_appearance(mine), _by_appearance(other)
             if not np.array_equal(mine, other):
                 row = int(np.flatnonzero(mine != other)[0])
                 yield f"{table.name}.{column.name}[{row}]: {mine[row]!r}, not {other[row]!r}"
+
+
+def _by_device(trace: Trace) -> list[tuple[int, str]]:
+    """The devices' names; a number that stands for a text is as good as another."""
+    return sorted((max(device, NONE - 1), str(name)) for device, name in trace.device_names.items())
+
+
+def _by_appearance(ids: Any) -> Any:
+    """The same with the numbers that stand for texts, below NONE, by their first appearance."""
+    own = list(dict.fromkeys(id for id in ids.tolist() if id < NONE))
+    return np.array([id if id >= NONE else NONE - 1 - own.index(id) for id in ids.tolist()], np.int64)

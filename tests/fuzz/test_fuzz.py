@@ -5,13 +5,18 @@ The long campaign is ``python -m tests.fuzz``; docs/robustness.md has its figure
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
+from launchscope.analysis.readers import read_trace
 
+from .judge import is_proven_whole
 from .mutants import mutant, outcome
 from .promises import Broken
+from .results import nothing_else_opened
 from .seeds import READERS, seeds
 
 CAMPAIGN: Final = 0
@@ -46,6 +51,26 @@ def test_whole_files_are_read_right(reader: str, tmp_path: Path) -> None:
     for seed in seeds(reader):
         made = mutant(reader, CAMPAIGN, 0)._replace(seed=seed.name, data=seed.data)
         assert outcome(made, tmp_path, outputs=True) == "read"
+
+
+@pytest.mark.parametrize("reader", READERS[:5])
+def test_what_is_whole_is_proven_and_what_is_cut_is_not(reader: str) -> None:
+    for seed in seeds(reader):
+        if seed.name != "truncated file":
+            opened = read_trace(seed.data, "x")
+            assert is_proven_whole(seed.data, opened), seed.name
+            assert not is_proven_whole(seed.data[:-2], opened), seed.name
+
+
+def test_what_is_opened_elsewhere_is_seen(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    with nothing_else_opened(inside):
+        (inside / "x").write_bytes(b"")
+    with pytest.raises(Broken, match=r"opened: .*outside"), nothing_else_opened(inside):
+        outside.write_bytes(b"")
+    with pytest.raises(Broken, match=r"opened: .*subprocess\.Popen"), nothing_else_opened(inside):
+        subprocess.run([sys.executable, "-c", ""], check=True)
 
 
 def test_a_number_names_the_same_mutant_again() -> None:
