@@ -7,6 +7,7 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
+from ..analysis.trace import Ints
 from .band import Band
 from .opened import Opened
 from .ranks.moves import of_ranks
@@ -102,7 +103,7 @@ def clicked(opened: Opened, click: Mapping[str, Any] | None) -> Op | None:
 def _op_of(band: Band, kind: str, row: int) -> int | None:
     match kind:
         case "gpu_op":
-            ops: Sequence[int] = range(len(band.analysis.trace.gpu_ops))
+            ops: Ints | range = range(len(band.analysis.trace.gpu_ops))
         case "launch":
             ops = band.analysis.launch_times.first_op
         case "gap" if band.device is not None:
