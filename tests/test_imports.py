@@ -60,7 +60,7 @@ ROOMS = {
                         "analysis.freed_memory",
                         "analysis.trace_files", "analysis.captured_traces", "analysis.readers", "analysis.export"},
     "analysis.renamed": {"analysis", "analysis.document", "analysis.trace_files", "analysis.report"},
-    "analysis.many": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document", "analysis.capture",
+    "analysis.many": {"", "analysis", "analysis.errors", "analysis.paths", "analysis.trace", "analysis.document", "analysis.capture",
                       "analysis.trace_files", "analysis.freed_memory", "analysis.readers", "analysis.ranks",
                       "analysis.secrets", "analysis.many"},
     "analysis.compared_paths": {"", "analysis", "analysis.errors", "analysis.trace", "analysis.document",
