@@ -28,6 +28,7 @@ def kernel_table(trace: Trace, device: int, *, steps: Steps | None = None) -> li
     order = np.argsort(group, kind="stable")
     members = np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1) if len(rows) else []
     op_sum = int(ops.dur_ns[rows].sum())
+    del rows, group, order
     operator = launching_operators(trace)
     docs = [_kernel_doc(trace, its_rows, op_sum, operator, steps) for its_rows in members]
     return sorted(docs, key=lambda doc: (-doc.total_ns, doc.name, doc.category))
