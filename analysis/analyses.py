@@ -123,6 +123,7 @@ def analyze_trace(
         return_freed_memory(len(trace.gpu_ops))
         stacks = stacks_to_come.result()
     covered = coverage(trace, steps, graphs)
+    return_freed_memory(len(trace.gpu_ops))
     times = launch_times(trace)
     headline = max(whole, key=lambda device: whole[device].busy_ns, default=None)
     collectives = collectives_of(trace, steps, headline)
@@ -137,6 +138,7 @@ def analyze_trace(
     depth = QueueDepthDoc(median=None, max=None)
     if headline is not None:
         depth = queue_depth(trace, headline, windows[headline] or None)
+    return_freed_memory(len(trace.gpu_ops))
     document = TraceDoc(
         name=name,
         mode=mode,

@@ -29,12 +29,14 @@ def named(names: Sequence[str], indices: Ints) -> list[str | None]:
 
 def numbered(*columns: Ints) -> Ints:
     """A number for each row, from 0, equal where all columns are; ascending by the first column, then the next."""
-    numbers = np.zeros(len(columns[0]), dtype=np.int64)
+    numbers, count = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         if not len(column) or column.min() == column.max():
             continue
         values, place = np.unique(column, return_inverse=True)
-        numbers = np.unique(numbers * len(values) + place, return_inverse=True)[1]
+        if count > 1:
+            values, place = np.unique(numbers * len(values) + place, return_inverse=True)
+        numbers, count = place, len(values)
     return numbers
 
 

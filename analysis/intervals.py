@@ -20,9 +20,11 @@ class Intervals:
     @classmethod
     def union(cls, start_ns: Ints, end_ns: Ints) -> Self:
         """The union of any intervals; one that ends before it starts counts as its start."""
-        order = np.argsort(start_ns, kind="stable")
-        start = start_ns[order]
-        reached = np.maximum.accumulate(np.maximum(end_ns[order], start))
+        start, end = start_ns, end_ns
+        if (start[1:] < start[:-1]).any():
+            order = np.argsort(start, kind="stable")
+            start, end = start[order], end[order]
+        reached = np.maximum.accumulate(np.maximum(end, start))
         begins = np.ones(len(start), np.bool_)
         begins[1:] = start[1:] > reached[:-1]
         first = np.flatnonzero(begins)

@@ -10,7 +10,7 @@ from .columns import numbered
 from .document import KernelDoc, MemoryOpsDoc, ShortKernelsDoc, ShortShareDoc
 from .launches import launching_operators
 from .steps import Steps
-from .trace import NONE, Ints, OpKind, Trace
+from .trace import NONE, Ints, OpKind, Trace, narrow
 
 SHORT_NS: Final = 10_000
 """A decode step's kernels take 1–10 µs; below this a launch from the host costs as much as the kernel."""
@@ -23,12 +23,13 @@ def kernel_table(trace: Trace, device: int, *, steps: Steps | None = None) -> li
     kept steps and their own ops, null without any.
     """
     ops = trace.gpu_ops
-    rows = np.flatnonzero(ops.device == device)
-    group = numbered(ops.name[rows], ops.kind[rows])
-    order = np.argsort(group, kind="stable")
+    rows = narrow(np.flatnonzero(ops.device == device))
+    group = narrow(numbered(ops.name[rows], ops.kind[rows]))
+    order = narrow(np.argsort(group, kind="stable"))
     members = np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1) if len(rows) else []
     op_sum = int(ops.dur_ns[rows].sum())
-    operator = launching_operators(trace)
+    del rows, group, order
+    operator = narrow(launching_operators(trace))
     docs = [_kernel_doc(trace, its_rows, op_sum, operator, steps) for its_rows in members]
     return sorted(docs, key=lambda doc: (-doc.total_ns, doc.name, doc.category))
 

@@ -127,9 +127,10 @@ def _depth(called_ns: Ints, started_ns: Ints, windows: Sequence[tuple[int, int]]
     """Median over time and maximum of the number of open intervals [called, started), null in windows of no length."""
     waits = started_ns > called_ns
     times = np.concatenate([called_ns[waits], started_ns[waits], np.array(windows, dtype=np.int64).ravel()])
-    changes = np.concatenate([np.repeat([1, -1], waits.sum()), np.zeros(2 * len(windows), dtype=np.int64)])
+    changes = np.repeat(np.array([1, -1, 0], np.int8), [waits.sum(), waits.sum(), 2 * len(windows)])
     order = np.argsort(times, kind="stable")
-    times, depth = times[order], np.cumsum(changes[order])
+    times, depth = times[order], np.cumsum(changes[order], dtype=np.int32)
+    del order, changes
     lasts_ns = np.diff(times)
     inside = _inside(times[:-1], windows) & (lasts_ns > 0)
     if not inside.any():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from .columns import numbered
-from .trace import NONE, Bools, Table, Trace
+from .trace import NONE, Bools, Table, Trace, narrow
 
 LONGEST_NS: Final = 3_600_000_000_000
 """An hour: no kernel runs that long; a writer that loses a start time reports such durations."""
@@ -34,12 +35,13 @@ def same_stream_overlaps(trace: Trace) -> Overlaps:
     Never far are those that may run side by side: nodes of one graph replay, and what two processes call one stream.
     """
     ops = trace.gpu_ops
-    order = np.lexsort((ops.start_ns, ops.stream, ops.device))
+    order = narrow(np.lexsort((ops.start_ns, ops.stream, ops.device)))
     device, stream, start, end = (c[order] for c in (ops.device, ops.stream, ops.start_ns, ops.end_ns))
     alike = (device[1:] == device[:-1]) & (stream[1:] == stream[:-1])
     early, far = np.zeros(len(ops), np.bool_), np.zeros(len(ops), np.bool_)
-    for own in np.split(np.arange(len(ops)), np.flatnonzero(~alike) + 1):
-        early[order[own[1:]]] = start[own[1:]] < np.maximum.accumulate(end[own])[:-1]
+    for since, until in pairwise([0, *(np.flatnonzero(~alike) + 1).tolist(), len(ops)]):
+        early[order[since + 1 : until]] = start[since + 1 : until] < np.maximum.accumulate(end[since:until])[:-1]
+    del device, stream, start, end
     before, after = order[:-1], order[1:]
     in_turn = (ops.correlation[before] != ops.correlation[after]) | (ops.correlation[before] == NONE)
     in_turn &= ops.process[before] == ops.process[after]

@@ -117,7 +117,8 @@ def step_busy_ns(trace: Trace, steps: Steps, device: int) -> NDArray[np.float64]
     """Union of each kept step's own GPU ops on the device, whenever they ran; 0 for a step without one."""
     ops = trace.gpu_ops
     rows = np.flatnonzero((ops.device == device) & (steps.op_step != NONE))
-    rows = rows[np.argsort(steps.op_step[rows], kind="stable")]  # by step, then by start
+    if (np.diff(steps.op_step[rows]) < 0).any():
+        rows = rows[np.argsort(steps.op_step[rows], kind="stable")]  # by step, then by start
     busy = np.zeros(len(steps), dtype=np.int64)
     if len(rows):
         step, start, end = steps.op_step[rows], ops.start_ns[rows], ops.end_ns[rows]
@@ -125,6 +126,7 @@ def step_busy_ns(trace: Trace, steps: Steps, device: int) -> NDArray[np.float64]
         # by rank, as a stray record may span decades: a later step's ends lie behind all of an earlier one's
         reach = np.maximum.accumulate(step * len(ends) + rank)
         reached = np.append(start[:1], ends[reach[:-1] - step[:-1] * len(ends)])
+        del ends, rank, reach, rows
         is_first = np.append(True, step[1:] != step[:-1])
         np.add.at(busy, step, np.maximum(end - np.where(is_first, start, np.maximum(start, reached)), 0))
     return busy[steps.kept_rows].astype(np.float64)

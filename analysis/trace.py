@@ -66,6 +66,11 @@ def narrow(column: NDArray[Any]) -> NDArray[Any]:
     return column.astype(np.int32)
 
 
+def one_value_shared(column: NDArray[Any]) -> NDArray[Any]:
+    """The column; where all its rows are alike, one that takes no memory and can't be written to."""
+    return np.broadcast_to(column[:1].copy(), column.shape) if len(column) and (column == column[0]).all() else column
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """Columns of equal length; subclasses name them."""
@@ -86,12 +91,14 @@ class Table:
         return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
     def compact(self) -> Self:
-        """The same table, its columns of whole numbers other than times as 32 bits where that holds them.
+        """The same table, its columns of whole numbers other than times as 32 bits where that holds them, or as one.
 
         A file of a GB has millions of rows. Take care with sums and products of such columns: numpy keeps them narrow.
         """
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
-        return type(self)(**{name: column if name in _TIMES else narrow(column) for name, column in columns.items()})
+        return type(self)(
+            **{name: column if name in _TIMES else one_value_shared(narrow(column)) for name, column in columns.items()}
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ import numpy as np
 from ..columns import follow, numbered
 from ..document import GraphsDoc, ReplayDoc
 from ..statistics import summarize
-from ..trace import NONE, Bools, Ints, Trace
+from ..trace import NONE, Bools, Ints, Trace, narrow
 
 SAME_GRAPH_SHARE: Final = 0.9
 """A large replay that shares this much of another's kernel names is of the same graph, records lost in both."""
@@ -120,8 +120,8 @@ def graph_replays(trace: Trace) -> GraphReplays:
     kernels = ops.is_kernel & (ops.launch_row != NONE)
     in_graph = kernels & follow(launches.is_graph, ops.launch_row, absent=False)
     return GraphReplays(
-        op_replay=op_replay,
-        ordinal=ordinal,
+        op_replay=narrow(op_replay),
+        ordinal=narrow(ordinal),
         process=ops.process[first],
         correlation=ops.correlation[first],
         launch_row=launch_row,

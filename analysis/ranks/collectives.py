@@ -101,7 +101,7 @@ def collectives_of(trace: Trace, steps: Steps, device: int | None) -> Collective
     kinds, kind = _interned([told.kinds[index] or kind_of_name[name] or UNKNOWN for index, name in names])
     groups, group = _interned([told.groups[index] for index in collective])
     parts = _first_covered(step, ops.start_ns[rows], ops.end_ns[rows])
-    others = np.flatnonzero(on_device & ~communicates)
+    others = np.flatnonzero(on_device & ~communicates) if len(rows) else rows
     beside = Intervals.union(ops.start_ns[others], ops.end_ns[others])
     hidden = beside.covered_ns(*parts)
     return Collectives(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from launchscope.analysis.columns import follow, named, numbered
-from launchscope.analysis.trace import NONE
+from launchscope.analysis.trace import NONE, one_value_shared
 
 
 def ints(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -28,3 +28,13 @@ def test_names_are_null_where_there_is_none() -> None:
 def test_rows_that_are_alike_in_every_column_get_one_number() -> None:
     assert numbered(ints(5, 5, 1, 5), ints(7, 7, 9, 2)).tolist() == [2, 2, 0, 1]
     assert numbered(ints(), ints()).tolist() == []
+
+
+def test_a_column_of_one_value_takes_no_memory_and_does_not_hold_the_one_it_came_from() -> None:
+    column = ints(7, 7, 7)
+    shared = one_value_shared(column)
+    assert shared.tolist() == [7, 7, 7]
+    assert shared.strides == (0,)
+    assert not np.shares_memory(shared, column)
+    for other in (ints(7, 8), ints()):
+        assert one_value_shared(other) is other

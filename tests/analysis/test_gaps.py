@@ -34,6 +34,30 @@ def taxes(found: Gaps) -> dict[str, float]:
     return {tax: ns / US for tax, ns in found.taxes_ns().items() if ns}
 
 
+def test_causes_are_the_same_however_many_gaps_are_worked_out_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five gaps, two of them with another thread's wait in it and one in a replay."""
+    builder = trace().launch(0, 5).kernel(10, 20).sync(31, 9, thread=2).launch(42, 5).kernel(50, 1)
+    builder.sync(52, 6).launch(60, 5).kernel(70, 10).sync(81, 9, thread=2).launch(95, 2).kernel(100, 5)
+    builder.graph_launch(106, 4).kernel(112, 3).kernel(120, 3)
+    together = gaps(builder)
+    monkeypatch.setattr("launchscope.analysis.gaps._AT_ONCE", 2)
+    by_two = gaps(builder)
+    assert len(together) == len(by_two) == 5
+    for name in (
+        "start_ns",
+        "prev_op",
+        "next_op",
+        "boundary",
+        "after_sync_ns",
+        "stall_host_ns",
+        "observer",
+        "waiting_call",
+    ):
+        assert getattr(by_two, name).tolist() == getattr(together, name).tolist(), name
+    for cause in CAUSES:
+        assert by_two.parts_ns[cause].tolist() == together.parts_ns[cause].tolist(), cause
+
+
 class TestCauses:
     """Kernel p runs 10–30, kernel k starts at 50: a gap of 20."""
 
