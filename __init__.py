@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from .analysis.check import check
-    from .analysis.compared_paths import compare
+    from .analysis.compare.checks.run import check
+    from .analysis.compare.compared_paths import compare
+    from .analysis.predict.whatif.prediction import whatif
     from .analysis.report import Report, analyze, load
-    from .analysis.whatif.prediction import whatif
-    from .tracer.target import Target
+    from .tracer.target.target import Target
 
 __version__: Final = "0.1.0"
 
@@ -31,12 +31,12 @@ __all__ = ["Report", "Target", "analyze", "check", "compare", "load", "profile",
 
 _HOMES: Final = {
     "Report": "analysis.report",
-    "Target": "tracer.target",
+    "Target": "tracer.target.target",
     "analyze": "analysis.report",
-    "check": "analysis.check",
-    "compare": "analysis.compared_paths",
+    "check": "analysis.compare.checks.run",
+    "compare": "analysis.compare.compared_paths",
     "load": "analysis.report",
-    "whatif": "analysis.whatif.prediction",
+    "whatif": "analysis.predict.whatif.prediction",
 }
 
 
@@ -61,7 +61,7 @@ def profile(
     and labelled so (no spread). ``out`` names the capture, launchscope-out/… else. Raises LaunchscopeError in words.
     """
     from .analysis.report import load
-    from .tracer.api import profile
+    from .tracer.processes.api import profile
 
     return load(
         profile(

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import __version__
-from . import frames
-from .analyses import TraceAnalysis
-from .bare_traces import analyze_files, skipped_files, why_no_gpu_ops
-from .capture import Capture, Manifest, is_capture, open_capture
-from .captured_traces import analyze_capture
-from .document import ReportDocument, TargetDoc, UnreadDoc, told_traces
-from .errors import UnreadableInput
-from .freed_memory import no_collection
-from .health import HealthDocument, health_document
-from .readers import Progress
-from .trace_files import TraceFile, check_is_there, expanded, found_at, named_apart
+from .figures.analyses import TraceAnalysis
+from .inputs.readers import Progress
+from .inputs.trace_files import TraceFile, check_is_there, expanded, found_at, named_apart
+from .model.capture import Capture, Manifest, is_capture, open_capture
+from .model.document import ReportDocument, TargetDoc, UnreadDoc, told_traces
+from .model.errors import UnreadableInput
+from .model.freed_memory import no_collection
+from .profile import frames
+from .profile.bare_traces import analyze_files, skipped_files, why_no_gpu_ops
+from .profile.captured_traces import analyze_capture
+from .profile.health import HealthDocument, health_document
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -101,13 +101,13 @@ class Report:
 
     def show(self) -> None:
         """Print the report as the terminal shows it."""
-        from .export.terminal import render
+        from .render.terminal import render
 
         print(render(self, width=100, color=False, verbose=False))
 
     def _repr_html_(self) -> str:
         """Shown by a notebook: the verdicts, and the modes as a table."""
-        from .export.notebook import render
+        from .render.notebook import render
 
         return render(self)
 

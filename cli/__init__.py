@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 import click
 
 from .. import __version__
-from ..analysis.errors import LaunchscopeError
+from ..analysis.model.errors import LaunchscopeError
 from .writing import (
     NobodyReads,
     discard_stdout,

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..analysis.errors import MissingRequirement
+from ..analysis.model.errors import MissingRequirement
 from .progress import Bar
 from .writing import WIDTH, check_writable, print_report, say, terminal_width, wants_color, write_file
 
@@ -32,11 +32,11 @@ class Output:
 
 
 OUTPUTS: Final = {
-    "terminal": Output("analysis.export.terminal:render", styled=True),
-    "json": Output("analysis.export.json:render", ".json"),
-    "markdown": Output("analysis.export.markdown:render", ".md"),
-    "perfetto": Output("analysis.export.perfetto:render", ".pftrace"),
-    "html": Output("dashboard.html:render", ".html", extra="dashboard"),
+    "terminal": Output("analysis.render.terminal:render", styled=True),
+    "json": Output("analysis.render.json:render", ".json"),
+    "markdown": Output("analysis.render.markdown:render", ".md"),
+    "perfetto": Output("analysis.render.perfetto.trace_file:render", ".pftrace"),
+    "html": Output("dashboard.one_file.html:render", ".html", extra="dashboard"),
 }
 
 
@@ -49,25 +49,25 @@ def _story(module: str) -> dict[str, Output]:
     }
 
 
-HEALTH: Final = _story("analysis.export.health")
+HEALTH: Final = _story("analysis.stories.health")
 """What `launchscope doctor` tells of a Report."""
 
-MODEL: Final = _story("analysis.export.model_story")
-WHATIF: Final = _story("analysis.export.whatif_story")
-SWEEP: Final = _story("analysis.export.sweep_story")
-PREDICT: Final = _story("analysis.export.predict_story")
+MODEL: Final = _story("analysis.stories.model_story")
+WHATIF: Final = _story("analysis.stories.whatif_story")
+SWEEP: Final = _story("analysis.stories.sweep_story")
+PREDICT: Final = _story("analysis.stories.predict_story")
 """What the textbook model, a simulated step, a sweep and a step predicted without a GPU can become."""
 
 RANKS: Final = {
-    **_story("analysis.export.many_story"),
-    "parquet": Output("analysis.export.ranks_parquet:render", ".parquet", extra="cluster"),
+    **_story("analysis.stories.many_story"),
+    "parquet": Output("analysis.render.ranks_parquet:render", ".parquet", extra="cluster"),
 }
 """What the table of many ranks can become."""
 
 COMPARED: Final = {
-    "terminal": Output("analysis.export.compare_story:render_terminal", styled=True),
-    "json": Output("analysis.export.compare_json:render", ".json"),
-    "markdown": Output("analysis.export.compare_story:render_markdown", ".md"),
+    "terminal": Output("analysis.stories.compare_story:render_terminal", styled=True),
+    "json": Output("analysis.render.compare_json:render", ".json"),
+    "markdown": Output("analysis.stories.compare_story:render_markdown", ".md"),
 }
 """What a comparison can become."""
 

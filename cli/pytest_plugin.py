@@ -152,7 +152,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         lines.append("--launchscope-save: nothing was saved, as no marked test held")
     unchecked = {test: value for test, name, value in told if name == UNCHECKED}
     if unchecked:
-        from ..analysis.units import plural
+        from ..analysis.model.units import plural
 
         count = sum(unchecked.values())
         limits, tests = plural(count, "limit"), plural(len(unchecked), "test")

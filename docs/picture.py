@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import launchscope
-from launchscope.analysis.export import terminal
+from launchscope.analysis.render import terminal
 from rich.console import Console
 from rich.text import Text
 

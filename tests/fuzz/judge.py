@@ -12,7 +12,7 @@ import sqlite3
 import zlib
 from typing import Any, Final
 
-from launchscope.analysis.trace import Trace
+from launchscope.analysis.model.trace import Trace
 
 from .slow_readers import unpacked, utf8
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from launchscope.analysis.analyses import analyze_trace
-from launchscope.analysis.document import ReportDocument
-from launchscope.analysis.errors import UnreadableInput
-from launchscope.analysis.export import markdown, terminal
-from launchscope.analysis.readers import open_trace, read_trace
+from launchscope.analysis.figures.analyses import analyze_trace
+from launchscope.analysis.inputs.readers import open_trace, read_trace
+from launchscope.analysis.model.document import ReportDocument
+from launchscope.analysis.model.errors import UnreadableInput
+from launchscope.analysis.render import markdown, terminal
 from launchscope.analysis.report import Report, load
 from launchscope.fixtures.builder import trace
 from launchscope.fixtures.cases import NAMED_CASES
@@ -44,8 +44,8 @@ def test_time_grows_with_the_size(name: str) -> None:
 MEASURE: Final = """
 import resource, sys
 from pathlib import Path
-from launchscope.analysis.errors import UnreadableInput
-from launchscope.analysis.readers import open_trace
+from launchscope.analysis.model.errors import UnreadableInput
+from launchscope.analysis.inputs.readers import open_trace
 try:
     open_trace(Path(sys.argv[1]))
 except UnreadableInput as error:

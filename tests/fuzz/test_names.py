@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from launchscope.analysis.errors import UnreadableInput
-from launchscope.analysis.export import health, markdown, notebook, perfetto, terminal
+from launchscope.analysis.model.errors import UnreadableInput
+from launchscope.analysis.render import markdown, notebook, terminal
+from launchscope.analysis.render.perfetto import trace_file as perfetto
 from launchscope.analysis.report import Report, analyze, load
+from launchscope.analysis.stories import health
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.nsys_builder import export
 from markdown_it import MarkdownIt
