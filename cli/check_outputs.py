@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..analysis.model.errors import LaunchscopeError
 from ..analysis.model.paths import exists, is_file
-from .outputs import Output, by_suffix, check_output, renderer
+from .outputs import Output, by_suffix, check_output, renderer, story_outputs
 from .writing import (
     WIDTH,
     NobodyReads,
@@ -24,11 +24,7 @@ from .writing import (
 if TYPE_CHECKING:
     from ..analysis.compare.check_document import CheckDoc
 
-REPORTS: Final = {
-    "terminal": Output("analysis.stories.check_story:render_terminal", styled=True),
-    "json": Output("analysis.render.check_json:render", ".json"),
-    "markdown": Output("analysis.stories.check_story:render_markdown", ".md"),
-}
+REPORTS: Final = story_outputs("analysis.stories.check_story")
 FILES: Final = {
     "junit": Output("analysis.render.junit:render"),
     "markdown": REPORTS["markdown"],

@@ -21,14 +21,14 @@ from ..analysis.compare.snapshot import Snapshot
 from ..analysis.model.errors import ConfigError, LaunchscopeError, MissingRequirement
 from ..tracer.target.options import CHECK_REPEATS
 from .check_outputs import REPORTS
+from .guard_session import SAVED, UNCHECKED
 from .outputs import renderer
-from .pytest_plugin import SAVED, UNCHECKED
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from ..analysis.report import Report
-    from .pytest_plugin import Session
+    from .guard_session import Session
 
 NARROWEST: Final = 80
 WIDEST: Final = 140

@@ -39,9 +39,10 @@ ANALYSIS = (
     "analysis.compare",
     "analysis.compare.checks",
     "analysis.many",
-    "analysis.stories",
     "analysis.render.perfetto",
     "analysis.render",
+    "analysis.stories",
+    "analysis.api",
     "analysis",
 )
 TRACER = ("tracer.target", "tracer.measure", "tracer.processes", "tracer.count", "tracer")
@@ -55,7 +56,7 @@ DASHBOARD = (
     "dashboard.many",
     "dashboard.site",
 )
-ROOMS = (*ANALYSIS, "fixtures", "fixtures.models", *TRACER, *DASHBOARD, "", "cli", "__main__")
+ROOMS = (*ANALYSIS, "fixtures", *TRACER, *DASHBOARD, "", "fixtures.models", "cli", "__main__")
 MOST_FILES = 25
 """In one room, whose files import each other as they like."""
 
@@ -180,6 +181,8 @@ def test_no_import_runs_against_the_order() -> None:
 def test_the_tracer_the_fixtures_and_the_dashboard_keep_apart() -> None:
     wrong = []
     for each in ALL:
+        if each.importer.startswith("fixtures.models"):  # written as a user's file would be
+            continue
         ours, theirs = house_of(each.importer), house_of(each.name)
         if not each.ours or ours == theirs:
             continue
@@ -192,7 +195,7 @@ def test_the_tracer_the_fixtures_and_the_dashboard_keep_apart() -> None:
 def test_no_modules_import_each_other_in_a_circle() -> None:
     graph: dict[str, set[str]] = {module: set() for module in modules()}
     for each in ALL:
-        if each.ours and each.name != each.importer:
+        if each.ours and each.name != each.importer and not each.importer.startswith("fixtures.models"):
             graph[each.importer].add(each.name)
     try:
         TopologicalSorter(graph).prepare()

@@ -7,20 +7,20 @@ comparison.show()
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ... import __version__
 from ..figures.analyses import TraceAnalysis
 from ..inputs.readers import Progress
 from ..model.capture import AS_WRITTEN, Manifest, is_capture, open_capture
 from ..model.document import ModeDoc
 from ..model.errors import LaunchscopeError
 from ..model.trace import utf8_text
+from ..model.version import __version__
 from ..report import Report, analyze
 from . import compare as traces
 from .compared_document import ComparedDoc, ComparedModeDoc, ComparedSideDoc, UnprofiledDoc
@@ -46,6 +46,8 @@ class Comparison:
     """What changed from one to the other."""
 
     document: ComparedDoc
+    shown_by: Callable[[Comparison, str], str] | None = field(default=None, repr=False)
+    """Makes "terminal" and "markdown" text of it; null where nobody shows it."""
 
     def to_json(self) -> bytes:
         """One JSON document."""
@@ -53,15 +55,15 @@ class Comparison:
 
     def show(self) -> None:
         """Print the comparison as the terminal shows it."""
-        from ..stories.compare_story import render_terminal
-
-        print(render_terminal(self, width=100, color=False, verbose=False))
+        print(self._shown("terminal"))
 
     def _repr_markdown_(self) -> str:
         """Shown by a notebook."""
-        from ..stories.compare_story import render_markdown
+        return self._shown("markdown")
 
-        return render_markdown(self)
+    def _shown(self, form: str) -> str:
+        assert self.shown_by is not None, "launchscope.compare hands it over"
+        return self.shown_by(self, form)
 
 
 @dataclass(frozen=True, eq=False)

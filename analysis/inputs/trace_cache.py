@@ -41,14 +41,14 @@ _LOGS: Final = ("-wal", "-journal")  # what SQLite has to read beside a file
 
 _ROOM: Final = Path(__file__).parent
 _MODEL: Final = _ROOM.parent / "model"
-_READ_WITH: Final = ("__init__", "errors", "trace", "nesting", "freed_memory", "unpacked_size")
+_READ_WITH: Final = ("__init__", "errors", "trace", "nesting", "freed_memory", "unpacked_size", "version")
 READER_SOURCES: Final = (
     *sorted((_ROOM / "readers").glob("*.py")),
     _ROOM / "__init__.py",
     _ROOM / "trace_entry.py",
     *(_MODEL / f"{name}.py" for name in _READ_WITH),
     _ROOM.parent / "__init__.py",
-    _ROOM.parents[1] / "__init__.py",  # it holds the version
+    _ROOM.parents[1] / "__init__.py",
 )
 """All that decides what a file is read as."""
 

@@ -8,13 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from ... import __version__
 from ..inputs.rank_files import RankFile, rank_files
 from ..inputs.storage import is_url, local_path
 from ..inputs.trace_files import natural_order, skipped_at
 from ..model.document import SkippedDoc
 from ..model.secrets import without_secrets
 from ..model.trace import utf8_text
+from ..model.version import __version__
 from ..profile.bare_traces import skipped_files
 from .across import compared
 from .distributions import distributions

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-from ... import __version__
 from ..inputs.rank_files import RankFile, host_of
 from ..inputs.storage import fetched, is_url
 from ..inputs.trace_files import TraceFile, rank_of
@@ -21,6 +20,7 @@ from ..model.errors import LaunchscopeError, one_line
 from ..model.freed_memory import no_collection
 from ..model.secrets import without_secrets
 from ..model.trace import Trace, utf8_text
+from ..model.version import __version__
 from ..profile.bare_traces import require_whole
 from .carried import CarriedCollectives, carried
 from .document import INTERNAL, LOST_WORKER, NOT_FETCHED, UNREADABLE, RankRow

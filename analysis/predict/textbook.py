@@ -18,9 +18,9 @@ from typing import Final
 
 import msgspec
 
-from ... import __version__
 from ..model.document import baseline
 from ..model.errors import LaunchscopeError
+from ..model.version import __version__
 from ..report import Report
 from ..step_model.bound import NS_PER_S, bound_ns, serial_ns
 

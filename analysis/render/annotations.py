@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from ..compare.check_document import HOLDS, INCONCLUSIVE, CheckDoc, FindingDoc, PartDoc
+from ..compare.checks import words as check_words
 from ..model.units import one_line
-from ..stories import check_words
 
 MOST: Final = 10
 """GitHub shows so many errors and so many warnings of a step."""

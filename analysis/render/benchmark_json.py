@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from ..compare.check_document import RUNS, CheckDoc, FindingDoc, PartDoc
+from ..compare.checks import words as check_words
 from ..compare.checks.limits import FIGURES
 from ..model.units import one_line
-from ..stories import check_words
 
 SEPARATOR: Final = " · "
 

@@ -21,8 +21,8 @@ from ..compare.check_document import (
     PartDoc,
     SideDoc,
 )
+from ..compare.checks import words as check_words
 from ..model.units import one_line
-from ..stories import check_words
 
 _ELEMENTS: Final = {REGRESSION: "failure", TO_FIX: "error", INCONCLUSIVE: "skipped"}
 _COUNTS: Final = {"failures": REGRESSION, "errors": TO_FIX, "skipped": INCONCLUSIVE}

@@ -1,31 +1,22 @@
-"""The report as GitHub-flavoured Markdown: the terminal's story in headings, lists and tables."""
+"""A story as GitHub-flavoured Markdown: in headings, lists and tables."""
 
 from __future__ import annotations
 
 import html
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..model.units import MISSING, one_line, printable, share
-from ..stories.report_story import tell
 from ..story.blocks import Bars, Block, Fact, Heading, Headline, Listing, superscript
 from ..story.tables import Column, Table
-
-if TYPE_CHECKING:
-    from ..report import Report
 
 # `_` inside a word is no emphasis in GitHub's Markdown: mode names stay readable in the source.
 _SPECIAL: Final = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")
 
 
-def render(report: Report) -> str:
-    """The report as Markdown; foreign text can't add markup, links, columns or lines to it."""
-    return render_blocks(tell(report.document, verbose=False))
-
-
-def render_blocks(blocks: Iterable[Block]) -> str:
-    """Any story as Markdown."""
+def render(blocks: Iterable[Block]) -> str:
+    """A story as Markdown; foreign text can't add markup, links, columns or lines to it."""
     sections: list[str] = []
     before: Block | None = None
     for block in blocks:

@@ -1,23 +1,19 @@
-"""The report for a terminal: at most ``width`` columns, as good without colour as with it."""
+"""A story for a terminal: at most ``width`` columns, as good without colour as with it."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ..model.units import one_line, printable, share
-from ..stories.report_story import tell
+from ..model.units import one_line, printable, share, without_commands
 from ..story import tables
 from ..story.blocks import Bars, Block, Fact, Heading, Headline, Listing, superscript
 from ..story.tables import middle, pad, wrap
-
-if TYPE_CHECKING:
-    from ..report import Report
 
 LABEL: Final = 15  # cells of the label column; a longer label, such as 'bound, fused_graph', pushes its line on
 MIN_WIDTH: Final = 60
@@ -32,13 +28,11 @@ Line = list[tuple[str, str]]
 """Pieces of one line, each with its style."""
 
 
-def render(report: Report, *, width: int, color: bool, verbose: bool) -> str:
-    """The report as text, ``width`` columns at most (60 at least); colour only where it repeats what words say."""
-    return render_blocks(tell(report.document, verbose=verbose), width=width, color=color)
+def render(blocks: Iterable[Block], *, width: int, color: bool) -> str:
+    """A story as text, ``width`` columns at most (60 at least); colour only where it repeats what words say.
 
-
-def render_blocks(blocks: Iterable[Block], *, width: int, color: bool) -> str:
-    """Any story as text."""
+    No line of it is a command to a CI runner that reads along.
+    """
     width = max(width, MIN_WIDTH)
     lines: list[Line] = []
     before: Block | None = None
@@ -47,7 +41,7 @@ def render_blocks(blocks: Iterable[Block], *, width: int, color: bool) -> str:
             lines.append([])
         lines += _draw(block, width)
         before = block
-    return _write(lines, width, color=color)
+    return without_commands(_write(lines, width, color=color))
 
 
 def _label(text: str) -> str:

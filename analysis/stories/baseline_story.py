@@ -10,7 +10,7 @@ from ..compare.checks.baselines import Baseline
 from ..compare.checks.limits import FIGURES
 from ..compare.checks.sides import value_of
 from ..compare.snapshot import Snapshot
-from ..model.units import MISSING, number, without_commands, written
+from ..model.units import MISSING, number, written
 from ..render import terminal
 from ..story.blocks import Block, Heading, Listing
 from ..story.tables import Column, Row, Table
@@ -42,13 +42,13 @@ def render_list(baselines: Sequence[Baseline], *, folder: Path, width: int, colo
     for each in baselines:
         its, file = each.snapshot, str(each.path.relative_to(folder))
         rows.append(Row([its.target, its.mode, *_origin(its), number(len(its.timings)), file]))
-    return _rendered([Listing(Table(_LIST, rows))], width, color=color)
+    return terminal.render([Listing(Table(_LIST, rows))], width=width, color=color)
 
 
 def render_figures(baselines: Sequence[Baseline], *, width: int, color: bool) -> str:
     """Of each baseline where it is from, its figures, and the places that launch the most."""
     blocks = [block for index, each in enumerate(baselines) for block in _tell(each.snapshot, divides=index > 0)]
-    return _rendered(blocks, width, color=color)
+    return terminal.render(blocks, width=width, color=color)
 
 
 def _tell(snapshot: Snapshot, *, divides: bool) -> Iterator[Block]:
@@ -72,8 +72,3 @@ def _origin(snapshot: Snapshot) -> list[str]:
     """GPU, when it was saved, commit."""
     told = (snapshot.machine.get("gpu"), (snapshot.saved or "")[:MINUTE], (snapshot.commit or "")[:COMMIT])
     return [str(each or MISSING) for each in told]
-
-
-def _rendered(blocks: Sequence[Block], width: int, *, color: bool) -> str:
-    """Text of which no line is a command to a CI runner that reads along."""
-    return without_commands(terminal.render_blocks(blocks, width=width, color=color))

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from ..compare.check_document import HOLDS, REGRESSION, CheckDoc, FindingDoc, PartDoc, SideDoc
-from ..model.units import MISSING, plural, without_commands
-from ..render import markdown, terminal
+from ..compare.checks import words as check_words
+from ..model.units import MISSING, plural
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
 from ..story.tables import Column, Row, Table
-from . import check_words
+from .outputs import json_text, outputs_of
 
 CAUSES: Final = 5  # told without --verbose
 COMMIT: Final = 12  # characters that tell commits apart
 DATE: Final = 10  # characters of an ISO 8601 time
 
 
-def render_terminal(doc: CheckDoc, *, width: int, color: bool, verbose: bool) -> str:
-    """As text, ``width`` columns at most; no line of it is a command to a CI runner that reads along."""
-    return without_commands(terminal.render_blocks(tell(doc, verbose=verbose), width=width, color=color))
-
-
-def render_markdown(doc: CheckDoc) -> str:
-    """As GitHub-flavoured Markdown."""
-    return markdown.render_blocks(tell(doc, verbose=False))
-
-
-def tell(doc: CheckDoc, *, verbose: bool) -> Iterator[Block]:
+def _tell(doc: CheckDoc, *, verbose: bool) -> Iterator[Block]:
     """The whole story; ``verbose`` tells every cause, and those of parts that hold."""
     good = {HOLDS: True, REGRESSION: False}.get(doc.outcome)
     yield Headline(check_words.answer(doc), good)
@@ -127,3 +119,23 @@ def numbered(label: str, sentences: Sequence[str], more: Sequence[str] = ()) -> 
     """Sentences by their weight, with their numbers where there are several."""
     told = [f"{n}. {each}" for n, each in enumerate(sentences, 1)] if len(sentences) > 1 else list(sentences)
     return Fact(label, [*told, *more])
+
+
+def _render_json(doc: CheckDoc) -> str:
+    return json_text(_encodable(msgspec.to_builtins(doc)))
+
+
+def _encodable(value: Any) -> Any:
+    """The same value with every text fit for UTF-8: names of files may hold bytes that are none."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {_encodable(key): _encodable(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_encodable(each) for each in value]
+        case _:
+            return value
+
+
+render_terminal, render_json, render_markdown = outputs_of(_tell, _render_json)

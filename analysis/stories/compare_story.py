@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ..compare.checks import words as check_words
 from ..compare.compare_document import (
     BlockingChangeDoc,
     CameDoc,
@@ -15,19 +16,18 @@ from ..compare.compare_document import (
     PairedDoc,
 )
 from ..compare.compared_document import (
-    ComparedDoc,
     ComparedModeDoc,
     ComparedSideDoc,
     KeptPromiseDoc,
     UnprofiledDoc,
 )
 from ..compare.likely_causes import medians, short_names_of, signed_duration
-from ..model.units import MISSING, apart, duration, duration_interval, number, plural, share, without_commands
-from ..render import markdown, terminal
+from ..model.units import MISSING, apart, duration, duration_interval, number, plural, share
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
 from ..story.tables import Column, Row, Table
-from . import check_words, compare_words
+from . import compare_words
 from .check_story import about, numbered
+from .outputs import json_text, outputs_of
 
 if TYPE_CHECKING:
     from ..compare.compared_paths import Comparison
@@ -43,20 +43,9 @@ VISIBLE: Final = 0.005
 INSIDE: Final = Column("inside", right=False, rank=1, least=24, foreign=True, spare=True)
 
 
-def render_terminal(comparison: Comparison, *, width: int, color: bool, verbose: bool) -> str:
-    """As text, ``width`` columns at most."""
-    return without_commands(
-        terminal.render_blocks(tell(comparison.document, verbose=verbose), width=width, color=color)
-    )
-
-
-def render_markdown(comparison: Comparison) -> str:
-    """As GitHub-flavoured Markdown."""
-    return markdown.render_blocks(tell(comparison.document, verbose=False))
-
-
-def tell(doc: ComparedDoc, *, verbose: bool) -> Iterator[Block]:
+def _tell(comparison: Comparison, *, verbose: bool) -> Iterator[Block]:
     """The whole story; ``verbose`` tells every row of every table."""
+    doc = comparison.document
     if doc.before.target is not None or doc.after.target is not None or len(doc.comparisons) > 1:
         yield Heading(f"{doc.before.path} → {doc.after.path}")
     sides = {"before": _about(doc.before), "after": _about(doc.after)}
@@ -246,3 +235,6 @@ def _withheld(withheld: dict[str, str]) -> Iterator[Fact]:
         fields.setdefault(reason, []).append(field.replace("_", " "))
     if fields:
         yield Fact("not told", [f"{', '.join(names)}: {reason}" for reason, names in fields.items()])
+
+
+render_terminal, render_json, render_markdown = outputs_of(_tell, lambda comparison: json_text(comparison.document))

@@ -5,34 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ..model.units import MISSING, byte_size
 from ..profile.health import NO, DroppedStepDoc, TraceHealthDoc
-from ..render import markdown, terminal
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
 from ..story.tables import Column, Row, Table
 from . import parts, trace_story
 from .counted_files import files_fact
+from .outputs import json_text, outputs_of
 from .report_story import unread_files
 
 if TYPE_CHECKING:
     from ..report import Report
-
-
-def render_terminal(report: Report, *, width: int, color: bool, verbose: bool) -> str:
-    """As text, ``width`` columns at most."""
-    return terminal.render_blocks(_tell(report, verbose=verbose), width=width, color=color)
-
-
-def render_markdown(report: Report) -> str:
-    """As Markdown."""
-    return markdown.render_blocks(_tell(report, verbose=True))
-
-
-def render_json(report: Report) -> str:
-    """As one JSON document of schema ``launchscope.doctor/1``."""
-    return msgspec.json.format(msgspec.json.encode(report.health()), indent=2).decode() + "\n"
 
 
 def _tell(report: Report, *, verbose: bool) -> Iterator[Block]:
@@ -78,3 +61,8 @@ def _dropped(dropped: Sequence[DroppedStepDoc], *, verbose: bool) -> Iterator[st
         yield f"{reason}: {', '.join(names[:most])}{more}"
     if len(steps) > most:
         yield f"… {len(steps) - most:,} more reasons"
+
+
+render_terminal, render_json, render_markdown = outputs_of(
+    _tell, lambda report: json_text(report.health()), markdown_in_full=True
+)

@@ -10,10 +10,10 @@ import msgspec
 from ..many.document import DistributionDoc, OddDoc, RankRow, RanksDocument
 from ..many.odd_ones import FEWEST, missing_words
 from ..model.units import MISSING, byte_size, duration, number, plural, seconds, share, written
-from ..render import markdown, terminal
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
 from ..story.tables import Column, Row, Table
 from .counted_files import counted_files
+from .outputs import outputs_of
 
 OF_MEANS: Final = (
     "* step, GPU work and W without waiting: the median step; idle, launch tax, transfer and waiting: of all steps, "
@@ -47,25 +47,6 @@ _FIGURES: Final = {
 
 _EXTREMES: Final = ("period_ns", "idle_fraction", "launch_tax_ns", "communication_waiting_ns", "busy_ns")
 """Figures whose lowest and highest rank have a row."""
-
-
-def render_terminal(doc: RanksDocument, *, width: int, color: bool, verbose: bool) -> str:
-    """As text, ``width`` columns at most; ``verbose``: a row for every rank."""
-    return terminal.render_blocks(_tell(doc, verbose=verbose), width=width, color=color)
-
-
-def render_json(doc: RanksDocument) -> str:
-    """As one JSON document of its schema; a line per rank, not one per number."""
-    head = msgspec.json.encode(msgspec.structs.replace(doc, rows=[]))
-    start, end = msgspec.json.format(head, indent=2).decode().split('"rows": []')
-    rows = ",\n    ".join(msgspec.json.encode(row).decode() for row in doc.rows)
-    listed = f'"rows": [\n    {rows}\n  ]' if doc.rows else '"rows": []'
-    return f"{start}{listed}{end}\n"
-
-
-def render_markdown(doc: RanksDocument) -> str:
-    """As Markdown."""
-    return markdown.render_blocks(_tell(doc, verbose=False))
 
 
 def _tell(doc: RanksDocument, *, verbose: bool) -> Iterator[Block]:
@@ -259,3 +240,15 @@ def _rank_row(row: RankRow, *, strong: bool) -> Row:
         ],
         strong=strong,
     )
+
+
+def _render_json(doc: RanksDocument) -> str:
+    """As one JSON document of its schema; a line per rank, not one per number."""
+    head = msgspec.json.encode(msgspec.structs.replace(doc, rows=[]))
+    start, end = msgspec.json.format(head, indent=2).decode().split('"rows": []')
+    rows = ",\n    ".join(msgspec.json.encode(row).decode() for row in doc.rows)
+    listed = f'"rows": [\n    {rows}\n  ]' if doc.rows else '"rows": []'
+    return f"{start}{listed}{end}\n"
+
+
+render_terminal, render_json, render_markdown = outputs_of(_tell, _render_json)

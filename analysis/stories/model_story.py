@@ -7,9 +7,9 @@ from typing import Final
 
 from ..model.units import byte_size, duration, number, rate, share, times
 from ..predict.textbook import ModelDoc, PredictedStepDoc
-from ..render.story_outputs import story_outputs
 from ..story.blocks import Bar, Bars, Block, Fact, Headline, Listing
 from ..story.tables import Column, Row, Table
+from .outputs import outputs_of
 
 _COLUMNS = (
     Column("weights"),
@@ -29,7 +29,8 @@ _COLUMNS = (
 _TOLD: Final = 3  # steps in the headline
 
 
-def _tell(doc: ModelDoc) -> Iterator[Block]:
+def _tell(doc: ModelDoc, *, verbose: bool) -> Iterator[Block]:
+    del verbose  # there is no more to tell
     names = _names(doc.steps)
     yield Headline(_answer(names, doc.steps))
     yield Listing(Table(_COLUMNS, [_row(each) for each in doc.steps]))
@@ -94,4 +95,4 @@ def _row(step: PredictedStepDoc) -> Row:
     )
 
 
-render_terminal, render_json, render_markdown = story_outputs(_tell)
+render_terminal, render_json, render_markdown = outputs_of(_tell)

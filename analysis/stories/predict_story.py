@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from ..model.units import byte_size, duration, duration_interval, number, plural, rate, share
 from ..predict.gpus import Figure, Gpu
 from ..predict.predict import OperatorRowDoc, PredictionDoc, RangeDoc
-from ..render.story_outputs import story_outputs
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
 from ..story.tables import Column, Row, Table
+from .outputs import outputs_of
 
 _MOST_OPERATORS = 12
 
@@ -31,7 +31,8 @@ _OPERATORS = (
 )
 
 
-def _tell(doc: PredictionDoc) -> Iterator[Block]:
+def _tell(doc: PredictionDoc, *, verbose: bool) -> Iterator[Block]:
+    del verbose  # there is no more to tell
     target = doc.target
     said = [
         None if target.batch_size is None else f"batch {target.batch_size}",
@@ -118,4 +119,4 @@ def _flops(count: float) -> str:
     return rate(count, "FLOP").removesuffix("/s")
 
 
-render_terminal, render_json, render_markdown = story_outputs(_tell)
+render_terminal, render_json, render_markdown = outputs_of(_tell)

@@ -6,9 +6,11 @@ from typing import Final
 
 from ..model.document import ReportDocument, UnreadDoc
 from ..model.units import plural
+from ..report import Report
 from ..story.blocks import Block, Headline, Listing
 from ..story.tables import Column, Row, Table
 from .counted_files import files_fact
+from .outputs import outputs_of
 from .profile_story import profile_story
 from .ranks_story import trace_ranks
 from .trace_story import trace_story, traces_overview
@@ -17,8 +19,9 @@ IN_FULL: Final = 3
 """So many traces are told one by one without --verbose."""
 
 
-def tell(document: ReportDocument, *, verbose: bool) -> list[Block]:
+def _tell(report: Report, *, verbose: bool) -> list[Block]:
     """The whole story. A profile's recordings are told one by one only with ``verbose``."""
+    document = report.document
     if document.profile is not None:
         told = profile_story(document, document.profile, verbose=verbose)
         if verbose:
@@ -51,3 +54,6 @@ def unread_files(unread: list[UnreadDoc]) -> list[Listing]:
         Column("reason", right=False, least=30, wraps=True),
     ]
     return [Listing(Table(columns, [Row([each.path, each.reason]) for each in unread]))]
+
+
+render_terminal, render_json, render_markdown = outputs_of(_tell, lambda report: report.to_json().decode() + "\n")

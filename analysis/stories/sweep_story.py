@@ -8,9 +8,9 @@ from ..model.units import MISSING, byte_size, duration, duration_interval, numbe
 from ..predict.scaling import RanksRowDoc
 from ..predict.sweep import EagerDoc, SweepDoc, SweepRowDoc
 from ..profile.ladder import LadderDoc
-from ..render.story_outputs import story_outputs
 from ..story.blocks import Bar, Bars, Block, Fact, Heading, Headline, Listing
 from ..story.tables import Column, Row, Table
+from .outputs import outputs_of
 
 _COLUMNS = (
     Column("batch"),
@@ -48,7 +48,8 @@ _ONE_PROCESS = (
 )
 
 
-def _tell(doc: SweepDoc) -> Iterator[Block]:
+def _tell(doc: SweepDoc, *, verbose: bool) -> Iterator[Block]:
+    del verbose  # there is no more to tell
     sizes = sorted({row.batch_size for row in doc.rows if row.prompt_length is None})
     prompts = sorted({row.prompt_length for row in doc.rows if row.prompt_length is not None})
     gpu = None if doc.environment is None else doc.environment.get("gpu")
@@ -179,4 +180,4 @@ def _ladder(ladder: LadderDoc) -> str:
     )
 
 
-render_terminal, render_json, render_markdown = story_outputs(_tell)
+render_terminal, render_json, render_markdown = outputs_of(_tell)

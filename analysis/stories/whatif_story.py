@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from ..model.units import MISSING, duration, duration_interval, percents
 from ..predict.whatif.prediction import WhatIfDoc
-from ..render.story_outputs import story_outputs
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
 from ..story.tables import Column, Row, Table
+from .outputs import outputs_of
 
 
-def _tell(doc: WhatIfDoc) -> Iterator[Block]:
+def _tell(doc: WhatIfDoc, *, verbose: bool) -> Iterator[Block]:
+    del verbose  # there is no more to tell
     yield Heading(doc.source, " · ".join(filter(None, [doc.mode, doc.trace, f"{doc.steps} steps"])))
     told = duration_interval(doc.predicted_ns, doc.low_ns, doc.high_ns)
     if doc.knobs:
@@ -34,4 +35,4 @@ def _error(share: float | None) -> str:
     return MISSING if share is None else percents(share)[0]
 
 
-render_terminal, render_json, render_markdown = story_outputs(_tell)
+render_terminal, render_json, render_markdown = outputs_of(_tell)

@@ -10,8 +10,8 @@ import flask
 from dash.development.base_component import Component
 
 from ...analysis.model.errors import LaunchscopeError
-from ...analysis.render import json as json_output
 from ...analysis.render.perfetto import trace_file as perfetto
+from ...analysis.stories import report_story
 from .. import grid_table
 from ..enlarged import STILL_PX
 from ..opened import Opened
@@ -67,7 +67,7 @@ def _downloads(server: flask.Flask, opened: Opened) -> None:
         return render(opened.report)
 
     files: dict[str, tuple[Callable[[], str | bytes], str]] = {
-        "report.json": (lambda: json_output.render(opened.report), "application/json"),
+        "report.json": (lambda: report_story.render_json(opened.report), "application/json"),
         "trace.pftrace": (lambda: b"".join(perfetto.render(opened.report)), "application/octet-stream"),
         "report.html": (html_report, "text/html"),
     }

@@ -16,8 +16,8 @@ from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import open_trace, read_trace
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.errors import UnreadableInput
-from launchscope.analysis.render import markdown, terminal
 from launchscope.analysis.report import Report, load
+from launchscope.analysis.stories import report_story
 from launchscope.fixtures.builder import trace
 from launchscope.fixtures.cases import NAMED_CASES
 
@@ -91,7 +91,10 @@ def test_outputs_of_long_names_take_no_longer_and_are_no_longer(part: str) -> No
     document = ReportDocument(launchscope="0", target=None, environment=None, traces=[analysis.document], profile=None)
     report = Report(document, (analysis,))
     began = time.process_time()
-    texts = [terminal.render(report, width=100, color=False, verbose=True), markdown.render(report)]
+    texts = [
+        report_story.render_terminal(report, width=100, color=False, verbose=True),
+        report_story.render_markdown(report),
+    ]
     assert time.process_time() - began < MOST_SECONDS
     assert max(map(len, texts)) < 500_000
     assert analysis.document.kernels[0].name == name

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from ...analysis.model.counted_step import ATTENTION, COPY, ELEMENTWISE, MATRIX, OTHER, REDUCTION, CountedOp
-from ..target.target import short_dtype
+from ..target.step import short_dtype
 
 META: Final = torch.device("meta")
 

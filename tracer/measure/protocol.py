@@ -17,7 +17,7 @@ import msgspec
 
 from ...analysis.model.capture import UNGRAPHED, OutputCheck
 from ..target.reasons import reason
-from ..target.target import Target
+from ..target.step import Target
 from ..target.watch import watching
 from .device import Device, Step, host_times
 from .modes import Prepared, prepare

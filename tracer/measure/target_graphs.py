@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...analysis.model.capture import OwnGraphs, ReplacedBuffer
 from ..target.captures_seen import CapturesSeen
-from ..target.target import Target
+from ..target.step import Target
 from ..target.variables import Buffers, ladder
 from ..target.watch import UNDER_GRAPHS
 from .outputs import unread_inputs

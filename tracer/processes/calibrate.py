@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ... import __version__
 from ...analysis.model.capture import Calibration
 from ...analysis.model.errors import LaunchscopeError, MissingRequirement
 from ...analysis.model.user_cache import user_cache
+from ...analysis.model.version import __version__
 from ..measure.device import CUDA, WITHOUT_A_GPU, CudaDevice, Step, host_times, load_device, require_hardware
 from ..target.options import Progress
-from ..target.target import short_dtype
+from ..target.step import short_dtype
 from .client import ForkServer, ProcessFailed
 
 if TYPE_CHECKING:

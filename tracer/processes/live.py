@@ -15,15 +15,16 @@ from typing import Any, Final
 
 import msgspec
 
-from ... import __version__
 from ...analysis.model import capture
 from ...analysis.model.errors import LaunchscopeError, MissingRequirement, NothingMeasured
+from ...analysis.model.version import __version__
 from ..measure import protocol
 from ..measure.compiler import Compiler
 from ..measure.device import WITHOUT_A_GPU, Device, Step
 from ..target.options import ProfileOptions, Progress
 from ..target.reasons import failure, nothing_measured, reason
-from ..target.target import Setting, as_target
+from ..target.step import Setting
+from ..target.target import as_target
 from ..target.variables import Buffers
 
 TRACE: Final = "traces/all-0-cuda.json.gz"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from ... import __version__
 from ...analysis.model import capture
 from ...analysis.model.errors import BadTarget, LaunchscopeError
+from ...analysis.model.version import __version__
 from ..target.checkout import Checkout
 from ..target.describe import masked, masked_command, process_as_kept, target_name, text_as_kept
 from ..target.options import ProfileOptions, Progress

@@ -12,8 +12,8 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -21,15 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ...analysis.model.errors import BadTarget
 from ...analysis.model.paths import exists, is_file
 from .describe import parts_of_target
+from .step import DEFAULT_BATCH_SIZE, DEFAULT_CONTEXT_LENGTH, DTYPES, Setting, Target, short_dtype
 
 if TYPE_CHECKING:
     import torch
 
     from .options import ProfileOptions
-
-DEFAULT_BATCH_SIZE: Final = 1
-DEFAULT_CONTEXT_LENGTH: Final = 512
-DTYPES: Final = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 ENGINES: Final = {
     "vllm": "start the server with --profiler-config and POST /start_profile, /stop_profile",
@@ -45,31 +42,6 @@ OUR_STEP: Final = (
 OUR_PREFILL: Final = (
     "the step is launchscope's own: one prompt per sequence into an empty StaticCache, logits of its last token"
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Target:
-    """One decode step and what is needed to check it.
-
-    ``step()`` runs one step and returns its outputs (tensors, or containers of them). ``inputs`` are the static
-    buffers that it reads (token ids, positions): launchscope overwrites them in place. ``state`` are tensors that it
-    changes (a KV cache): launchscope restores them between runs. ``model`` is counted for its parameters.
-    """
-
-    step: Callable[[], Any]
-    inputs: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    state: Sequence[torch.Tensor] = ()
-    model: torch.nn.Module | None = None
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a target is built with; null = not said, its own default holds."""
-
-    batch_size: int | None
-    dtype: str | None
-    context_length: int | None
-    device: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,12 +240,6 @@ def _build(factory: Callable[..., Any], setting: Setting, settings: dict[str, st
         setting.device,
     )
     return factory(**arguments), used
-
-
-def short_dtype(dtype: Any) -> str:
-    """'bf16' for torch.bfloat16; other dtypes by torch's own name."""
-    long = str(dtype).removeprefix("torch.")
-    return next((short for short, name in DTYPES.items() if name == long), long)
 
 
 def _convert(key: str, text: str, parameter: inspect.Parameter | None) -> Any:

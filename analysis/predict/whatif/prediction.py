@@ -16,12 +16,12 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from .... import __version__
 from ...facts.op_classes import CLASSES, op_classes
 from ...figures.observer import KERNEL_STRETCH_NS
 from ...model.errors import LaunchscopeError
 from ...model.quantities import SIZES, TIMES, quantity
 from ...model.trace import Ints
+from ...model.version import __version__
 from ...report import Report, load
 from .fused_plan import fused
 from .gpu_work import StepBytes, changed_times, step_bytes

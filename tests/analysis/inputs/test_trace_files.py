@@ -16,9 +16,8 @@ from launchscope.analysis.inputs.trace_files import natural_order, rank_of, trac
 from launchscope.analysis.model import capture
 from launchscope.analysis.model.document import ReportDocument, SkippedDoc
 from launchscope.analysis.model.errors import UnreadableInput
-from launchscope.analysis.render import terminal
 from launchscope.analysis.report import Report, analyze, load
-from launchscope.analysis.stories import health
+from launchscope.analysis.stories import health, report_story
 from launchscope.fixtures.cases import NAMED_CASES
 
 from ..captures import two_modes, write_capture
@@ -352,11 +351,11 @@ class TestNoFileVanishes:
             "launchscope (more/report.json)"
         )
         for text in (
-            terminal.render(report, width=400, color=False, verbose=False),
+            report_story.render_terminal(report, width=400, color=False, verbose=False),
             health.render_terminal(report, width=400, color=False, verbose=False),
         ):
             assert line in text
 
     def test_no_line_where_every_file_is_read(self, tmp_path: Path) -> None:
         (tmp_path / "rank0.json").write_bytes(GRAPH)
-        assert " skipped" not in terminal.render(load(tmp_path), width=200, color=False, verbose=False)
+        assert " skipped" not in report_story.render_terminal(load(tmp_path), width=200, color=False, verbose=False)

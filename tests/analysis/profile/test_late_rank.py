@@ -9,8 +9,8 @@ from statistics import median
 
 import pytest
 from launchscope.analysis.model.document import WarningDoc
-from launchscope.analysis.render import terminal
 from launchscope.analysis.report import load
+from launchscope.analysis.stories import report_story
 
 from .rank_captures import two_ranks
 
@@ -51,6 +51,6 @@ def test_two_gpus_by_the_raw_manifest() -> None:
     assert told.count == 2
     assert "in 2 of 3 processes (rank 0 25.9 ms against 22.3 ms, rank 0 23.5 ms against 17.7 ms)" in told.message
     assert warned(RANKS_2, "graph") == []
-    flat = " ".join(terminal.render(load(RANKS_2), width=140, color=False, verbose=False).split())
+    flat = " ".join(report_story.render_terminal(load(RANKS_2), width=140, color=False, verbose=False).split())
     assert "which rank is late differs between processes" in flat
     assert "[late_rank_differs]" in flat

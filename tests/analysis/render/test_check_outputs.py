@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from launchscope.analysis.compare.check_document import CheckDoc
 from launchscope.analysis.model.units import without_commands
 from launchscope.analysis.render import annotations as github
-from launchscope.analysis.render import benchmark_json, check_json, junit
+from launchscope.analysis.render import benchmark_json, junit
+from launchscope.analysis.stories import check_story
 from lxml import etree  # type: ignore[import-untyped]
 
 from . import check_documents
@@ -28,13 +29,13 @@ SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).parent / "schemas" / "junit-
 @pytest.mark.parametrize("name", CHECKS)
 def test_json_is_the_document(name: str) -> None:
     doc = CHECKS[name]()
-    read = json.loads(check_json.render(doc))
+    read = json.loads(check_story.render_json(doc))
     assert (read["schema"], read["outcome"]) == ("launchscope.check/1", doc.outcome)
     assert [len(each["findings"]) for each in read["parts"]] == [len(each.findings) for each in doc.parts]
 
 
 def test_json_has_null_for_an_end_that_is_not_there() -> None:
-    read = json.loads(check_json.render(check_documents.inconclusive()))
+    read = json.loads(check_story.render_json(check_documents.inconclusive()))
     assert read["parts"][0]["findings"][0]["interval"]["low"] is None
 
 
@@ -166,7 +167,7 @@ def test_benchmark_entries_are_better_when_smaller() -> None:
 @settings(deadline=None, max_examples=40)
 @given(check_documents.checks())
 def test_json_outputs_hold_any_name(doc: CheckDoc) -> None:
-    assert json.loads(check_json.render(doc))["exit_code"] == doc.exit_code
+    assert json.loads(check_story.render_json(doc))["exit_code"] == doc.exit_code
     for entry in json.loads(benchmark_json.render(doc)):
         assert set(entry) == {"name", "unit", "value", "extra"}
         assert isinstance(entry["value"], float | int)

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 from launchscope.analysis.model.document import ReportDocument
-from launchscope.analysis.render import json as json_export
+from launchscope.analysis.stories import report_story
 
 from . import documents
 from .documents import HOSTILE, report
@@ -17,13 +17,13 @@ from .test_terminal import DOCUMENTS
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_it_reads_back_as_the_same_document(name: str) -> None:
     document = DOCUMENTS[name]()
-    text = json_export.render(report(document))
+    text = report_story.render_json(report(document))
     assert text.endswith("}\n")
     assert msgspec.json.decode(text, type=ReportDocument) == document
 
 
 def test_the_names_of_the_contract() -> None:
-    read = json.loads(json_export.render(report(documents.profile_document())))
+    read = json.loads(report_story.render_json(report(documents.profile_document())))
     assert read["schema"] == "launchscope.report/1"
     assert read["traces"][0]["pass"] == "cuda"
     assert read["traces"][0]["verdict"]["class"] == "launch-bound"
@@ -32,5 +32,5 @@ def test_the_names_of_the_contract() -> None:
 
 
 def test_names_are_kept_to_the_letter() -> None:
-    read = json.loads(json_export.render(report(documents.traces_document(documents.hostile_trace()))))
+    read = json.loads(report_story.render_json(report(documents.traces_document(documents.hostile_trace()))))
     assert read["traces"][0]["name"] == HOSTILE

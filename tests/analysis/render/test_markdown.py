@@ -6,6 +6,7 @@ import re
 
 import pytest
 from launchscope.analysis.render import markdown
+from launchscope.analysis.stories import report_story
 
 from . import documents
 from .documents import HOSTILE, report
@@ -14,7 +15,7 @@ from .test_terminal import DOCUMENTS
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_report_renders_with_whole_tables(name: str) -> None:
-    text = markdown.render(report(DOCUMENTS[name]()))
+    text = report_story.render_markdown(report(DOCUMENTS[name]()))
     assert text.endswith("\n")
     assert "None" not in text
     assert all(char == "\n" or char.isprintable() for char in text)
@@ -23,7 +24,7 @@ def test_every_report_renders_with_whole_tables(name: str) -> None:
 
 
 def test_the_same_story() -> None:
-    text = markdown.render(report(documents.profile_document()))
+    text = report_story.render_markdown(report(documents.profile_document()))
     assert text.startswith("## llama_1b.py · batch 1")
     assert "**eager is LAUNCH-BOUND**: the GPU works 2.02 ms of a 19.0 ms step" in text
     assert "1. **torch.compile, then capture** → 1.40 ms, 13.6×, measured, saves 17.6 ms" in text
@@ -35,12 +36,12 @@ def test_the_same_story() -> None:
 
 
 def test_a_failed_mode_is_a_row() -> None:
-    text = markdown.render(report(documents.with_modes(fused=documents.failed_mode())))
+    text = report_story.render_markdown(report(documents.with_modes(fused=documents.failed_mode())))
     assert "| fused | capture failed: the step copies to the host (.item() in sample, model.py:31)" in text
 
 
 def test_names_can_not_add_markup() -> None:
-    text = markdown.render(report(documents.traces_document(documents.hostile_trace())))
+    text = report_story.render_markdown(report(documents.traces_document(documents.hostile_trace())))
     assert HOSTILE not in text
     assert not re.search(r"<(?!/?code>)(?!\.)\w", text.replace("\\<", ""))
     assert "evil\\\\x1b\\[31m \\[bold\\]\\|\\`\\<b\\>\\\\u202e \\[/bold\\]" in text

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.model.document import ActionDoc, ReportDocument, UnreadDoc, VerdictDoc
-from launchscope.analysis.render import terminal
+from launchscope.analysis.stories import report_story
 from launchscope.fixtures.cases import NAMED_CASES
 from rich.cells import cell_len
 
@@ -49,7 +49,7 @@ DOCUMENTS: Final[dict[str, Callable[[], ReportDocument]]] = {
 
 
 def rendered(document: ReportDocument, width: int = 100, *, color: bool = False, verbose: bool = False) -> str:
-    text: str = terminal.render(report(document), width=width, color=color, verbose=verbose)
+    text: str = report_story.render_terminal(report(document), width=width, color=color, verbose=verbose)
     return text
 
 

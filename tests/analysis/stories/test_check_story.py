@@ -7,8 +7,9 @@ import re
 import pytest
 from hypothesis import given, settings
 from launchscope.analysis.compare.check_document import CheckDoc
+from launchscope.analysis.compare.checks import words as check_words
 from launchscope.analysis.model import units
-from launchscope.analysis.stories import check_story, check_words
+from launchscope.analysis.stories import check_story
 from rich.cells import cell_len
 
 from ..render import check_documents

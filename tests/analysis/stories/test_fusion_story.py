@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.render import markdown
-from launchscope.analysis.render.terminal import render
 from launchscope.analysis.report import Report, analyze
+from launchscope.analysis.stories import report_story
+from launchscope.analysis.stories.report_story import render_terminal as render
 from launchscope.fixtures.builder import trace
 
 CAPTURES = Path(__file__).parents[3] / "fixtures" / "captures"
@@ -59,7 +59,7 @@ def test_a_profile_tells_what_is_worth_most_in_both_columns() -> None:
 
 
 def test_in_markdown_each_row_has_a_cell_per_column() -> None:
-    told = after(markdown.render(captured("llama_1b.zip")).splitlines(), "| could be fused", 3)
+    told = after(report_story.render_markdown(captured("llama_1b.zip")).splitlines(), "| could be fused", 3)
     assert {line.count(" | ") for line in told} == {3}
     assert told[2].startswith("| residual add + RMSNorm × 32 | 288 → 32 | 3.25 ms | 399 µs |")
 

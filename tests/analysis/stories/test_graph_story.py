@@ -15,7 +15,7 @@ from launchscope.analysis.model.graph_document import (
     GraphStepDoc,
     OutsideDoc,
 )
-from launchscope.analysis.render import markdown, terminal
+from launchscope.analysis.stories import report_story
 from rich.cells import cell_len
 
 from ..render import documents
@@ -64,7 +64,9 @@ def traces(doctor: GraphDoctorDoc) -> ReportDocument:
 
 
 def text(document: ReportDocument, width: int = 100, *, verbose: bool = False) -> str:
-    return re.sub(r"\s+", " ", terminal.render(report(document), width=width, color=False, verbose=verbose))
+    return re.sub(
+        r"\s+", " ", report_story.render_terminal(report(document), width=width, color=False, verbose=verbose)
+    )
 
 
 def profile(*findings: FindingDoc, graph: GraphDoctorDoc | None = None) -> ReportDocument:
@@ -141,7 +143,7 @@ def test_with_verbose_all_that_is_beside_and_steps_that_differ() -> None:
     assert "step 1 1 10 80 % 90 % step 2 0 10 0 % 0 %" in told
     assert "aten::argmax" not in text(traces(changed), 160)
     for width in (60, 80, 100):
-        told = terminal.render(report(traces(changed)), width=width, color=False, verbose=True)
+        told = report_story.render_terminal(report(traces(changed)), width=width, color=False, verbose=True)
         assert max(cell_len(line) for line in told.splitlines()) <= width
 
 
@@ -165,7 +167,7 @@ def test_a_long_list_is_cut_unless_all_is_asked_for() -> None:
 
 
 def test_markdown_has_the_same_list() -> None:
-    told = markdown.render(report(profile(FOUND, graph=ENGAGED)))
+    told = report_story.render_markdown(report(profile(FOUND, graph=ENGAGED)))
     assert "- **graph doctor:** graph: every kernel runs in a graph" in told
     assert re.search(
         r"^1\. \*\*graph, fused_graph: the step can't be captured.* \\\[capture_failed\\\]\*\* keep", told, re.M
@@ -180,7 +182,7 @@ def test_it_fits_and_foreign_text_is_harmless(width: int, verbose: bool) -> None
         profile(FOUND, hostile, graph=ENGAGED),
         traces(msgspec.structs.replace(ENGAGED, findings=[hostile])),
     ):
-        told = terminal.render(report(document), width=width, color=False, verbose=verbose)
+        told = report_story.render_terminal(report(document), width=width, color=False, verbose=verbose)
         assert max(cell_len(line) for line in told.splitlines()) <= width
         assert all(char == "\n" or char.isprintable() for char in told)
-        assert "\x1b" not in markdown.render(report(document))
+        assert "\x1b" not in report_story.render_markdown(report(document))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.render import markdown, terminal
 from launchscope.analysis.report import analyze, load
+from launchscope.analysis.stories import report_story
 from rich.cells import cell_len
 
 from ..facts.ranks.ranks_by_hand import rank_trace
@@ -14,7 +14,7 @@ from ..profile.rank_captures import EARLY, LATE, two_ranks
 
 
 def told(path: Path, width: int, *, verbose: bool = False) -> str:
-    return terminal.render(load(path), width=width, color=False, verbose=verbose)
+    return report_story.render_terminal(load(path), width=width, color=False, verbose=verbose)
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -54,14 +54,14 @@ def test_hosts_are_named_where_there_are_several_and_cannot_write_markup(tmp_pat
     assert "2 ranks on 2 hosts" in text
     assert "rank 1 on *two*" in text
     assert "clocks aligned on collectives: up to 3.00 s apart, ±0" in text
-    page = markdown.render(load(path))
+    page = report_story.render_markdown(load(path))
     assert "rank 1 on \\*two\\*" in page
     assert "a\\|b" in page
 
 
 def test_traces_of_others(tmp_path: Path) -> None:
     paths = [rank_trace(r, [own] * 5).write(tmp_path / f"rank{r}.json") for r, own in enumerate((EARLY, LATE))]
-    page = markdown.render(analyze(*paths, cache=False))
+    page = report_story.render_markdown(analyze(*paths, cache=False))
     assert "| 2 ranks | step T |" in page
     assert "- **collectives:** 2 per step (all-reduce) · exposed 110 µs · transfer 20.0 µs · waiting 90.0 µs" in page
 
@@ -69,14 +69,16 @@ def test_traces_of_others(tmp_path: Path) -> None:
 def test_refused_collectives_are_a_concern(tmp_path: Path) -> None:
     short = [LATE, LATE[:1], LATE, LATE, LATE]
     paths = [rank_trace(r, own).write(tmp_path / f"rank{r}.json") for r, own in enumerate(([EARLY] * 5, short))]
-    text = terminal.render(analyze(*paths, cache=False), width=140, color=False, verbose=False)
+    text = report_story.render_terminal(analyze(*paths, cache=False), width=140, color=False, verbose=False)
     assert "not matched    ! process group [0, 1]: 1 steps in which ranks differ in their number of collectives" in text
 
 
 def test_many_ranks_are_told_by_the_slowest(tmp_path: Path) -> None:
     paths = [rank_trace(r, [LATE] * 4, world=20).write(tmp_path / f"rank{r}.json") for r in range(20)]
     report = analyze(*paths, cache=False)
-    short, full = (terminal.render(report, width=140, color=False, verbose=verbose) for verbose in (False, True))
+    short, full = (
+        report_story.render_terminal(report, width=140, color=False, verbose=verbose) for verbose in (False, True)
+    )
     assert short.count("  rank ") == 16
     assert "4 more" in short
     assert full.count("\n  rank ") == 20

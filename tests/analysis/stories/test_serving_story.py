@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launchscope.analysis.model.document import ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary
-from launchscope.analysis.render import markdown, terminal
+from launchscope.analysis.stories import report_story
 from launchscope.analysis.stories.serving_story import serving_story, withheld_elsewhere
 from launchscope.analysis.story.blocks import Listing
 
@@ -98,10 +98,12 @@ def test_nothing_is_told_of_other_steps() -> None:
 def test_it_fits_80_columns_and_stands_in_both_outputs() -> None:
     trace = documents.trace(serving=serving("prefill", "decode", engine="SGLang"))
     document = documents.traces_document(trace)
-    text = terminal.render(report(document), width=80, color=False, verbose=False)
+    text = report_story.render_terminal(report(document), width=80, color=False, verbose=False)
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "SGLang: 4 decode steps" in text
-    assert "| copy back | 26.0 µs | 16.0 µs | 1.00 µs | 3.00 µs | 1 | structure |" in markdown.render(report(document))
+    assert "| copy back | 26.0 µs | 16.0 µs | 1.00 µs | 3.00 µs | 1 | structure |" in report_story.render_markdown(
+        report(document)
+    )
 
 
 def test_reasons_of_phases_are_told_beside_them_only() -> None:

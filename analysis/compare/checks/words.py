@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ..compare.check_document import (
+from ...model.units import MISSING, apart, number, percents, plural, written
+from ..check_document import (
     GRAVEST_FIRST,
     HOLDS,
     INCONCLUSIVE,
@@ -17,7 +18,6 @@ from ..compare.check_document import (
     PartDoc,
     SideDoc,
 )
-from ..model.units import MISSING, apart, number, percents, plural, written
 
 TOLD: Final = 3  # targets and modes that the answer names
 
