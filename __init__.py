@@ -15,28 +15,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from .analysis.model.version import __version__
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from .analysis.check import check
-    from .analysis.compared_paths import compare
-    from .analysis.report import Report, analyze, load
-    from .analysis.whatif.prediction import whatif
-    from .tracer.target import Target
+    from .analysis.api import analyze, compare, load
+    from .analysis.compare.checks.run import check
+    from .analysis.predict.whatif.prediction import whatif
+    from .analysis.report import Report
+    from .tracer.target.step import Target
 
-__version__: Final = "0.1.0"
-
-__all__ = ["Report", "Target", "analyze", "check", "compare", "load", "profile", "whatif"]
+__all__ = ["Report", "Target", "__version__", "analyze", "check", "compare", "load", "profile", "whatif"]
 
 _HOMES: Final = {
     "Report": "analysis.report",
-    "Target": "tracer.target",
-    "analyze": "analysis.report",
-    "check": "analysis.check",
-    "compare": "analysis.compared_paths",
-    "load": "analysis.report",
-    "whatif": "analysis.whatif.prediction",
+    "Target": "tracer.target.step",
+    "analyze": "analysis.api",
+    "check": "analysis.compare.checks.run",
+    "compare": "analysis.api",
+    "load": "analysis.api",
+    "whatif": "analysis.predict.whatif.prediction",
 }
 
 
@@ -60,8 +60,8 @@ def profile(
     ``nn.Module`` (with ``example_inputs``), Hugging Face model or Target of this process, measured in this process
     and labelled so (no spread). ``out`` names the capture, launchscope-out/… else. Raises LaunchscopeError in words.
     """
-    from .analysis.report import load
-    from .tracer.api import profile
+    from .analysis.api import load
+    from .tracer.processes.api import profile
 
     return load(
         profile(

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import msgspec
 
-from .analyses import TraceAnalysis
-from .document import TraceDoc
+from .figures.analyses import TraceAnalysis
+from .inputs.trace_files import rank_of
+from .model.document import TraceDoc
 from .report import Report
-from .trace_files import rank_of
 
 _Document = TypeVar("_Document", bound=msgspec.Struct)
 Names = tuple[tuple[str, str], ...]

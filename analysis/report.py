@@ -8,25 +8,25 @@ report.to_json()       bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from .. import __version__
-from . import frames
-from .analyses import TraceAnalysis
-from .bare_traces import analyze_files, skipped_files, why_no_gpu_ops
-from .capture import Capture, Manifest, is_capture, open_capture
-from .captured_traces import analyze_capture
-from .document import ReportDocument, TargetDoc, UnreadDoc, told_traces
-from .errors import UnreadableInput
-from .freed_memory import no_collection
-from .health import HealthDocument, health_document
-from .readers import Progress
-from .trace_files import TraceFile, check_is_there, expanded, found_at, named_apart
+from .figures.analyses import TraceAnalysis
+from .inputs.readers import Progress
+from .inputs.trace_files import TraceFile, check_is_there, expanded, found_at, named_apart
+from .model.capture import Capture, Manifest, is_capture, open_capture
+from .model.document import ReportDocument, TargetDoc, UnreadDoc, told_traces
+from .model.errors import UnreadableInput
+from .model.freed_memory import no_collection
+from .model.version import __version__
+from .profile import frames
+from .profile.bare_traces import analyze_files, skipped_files, why_no_gpu_ops
+from .profile.captured_traces import analyze_capture
+from .profile.health import HealthDocument, health_document
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -40,6 +40,8 @@ class Report:
 
     document: ReportDocument
     analyses: tuple[TraceAnalysis, ...]
+    shown_by: Callable[[Report, str], str] | None = field(default=None, repr=False)
+    """Makes "terminal" text and "html" of it; null where nobody shows it."""
 
     @property
     def told(self) -> tuple[TraceAnalysis, ...]:
@@ -101,15 +103,15 @@ class Report:
 
     def show(self) -> None:
         """Print the report as the terminal shows it."""
-        from .export.terminal import render
-
-        print(render(self, width=100, color=False, verbose=False))
+        print(self._shown("terminal"))
 
     def _repr_html_(self) -> str:
         """Shown by a notebook: the verdicts, and the modes as a table."""
-        from .export.notebook import render
+        return self._shown("html")
 
-        return render(self)
+    def _shown(self, form: str) -> str:
+        assert self.shown_by is not None, "launchscope.load and analyze hand it over"
+        return self.shown_by(self, form)
 
 
 def load(

@@ -22,8 +22,8 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from launchscope.analysis.capture import Manifest
-from launchscope.analysis.checks.difference import (
+from launchscope.analysis.compare.check_document import EXIT_CODES
+from launchscope.analysis.compare.difference import (
     GPU_PACED_BETWEEN_RUNS,
     HOST_PACED_BETWEEN_RUNS,
     PROCESSES,
@@ -31,8 +31,8 @@ from launchscope.analysis.checks.difference import (
     change,
     is_host_paced,
 )
-from launchscope.analysis.checks.document import EXIT_CODES
-from launchscope.analysis.checks.snapshot import Timing
+from launchscope.analysis.compare.snapshot import Timing
+from launchscope.analysis.model.capture import Manifest
 
 DATA: Final = Path(__file__).parent / "h200_processes"
 ALLOWED: Final = 0.03

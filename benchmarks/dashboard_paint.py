@@ -26,12 +26,12 @@ from typing import Any, Final, NamedTuple
 
 from dashboard_speed import synthetic
 from launchscope import __version__
-from launchscope.analysis.analyses import analyze_trace
-from launchscope.analysis.document import ReportDocument
+from launchscope.analysis.figures.analyses import analyze_trace
+from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.report import Report
-from launchscope.dashboard.app import build_app
 from launchscope.dashboard.opened import open_bands
-from launchscope.dashboard.server import Access
+from launchscope.dashboard.page.server import Access
+from launchscope.dashboard.site.app import build_app
 from launchscope.dashboard.watched import Watched
 from playwright.sync_api import sync_playwright
 from werkzeug.serving import make_server

@@ -22,12 +22,12 @@ from statistics import median
 from typing import Final, NamedTuple
 
 import numpy as np
-from launchscope.analysis.analyses import analyze_trace
-from launchscope.analysis.trace import NONE, BlockingCalls, GpuOps, HostKind, HostOps, Launches, Source, Trace
+from launchscope.analysis.figures.analyses import analyze_trace
+from launchscope.analysis.model.trace import NONE, BlockingCalls, GpuOps, HostKind, HostOps, Launches, Source, Trace
 from launchscope.dashboard.band import Band
-from launchscope.dashboard.lanes import prepare
 from launchscope.dashboard.theme import LIGHT
-from launchscope.dashboard.timeline import timeline_figure
+from launchscope.dashboard.timeline.lanes import prepare
+from launchscope.dashboard.timeline.timeline import timeline_figure
 from launchscope.dashboard.view import View
 
 STEP_KERNELS: Final = 500

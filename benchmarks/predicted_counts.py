@@ -13,8 +13,8 @@ from importlib import metadata
 from pathlib import Path
 
 import msgspec
-from launchscope.tracer.count import count_step
-from launchscope.tracer.options import ProfileOptions, parse_settings
+from launchscope.tracer.count.count import count_step
+from launchscope.tracer.target.options import ProfileOptions, parse_settings
 
 
 def of_target(spec: str) -> dict[str, object]:

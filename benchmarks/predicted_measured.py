@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from launchscope.analysis.analyses import TraceAnalysis
-from launchscope.analysis.document import ModeDoc
+from launchscope.analysis.figures.analyses import TraceAnalysis
+from launchscope.analysis.model.document import ModeDoc
+from launchscope.analysis.model.trace import NONE
 from launchscope.analysis.report import load
-from launchscope.analysis.trace import NONE
 
 
 def launching_operators(analysis: TraceAnalysis) -> int:

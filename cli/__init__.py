@@ -18,8 +18,8 @@ from typing import Final, NoReturn
 
 import click
 
-from .. import __version__
-from ..analysis.errors import LaunchscopeError
+from ..analysis.model.errors import LaunchscopeError
+from ..analysis.model.version import __version__
 from .writing import (
     NobodyReads,
     discard_stdout,

@@ -15,13 +15,13 @@ from .writing import print_report, say, terminal_width, wants_color
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..analysis.checks.baselines import Baseline
+    from ..analysis.compare.checks.baselines import Baseline
 
-FOLDER: Final = "launchscope-baselines"  # as analysis.checks.baselines has it; that loads msgspec
+FOLDER: Final = "launchscope-baselines"  # as analysis.compare.checks.baselines has it; that loads msgspec
 
 STORIES: Final = {
-    "list": Output("analysis.export.baseline_story:render_list", styled=True),
-    "figures": Output("analysis.export.baseline_story:render_figures", styled=True),
+    "list": Output("analysis.stories.baseline_story:render_list", styled=True),
+    "figures": Output("analysis.stories.baseline_story:render_figures", styled=True),
 }
 """What baselines can become."""
 
@@ -57,8 +57,8 @@ def save(
     """
     from datetime import UTC, datetime
 
-    from ..analysis.check import Reading, look_at, select
-    from ..analysis.checks import baselines
+    from ..analysis.compare.checks import baselines
+    from ..analysis.compare.checks.run import Reading, look_at, select
 
     with Bar() as progress:
         reading = Reading(step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
@@ -83,9 +83,9 @@ def list_them(folder: Path) -> None:
 @_modes
 def show(target: str | None, folder: Path, modes: tuple[str, ...]) -> None:
     """The figures of the newest baseline of each mode of TARGET, or of all targets, by machine."""
-    from ..analysis.checks.baselines import superseded
-    from ..analysis.checks.config import checked_modes
-    from ..analysis.errors import LaunchscopeError
+    from ..analysis.compare.checks.baselines import superseded
+    from ..analysis.compare.checks.config import checked_modes
+    from ..analysis.model.errors import LaunchscopeError
 
     named = checked_modes(modes, "--mode") if modes else None
     found = [
@@ -105,7 +105,7 @@ def show(target: str | None, folder: Path, modes: tuple[str, ...]) -> None:
 @_folder
 def prune(keep: int, dry_run: bool, folder: Path) -> None:
     """Delete all but the newest N of each target, mode, setup (batch size, dtype, …) and kind of machine."""
-    from ..analysis.checks.baselines import remove, superseded
+    from ..analysis.compare.checks.baselines import remove, superseded
 
     old = superseded(_read(folder), keep)
     if not dry_run:
@@ -115,8 +115,8 @@ def prune(keep: int, dry_run: bool, folder: Path) -> None:
 
 
 def _read(folder: Path) -> list[Baseline]:
-    from ..analysis.checks.baselines import read_folder
-    from ..analysis.errors import LaunchscopeError
+    from ..analysis.compare.checks.baselines import read_folder
+    from ..analysis.model.errors import LaunchscopeError
 
     found = read_folder(folder)
     if not found:
@@ -132,7 +132,7 @@ def _tell(story: str, baselines: Sequence[Baseline], **more: Any) -> None:
 
 def _tell_paths(paths: Iterable[Path]) -> None:
     """On stdout, a line each, which CI runners read along."""
-    from ..analysis.units import printable, without_commands
+    from ..analysis.model.units import printable, without_commands
 
     for path in paths:
         print_report(without_commands(printable(str(path))))

@@ -10,7 +10,7 @@ from .progress import ProgressLine
 from .writing import print_report, say
 
 if TYPE_CHECKING:
-    from ..analysis.capture import Calibration
+    from ..analysis.model.capture import Calibration
 
 
 @click.command("calibrate", short_help="Measure this machine: launch costs, bandwidth, matrix rate.")
@@ -20,8 +20,8 @@ def command(refresh: bool, output: str) -> None:
     """Measure what the reports compare with: the cheapest launch, graph launch and node costs, memory bandwidth and
     matrix rate. Kept per machine (GPU, driver, CUDA, torch, host) and reused by `launchscope profile`.
     """
-    from ..tracer.calibrate import calibrate
-    from ..tracer.device import CUDA
+    from ..tracer.measure.device import CUDA
+    from ..tracer.processes.calibrate import calibrate
 
     with ProgressLine() as progress:
         calibration, measured_before, kept = calibrate(refresh, progress, CUDA)

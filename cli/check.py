@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..analysis.errors import LaunchscopeError
+from ..analysis.model.errors import LaunchscopeError
 from . import choices
 from .baseline import FOLDER
 from .check_outputs import check_outputs, deliver_check, tell_github
@@ -62,8 +62,8 @@ def command(
     if current is None:
         raise click.MissingParameter(ctx=ctx, param=ctx.command.params[0], param_hint="'CURRENT'")
     files = {"junit": junit, "markdown": markdown, "benchmark": benchmark}
-    from ..analysis.check import Reading, check
-    from ..analysis.checks.config import find_config
+    from ..analysis.compare.checks.config import find_config
+    from ..analysis.compare.checks.run import Reading, check
 
     try:
         config = config or find_config(Path())
@@ -88,9 +88,9 @@ def command(
 
 
 def _validate(config: Path | None) -> None:
-    from ..analysis.check import config_to_validate
-    from ..analysis.checks.config import read_config
-    from ..analysis.units import plural
+    from ..analysis.compare.checks.config import read_config
+    from ..analysis.compare.checks.run import config_to_validate
+    from ..analysis.model.units import plural
 
     path = config_to_validate(config)
     limits = read_config(path)

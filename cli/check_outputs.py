@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..analysis.errors import LaunchscopeError
-from ..analysis.paths import exists, is_file
-from .outputs import Output, by_suffix, check_output, renderer
+from ..analysis.model.errors import LaunchscopeError
+from ..analysis.model.paths import exists, is_file
+from .outputs import Output, by_suffix, check_output, renderer, story_outputs
 from .writing import (
     WIDTH,
     NobodyReads,
@@ -22,19 +22,15 @@ from .writing import (
 )
 
 if TYPE_CHECKING:
-    from ..analysis.checks.document import CheckDoc
+    from ..analysis.compare.check_document import CheckDoc
 
-REPORTS: Final = {
-    "terminal": Output("analysis.export.check_story:render_terminal", styled=True),
-    "json": Output("analysis.export.check_json:render", ".json"),
-    "markdown": Output("analysis.export.check_story:render_markdown", ".md"),
-}
+REPORTS: Final = story_outputs("analysis.stories.check_story")
 FILES: Final = {
-    "junit": Output("analysis.export.junit:render"),
+    "junit": Output("analysis.render.junit:render"),
     "markdown": REPORTS["markdown"],
-    "benchmark": Output("analysis.export.benchmark_json:render"),
-    "annotations": Output("analysis.export.annotations:render"),
-    "error": Output("analysis.export.annotations:render_error"),
+    "benchmark": Output("analysis.render.benchmark_json:render"),
+    "annotations": Output("analysis.render.annotations:render"),
+    "error": Output("analysis.render.annotations:render_error"),
 }
 
 
@@ -79,7 +75,7 @@ def deliver_check(
 
 def tell_github(error: LaunchscopeError, *, annotate: bool) -> None:
     """What keeps the check from being done, where GitHub shows what a job has to say; annotations go to stdout."""
-    from ..analysis.units import one_line
+    from ..analysis.model.units import one_line
 
     _add_to_summary(f"**TO FIX:** `{one_line(str(error)).replace('`', '´')}`\n")
     if annotate and os.environ.get("GITHUB_ACTIONS") == "true":

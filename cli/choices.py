@@ -8,9 +8,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ..analysis.errors import LaunchscopeError
-from ..analysis.quantities import RATES, SIZES, TIMES, quantity
-from ..analysis.step_regex import step_pattern
+from ..analysis.facts.step_regex import step_pattern
+from ..analysis.model.errors import LaunchscopeError
+from ..analysis.model.quantities import RATES, SIZES, TIMES, quantity
 from .outputs import FORMATS
 
 _Decorated = TypeVar("_Decorated", bound="Callable[..., Any] | click.Command")

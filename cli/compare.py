@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..tracer.options import MODES
+from ..tracer.target.options import MODES
 from . import choices
 from .outputs import COMPARED, check_output, hand_over
 from .progress import Bar
@@ -38,7 +38,7 @@ def command(
     """
     inputs = (before, after)
     check_output(file, inputs)
-    from ..analysis.compared_paths import compare
+    from ..analysis.compare.compared_paths import compare
 
     with Bar() as progress:
         comparison = compare(before, after, mode=mode, step_regex=step_regex, progress=progress)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from ..analysis.errors import LaunchscopeError, MissingRequirement
+from ..analysis.model.errors import LaunchscopeError, MissingRequirement
 from . import choices
 from .many import report_of, require_rows
 from .rank_page import Reading, kept_table, many_ranks, places_of
@@ -89,8 +89,8 @@ def command(
 
 def newest_capture() -> Path:
     """The capture that was kept last; one that is still being written has no name yet."""
-    from ..analysis.capture import is_being_written, is_capture
-    from ..analysis.paths import is_folder, listed
+    from ..analysis.model.capture import is_being_written, is_capture
+    from ..analysis.model.paths import is_folder, listed
 
     there = listed(CAPTURES) if is_folder(CAPTURES) else []
     named = [path for path in there if not path.name.startswith(".")]
@@ -116,14 +116,14 @@ def _changed_at(path: Path) -> float:
 def show(report: Report, watched: Watched, *, host: str, port: int | None, browser: bool) -> None:
     """Serve the page until Ctrl-C."""
     with needs_dashboard():
-        from ..dashboard.serve import serve
+        from ..dashboard.site.serve import serve
     serve(report, watched, host=host, ports=_ports(port), browser=browser, say=say)
 
 
 def show_ranks(doc: RanksDocument, read: Reading, *, host: str, port: int | None, browser: bool) -> None:
     """Serve the page of many ranks until Ctrl-C."""
     with needs_dashboard():
-        from ..dashboard.serve import serve_many
+        from ..dashboard.site.serve import serve_many
     serve_many(doc, read, host=host, ports=_ports(port), browser=browser, say=say)
 
 

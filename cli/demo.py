@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from ..analysis.errors import LaunchscopeError
+from ..analysis.model.errors import LaunchscopeError
 from . import choices
 from .dashboard import served_at, show
 from .outputs import check_output, deliver

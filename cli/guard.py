@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ..analysis.check import Reading, look_at, look_at_baseline, look_in
-from ..analysis.checks import baselines
-from ..analysis.checks.config import Limits, limits_of_words
-from ..analysis.checks.document import HOLDS, TO_FIX, CheckDoc
-from ..analysis.checks.from_report import TRACE, snapshots_of
-from ..analysis.checks.judge import check
-from ..analysis.checks.limits import TIMED
-from ..analysis.checks.snapshot import Snapshot
-from ..analysis.errors import ConfigError, LaunchscopeError, MissingRequirement
-from ..tracer.options import CHECK_REPEATS
+from ..analysis.compare.check_document import HOLDS, TO_FIX, CheckDoc
+from ..analysis.compare.checks import baselines
+from ..analysis.compare.checks.config import Limits, limits_of_words
+from ..analysis.compare.checks.from_report import TRACE, snapshots_of
+from ..analysis.compare.checks.judge import check
+from ..analysis.compare.checks.limits import TIMED
+from ..analysis.compare.checks.run import Reading, look_at, look_at_baseline, look_in
+from ..analysis.compare.snapshot import Snapshot
+from ..analysis.model.errors import ConfigError, LaunchscopeError, MissingRequirement
+from ..tracer.target.options import CHECK_REPEATS
 from .check_outputs import REPORTS
+from .guard_session import SAVED, UNCHECKED
 from .outputs import renderer
-from .pytest_plugin import SAVED, UNCHECKED
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from ..analysis.report import Report
-    from .pytest_plugin import Session
+    from .guard_session import Session
 
 NARROWEST: Final = 80
 WIDEST: Final = 140
@@ -111,7 +111,7 @@ class Guard:
 
     def _measure(self, target: Any, options: dict[str, Any], *, live: bool) -> Report:
         from ..analysis.report import load
-        from ..tracer.api import profile
+        from ..tracer.processes.api import profile
 
         if live and self.session.live is not None:
             raise _to_fix(f"{self.session.live} has profiled in this process, and {ONCE}")

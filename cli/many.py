@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..analysis.errors import LaunchscopeError, UnreadableInput
+from ..analysis.model.errors import LaunchscopeError, UnreadableInput
 from .outputs import RANKS, by_suffix, hand_over, renderer
 from .progress import Bar, ProgressLine, can_redraw
 from .writing import say
 
 if TYPE_CHECKING:
+    from ..analysis.inputs.rank_files import RankFile
     from ..analysis.many.document import RankRow, RanksDocument
-    from ..analysis.many.files import RankFile
     from ..analysis.report import Report
 
 _MB: Final = 1e6
@@ -29,7 +29,7 @@ def files_of_many(
     paths: Sequence[Path | str], *, forced: bool, output: str | None, file: Path | None
 ) -> list[RankFile] | None:
     """The files of a table of ranks; None where reports are asked for, or of more use. Says which on stderr."""
-    from ..analysis.many.files import MANY, rank_files
+    from ..analysis.inputs.rank_files import MANY, rank_files
     from ..analysis.many.odd_ones import FEWEST
 
     suffixed = None if file is None or output is not None else by_suffix(file, RANKS)
@@ -45,7 +45,7 @@ def files_of_many(
             if count >= FEWEST:
                 say(f"{count} traces: a report of each; --ranks puts them side by side")
             return None
-    from ..analysis.units import plural
+    from ..analysis.model.units import plural
 
     renderer(output or suffixed or "terminal", RANKS)  # what it lacks is told before the work
     files = rank_files(paths)
@@ -55,10 +55,10 @@ def files_of_many(
 
 def _trace_count(paths: Sequence[Path | str]) -> int | None:
     """How many traces there are; None for many. Where a path is no good its reader tells it better, so it counts."""
-    from ..analysis.capture import is_capture, is_zip
-    from ..analysis.many.storage import local_path, names_several
-    from ..analysis.paths import is_folder
-    from ..analysis.trace_files import expanded, trace_files
+    from ..analysis.inputs.storage import local_path, names_several
+    from ..analysis.inputs.trace_files import expanded, trace_files
+    from ..analysis.model.capture import is_capture, is_zip
+    from ..analysis.model.paths import is_folder
 
     count = 0
     for path in paths:
@@ -98,8 +98,8 @@ def _stored_locally(paths: Sequence[Path | str]) -> Iterator[tuple[list[Path], l
     """The paths, files that URLs name fetched into temporary folders for as long as the ``with`` block lasts; and what
     to call each of those: (temporary path, URL). What is wrong with one is told of its URL.
     """
-    from ..analysis.many.storage import fetched, local_path
-    from ..analysis.secrets import without_secrets
+    from ..analysis.inputs.storage import fetched, local_path
+    from ..analysis.model.secrets import without_secrets
 
     here, names = list[Path](), list[tuple[str, str]]()
     with contextlib.ExitStack() as stack:
@@ -150,7 +150,7 @@ def put_side_by_side(
 
 def require_rows(doc: RanksDocument, *, strict: bool) -> None:
     """LaunchscopeError where none of the files can be read, or where ``strict`` one of them is not whole."""
-    from ..analysis.bare_traces import lost_words
+    from ..analysis.profile.bare_traces import lost_words
 
     if all(row.error is not None for row in doc.rows):
         raise LaunchscopeError(f"none of {len(doc.rows):,} files can be read; the first: {doc.rows[0].error}")

@@ -42,7 +42,7 @@ def command(
     if path is None and missing:
         raise click.UsageError(f"Missing {', '.join(missing)}: give them, or a capture to take them from.")
     check_output(file, () if path is None else (path,))
-    from ..analysis.textbook import measured_values, model_document, steps, steps_from
+    from ..analysis.predict.textbook import measured_values, model_document, steps, steps_from
 
     if path is None:
         document = model_document(steps(weights, kernels, tau, bandwidth, node_gap or 0.0))

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..analysis.errors import MissingRequirement
+from ..analysis.model.errors import MissingRequirement
 from .progress import Bar
 from .writing import WIDTH, check_writable, print_report, say, terminal_width, wants_color, write_file
 
@@ -31,16 +31,7 @@ class Output:
     extra: str | None = None  # what to install launchscope with to have it
 
 
-OUTPUTS: Final = {
-    "terminal": Output("analysis.export.terminal:render", styled=True),
-    "json": Output("analysis.export.json:render", ".json"),
-    "markdown": Output("analysis.export.markdown:render", ".md"),
-    "perfetto": Output("analysis.export.perfetto:render", ".pftrace"),
-    "html": Output("dashboard.html:render", ".html", extra="dashboard"),
-}
-
-
-def _story(module: str) -> dict[str, Output]:
+def story_outputs(module: str) -> dict[str, Output]:
     """What a document of its own becomes, by the three functions of its module."""
     return {
         "terminal": Output(f"{module}:render_terminal", styled=True),
@@ -49,26 +40,29 @@ def _story(module: str) -> dict[str, Output]:
     }
 
 
-HEALTH: Final = _story("analysis.export.health")
+OUTPUTS: Final = {
+    **story_outputs("analysis.stories.report_story"),
+    "perfetto": Output("analysis.render.perfetto.trace_file:render", ".pftrace"),
+    "html": Output("dashboard.one_file.html:render", ".html", extra="dashboard"),
+}
+"""What a Report can become."""
+
+HEALTH: Final = story_outputs("analysis.stories.health")
 """What `launchscope doctor` tells of a Report."""
 
-MODEL: Final = _story("analysis.export.model_story")
-WHATIF: Final = _story("analysis.export.whatif_story")
-SWEEP: Final = _story("analysis.export.sweep_story")
-PREDICT: Final = _story("analysis.export.predict_story")
+MODEL: Final = story_outputs("analysis.stories.model_story")
+WHATIF: Final = story_outputs("analysis.stories.whatif_story")
+SWEEP: Final = story_outputs("analysis.stories.sweep_story")
+PREDICT: Final = story_outputs("analysis.stories.predict_story")
 """What the textbook model, a simulated step, a sweep and a step predicted without a GPU can become."""
 
 RANKS: Final = {
-    **_story("analysis.export.many_story"),
-    "parquet": Output("analysis.export.ranks_parquet:render", ".parquet", extra="cluster"),
+    **story_outputs("analysis.stories.many_story"),
+    "parquet": Output("analysis.render.ranks_parquet:render", ".parquet", extra="cluster"),
 }
 """What the table of many ranks can become."""
 
-COMPARED: Final = {
-    "terminal": Output("analysis.export.compare_story:render_terminal", styled=True),
-    "json": Output("analysis.export.compare_json:render", ".json"),
-    "markdown": Output("analysis.export.compare_story:render_markdown", ".md"),
-}
+COMPARED: Final = story_outputs("analysis.stories.compare_story")
 """What a comparison can become."""
 
 FORMATS: Final = ("terminal", "json", "markdown")  # those that a person or a program reads from stdout

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..tracer.options import TIMEOUT_S, ProfileOptions, parse_settings
+from ..tracer.target.options import TIMEOUT_S, ProfileOptions, parse_settings
 from . import choices
 from .outputs import PREDICT, check_output, hand_over
 from .progress import ProgressLine
@@ -18,7 +18,7 @@ class _Gpus(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
     name = "GPU"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from ..analysis.gpus import NAMES
+        from ..analysis.predict.gpus import NAMES
 
         if value.lower() not in NAMES:
             self.fail(f"no GPU '{value}' in the table; there are {', '.join(NAMES)}", param, ctx)
@@ -70,10 +70,10 @@ def command(
     )
     inputs = () if calibration is None else (calibration,)
     check_output(file, (*inputs, Path(target.partition(":")[0])))  # a script is no place for its report
-    from ..analysis import gpus
-    from ..analysis.calibration_file import read_calibration
-    from ..analysis.predict import predict_step
-    from ..tracer.count import count_step
+    from ..analysis.predict import gpus
+    from ..analysis.predict.calibration_file import read_calibration
+    from ..analysis.predict.predict import predict_step
+    from ..tracer.count.count import count_step
 
     own = None if calibration is None else read_calibration(calibration, gpu)
     with ProgressLine() as progress:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from ..analysis.errors import LaunchscopeError
-from ..tracer.options import (
+from ..analysis.model.errors import LaunchscopeError
+from ..tracer.processes.rank_options import BACKENDS, RanksOptions, place_from
+from ..tracer.target.options import (
     CHECK_REPEATS,
     MODES,
     REPEATS,
@@ -17,7 +18,6 @@ from ..tracer.options import (
     parse_modes,
     parse_settings,
 )
-from ..tracer.ranks.options import BACKENDS, RanksOptions, place_from
 from . import choices
 from .outputs import COMPARED, deliver, hand_over
 from .progress import ProgressLine
@@ -143,7 +143,7 @@ def _measure(
     options: ProfileOptions, launch: RanksOptions | None, against: str | None, output: str | None, verbose: bool
 ) -> None:
     """Measure and report; with several ranks rank 0's process does, and the others are silent."""
-    from ..tracer.api import Interrupted, run_against, run_profile
+    from ..tracer.processes.api import Interrupted, run_against, run_profile
 
     place = place_from() if launch is None else None
     several = launch is not None or place is not None
@@ -157,7 +157,7 @@ def _measure(
     try:
         with ProgressLine() as progress:
             if several:
-                from ..tracer.ranks.launch import run_ranks
+                from ..tracer.processes.launch import run_ranks
 
                 capture = run_ranks(options, launch, progress if place is None or place.rank == 0 else _unheard)
             elif against is None:
@@ -186,7 +186,7 @@ def _unheard(_: str) -> None:
 
 
 def _compare(capture: Path, other: Path, output: str | None, verbose: bool) -> None:
-    from ..analysis.compared_paths import compare
+    from ..analysis.compare.compared_paths import compare
 
     try:
         inputs = (other, capture)

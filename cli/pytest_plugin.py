@@ -7,34 +7,17 @@ marked test that is collected, torch with the first step that is measured.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from .guard_session import SAVED, UNCHECKED, Session
 
+if TYPE_CHECKING:
     from .guard import Guard
 
 MARKER: Final = "launchscope"
 FIXTURE: Final = "launchscope"
-
-SAVED: Final = "launchscope.saved"  # file of a baseline
-UNCHECKED: Final = "launchscope.unchecked"  # number of limits that need a baseline
-"""User properties of a test: its report takes them to where the run is told, from the workers of pytest-xdist too."""
-
-
-@dataclass
-class Session:
-    """What the tests of one run share."""
-
-    save: bool = False
-    compare: bool = False
-    baselines: Path | None = None  # null: the default folder below pytest's rootdir
-    require_gpu: bool = False
-    live: str | None = None  # the test that profiled a live step in this process, which can be done once
-
 
 _SESSION: Final = pytest.StashKey[Session]()
 _GUARD: Final = pytest.StashKey["Guard"]()
@@ -152,7 +135,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         lines.append("--launchscope-save: nothing was saved, as no marked test held")
     unchecked = {test: value for test, name, value in told if name == UNCHECKED}
     if unchecked:
-        from ..analysis.units import plural
+        from ..analysis.model.units import plural
 
         count = sum(unchecked.values())
         limits, tests = plural(count, "limit"), plural(len(unchecked), "test")

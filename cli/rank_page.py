@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..analysis.errors import UnreadableInput
-from ..analysis.paths import is_file
+from ..analysis.model.errors import UnreadableInput
+from ..analysis.model.paths import is_file
 from .many import RowsTold, files_of_many, require_rows
 from .progress import ProgressLine
 
 if TYPE_CHECKING:
+    from ..analysis.inputs.places import TablePlaces
     from ..analysis.many.document import RankRow, RanksDocument
-    from ..analysis.many.places import TablePlaces
     from ..analysis.report import Report
 
 _HEAD_BYTES: Final = 400
@@ -59,9 +59,9 @@ def kept_table(paths: Sequence[Path | str]) -> RanksDocument | None:
 
 def places_of(paths: Sequence[Path | str], doc: RanksDocument) -> TablePlaces:
     """Where rows of the table at the first path may be read from. UnreadableInput for another that can't be a place."""
-    from ..analysis.many.places import TablePlaces
-    from ..analysis.many.storage import allowed_protocol, local_path
-    from ..analysis.trace_files import check_is_there, expanded
+    from ..analysis.inputs.places import TablePlaces
+    from ..analysis.inputs.storage import allowed_protocol, local_path
+    from ..analysis.inputs.trace_files import check_is_there, expanded
 
     table, *beside = paths
     for each in beside:

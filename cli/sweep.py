@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from ..analysis.errors import LaunchscopeError
-from ..tracer.options import MIN_STEPS, ProfileOptions, parse_modes, parse_settings
+from ..analysis.model.errors import LaunchscopeError
+from ..tracer.target.options import MIN_STEPS, ProfileOptions, parse_modes, parse_settings
 from . import choices
 from .outputs import SWEEP, check_output, hand_over
 from .progress import ProgressLine
@@ -79,9 +79,9 @@ def command(
     """
     script = Path(target.partition(":")[0])
     check_output(file, (script,) if batch_histogram is None else (script, batch_histogram))
-    from ..analysis.sweep import Measured, read_histogram, sweep_document
-    from ..tracer.describe import parts_of_target
-    from ..tracer.sweep import Point, run_sweep
+    from ..analysis.predict.sweep import Measured, read_histogram, sweep_document
+    from ..tracer.processes.sweep import Point, run_sweep
+    from ..tracer.target.describe import parts_of_target
 
     histogram = None if batch_histogram is None else read_histogram(batch_histogram)
     if capture_sizes and histogram is None:

@@ -30,7 +30,7 @@ class _ByClass(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
     name = "[CLASS=]FACTOR"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
-        from ..analysis.op_classes import CLASSES
+        from ..analysis.facts.op_classes import CLASSES
 
         name, equals, factor = value.rpartition("=")
         if equals and name not in CLASSES:
@@ -44,7 +44,7 @@ class _Weights(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
     name = "TYPE|SIZE"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
-        from ..analysis.whatif.knobs import FORMATS
+        from ..analysis.predict.whatif.knobs import FORMATS
 
         if value in FORMATS:
             return value
@@ -112,7 +112,7 @@ def command(
                 f"{option}: the factor of {'all GPU ops' if twice == 'all' else twice} is given twice"
             )
     check_output(file, (path,))
-    from ..analysis.whatif.prediction import whatif
+    from ..analysis.predict.whatif.prediction import whatif
 
     document = whatif(
         path,

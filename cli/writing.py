@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from ..analysis.errors import LaunchscopeError
+from ..analysis.model.errors import LaunchscopeError
 
 WIDTH: Final = 100  # columns, where there is no terminal to ask
 MANIFEST: Final = "manifest.json"  # of a capture, as analysis.capture writes it; that loads msgspec

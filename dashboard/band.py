@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..analysis.analyses import TraceAnalysis
-from ..analysis.document import ModeDoc
-from ..analysis.steps import first_op_ns
-from ..analysis.trace import NONE
+from ..analysis.facts.steps import first_op_ns
+from ..analysis.figures.analyses import TraceAnalysis
+from ..analysis.model.document import ModeDoc
+from ..analysis.model.trace import NONE
 
 _Kept = TypeVar("_Kept")
 

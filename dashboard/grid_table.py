@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..analysis.units import printable
+from ..analysis.model.units import printable
 from .band import Band
 from .plotting import NS_PER_US
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from ..analysis.nesting import outermost_first
-from ..analysis.trace import HostKind, HostOps, Ints, Trace
-from ..analysis.units import duration, plural, printable
+from ..analysis.model.nesting import outermost_first
+from ..analysis.model.trace import HostKind, HostOps, Ints, Trace
+from ..analysis.model.units import duration, plural, printable
 
 TOLD: Final = 3  # calls by name
 

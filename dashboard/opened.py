@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from ..analysis.analyses import TraceAnalysis
-from ..analysis.capture import AS_WRITTEN
-from ..analysis.document import ModeDoc, baseline
-from ..analysis.recordings import middle_first
+from ..analysis.figures.analyses import TraceAnalysis
+from ..analysis.model.capture import AS_WRITTEN
+from ..analysis.model.document import ModeDoc, baseline
+from ..analysis.profile.recordings import middle_first
 from ..analysis.report import Report
 from .band import Band
-from .ranks.sets import RankSet, rank_sets
+from .rank_sets import RankSet, rank_sets
 
 FIRST_BANDS: Final = 6
 """Traces without modes that are shown at first; the others can be chosen."""

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from ..analysis.units import duration, one_line, printable
+from ..analysis.model.units import duration, one_line, printable
 from .theme import Theme
 
 Figure = dict[str, Any]

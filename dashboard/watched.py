@@ -10,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from ..analysis.capture import MANIFEST, is_being_written
-from ..analysis.errors import UnreadableInput, one_line
-from ..analysis.paths import exists, is_file, is_folder
-from ..analysis.trace import utf8_text
-from ..analysis.trace_files import expanded
+from ..analysis.inputs.trace_files import expanded
+from ..analysis.model.capture import MANIFEST, is_being_written
+from ..analysis.model.errors import UnreadableInput, one_line
+from ..analysis.model.paths import exists, is_file, is_folder
+from ..analysis.model.trace import utf8_text
 
 MOST_FILES: Final = 256
 """Files of one folder that are watched; a look at as many takes about a millisecond."""

@@ -9,7 +9,7 @@ from typing import Any
 import launchscope
 import pytest
 from launchscope.fixtures.builder import trace
-from launchscope.tracer import api  # noqa: F401  # loaded before a pytest inside this one takes it for its own
+from launchscope.tracer.processes import api  # noqa: F401  # loaded before a pytest inside this one takes it for its own
 
 pytest_plugins = ["pytester"]
 
@@ -18,20 +18,20 @@ LIVE = CAPTURES / "live.zip"
 
 NO_GPU = """
     import pytest
-    import launchscope.tracer.api
-    from launchscope.analysis.errors import MissingRequirement
+    import launchscope.tracer.processes.api
+    from launchscope.analysis.model.errors import MissingRequirement
 
     def profile(target, **options):
         raise MissingRequirement("no GPU driver found on this machine")
 
     @pytest.fixture(autouse=True)
     def machine(monkeypatch):
-        monkeypatch.setattr(launchscope.tracer.api, "profile", profile)
+        monkeypatch.setattr(launchscope.tracer.processes.api, "profile", profile)
 """
 
 A_GPU = f"""
     import pytest
-    import launchscope.tracer.api
+    import launchscope.tracer.processes.api
 
     @pytest.fixture(autouse=True)
     def calls(monkeypatch):
@@ -42,7 +42,7 @@ A_GPU = f"""
             calls.append((target, options))
             return {str(LIVE)!r}
 
-        monkeypatch.setattr(launchscope.tracer.api, "profile", profile)
+        monkeypatch.setattr(launchscope.tracer.processes.api, "profile", profile)
         return calls
 """
 

@@ -16,27 +16,27 @@ from typing import Any
 import flask
 import msgspec
 import pytest
-from launchscope.analysis.capture import Manifest, open_capture
-from launchscope.analysis.check import check
-from launchscope.analysis.checks.config import read_config
-from launchscope.analysis.compared_paths import compare
-from launchscope.analysis.errors import LaunchscopeError, UnreadableInput
+from launchscope.analysis.compare.checks.config import read_config
+from launchscope.analysis.compare.checks.run import check
+from launchscope.analysis.compare.compared_paths import compare
+from launchscope.analysis.inputs.rank_files import RankFile, rank_files
+from launchscope.analysis.inputs.storage import PROTOCOLS
 from launchscope.analysis.many import kept_rows
 from launchscope.analysis.many.document import RankRow, RanksDocument
-from launchscope.analysis.many.files import RankFile, rank_files
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.many.reading import Job, finish
-from launchscope.analysis.many.storage import PROTOCOLS
+from launchscope.analysis.model.capture import Manifest, open_capture
+from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import analyze, load
 from launchscope.cli.rank_page import Reading, kept_table, places_of
 from launchscope.dashboard.many import app
 from launchscope.dashboard.many.rank_pages import RankPages
 from launchscope.dashboard.many.reading import report_of
-from launchscope.dashboard.server import Access
+from launchscope.dashboard.page.server import Access
 from werkzeug.test import Client, TestResponse
 
 from .analysis.captures import two_modes, write_capture
-from .checks.snapshots import eager
+from .analysis.compare.checks.snapshots import eager
 from .dashboard.many.rows_by_hand import write_traces
 
 pytest.importorskip("fsspec")

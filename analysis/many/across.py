@@ -9,14 +9,14 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from ..ranks.clocks import Offset, clock_offsets
-from ..ranks.documents import is_straggler
-from ..ranks.matching import Matching, match
-from ..ranks.sets import sets_of_files
-from ..ranks.waiting import Arrivals, Waits, arrivals, mostly_awaited, waits_of
-from ..trace_times import StepWaits, TraceTimes, with_waiting
-from ..trace_verdict import trace_verdict
-from ..units import number, plural
+from ..facts.ranks.clocks import Offset, clock_offsets
+from ..facts.ranks.matching import Matching, match
+from ..facts.ranks.sets import sets_of_files
+from ..facts.ranks.waiting import Arrivals, Waits, arrivals, mostly_awaited, waits_of
+from ..facts.trace_times import StepWaits, TraceTimes, with_waiting
+from ..figures.trace_verdict import trace_verdict
+from ..model.units import number, plural
+from ..profile.rank_documents import is_straggler
 from .carried import CarriedCollectives
 from .document import AlignmentDoc, RankRow
 from .figures import launch_tax

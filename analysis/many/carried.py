@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ranks.collectives import Collectives
-from ..trace_times import TraceTimes
+from ..facts.ranks.collectives import Collectives
+from ..facts.trace_times import TraceTimes
 from .figures import RankFound
 
 MOST: Final = 4_096

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from ..errors import LaunchscopeError, MissingRequirement
-from ..secrets import told_without_secrets, without_secrets
+from ..model.errors import LaunchscopeError, MissingRequirement
+from ..model.secrets import told_without_secrets, without_secrets
 from .pool import lost_row
 from .reading import Finished, Job, finish
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from ..document import Summary
+from ..model.document import Summary
 from .document import DistributionDoc, RankRow
 
 FIGURES: Final = {

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ..document import SkippedDoc, Summary, WarningDoc
+from ..model.document import SkippedDoc, Summary, WarningDoc
 
 SCHEMA: Final = "launchscope.ranks/1"
 

@@ -14,19 +14,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blocking import blocking_words
-from ..coverage import coverage
-from ..freed_memory import return_freed_memory
-from ..gap_causes import Threads
-from ..gaps import Gaps, find_gaps
-from ..graphs.replays import graph_replays
-from ..intervals import Intervals
-from ..ranks.collectives import Collectives, collectives_of
-from ..statistics import summarize
-from ..steps import Steps, find_steps, first_op_ns, has_period, periods_ns, steady_windows, step_busy_ns
-from ..trace import NONE, Trace
-from ..trace_times import TraceTimes, trace_times
-from ..trace_verdict import trace_verdict
+from ..facts.gap_causes import Threads
+from ..facts.gaps import Gaps, find_gaps
+from ..facts.ranks.collectives import Collectives, collectives_of
+from ..facts.replays import graph_replays
+from ..facts.steps import Steps, find_steps, first_op_ns, has_period, periods_ns, steady_windows, step_busy_ns
+from ..facts.trace_times import TraceTimes, trace_times
+from ..figures.blocking import blocking_words
+from ..figures.coverage import coverage
+from ..figures.trace_verdict import trace_verdict
+from ..model.freed_memory import return_freed_memory
+from ..model.intervals import Intervals
+from ..model.statistics import summarize
+from ..model.trace import NONE, Trace
 from .document import MOST_IN_SERIES, RankRow, StepSeriesDoc
 
 _NUMBERED: Final = re.compile(r"ProfilerStep#([0-9]{1,15})")

@@ -16,11 +16,11 @@ from typing import Final
 
 import msgspec
 
-from ... import __version__
-from ..errors import LaunchscopeError, UnreadableInput
-from ..paths import is_file
-from ..secrets import without_secrets
-from ..trace import utf8_text
+from ..model.errors import LaunchscopeError, UnreadableInput
+from ..model.paths import is_file
+from ..model.secrets import without_secrets
+from ..model.trace import utf8_text
+from ..model.version import __version__
 from .document import UNREADABLE, RankRow
 from .reading import Finished, Job, bare_row
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from ..units import duration, number, share, written
+from ..model.units import duration, number, share, written
 from .distributions import value_of
 from .document import DistributionDoc, OddDoc, RankRow
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from ..errors import LaunchscopeError
+from ..model.errors import LaunchscopeError
 from .document import LOST_WORKER, RankRow
 from .reading import Finished, Job, bare_row
 from .worker import SIZE_BYTES, framed, told

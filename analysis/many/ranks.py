@@ -8,21 +8,21 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from ... import __version__
-from ..bare_traces import skipped_files
-from ..document import SkippedDoc
-from ..secrets import without_secrets
-from ..trace import utf8_text
-from ..trace_files import natural_order, skipped_at
+from ..inputs.rank_files import RankFile, rank_files
+from ..inputs.storage import is_url, local_path
+from ..inputs.trace_files import natural_order, skipped_at
+from ..model.document import SkippedDoc
+from ..model.secrets import without_secrets
+from ..model.trace import utf8_text
+from ..model.version import __version__
+from ..profile.bare_traces import skipped_files
 from .across import compared
 from .distributions import distributions
 from .document import RankRow, RanksDocument
-from .files import RankFile, rank_files
 from .kept_rows import KeptRows
 from .odd_ones import odd_ones
 from .pool import available_cores, finished_by_processes
 from .reading import Finished, Job
-from .storage import is_url, local_path
 
 Progress = Callable[[int, int, RankRow], None]
 """Told of each row as it is finished: (rows so far, of how many, the row)."""

@@ -13,18 +13,18 @@ from typing import Any, Final
 
 import msgspec
 
-from ... import __version__
-from ..bare_traces import require_whole
-from ..errors import LaunchscopeError, one_line
-from ..freed_memory import no_collection
-from ..secrets import without_secrets
-from ..trace import Trace, utf8_text
-from ..trace_files import TraceFile, rank_of
+from ..inputs.rank_files import RankFile, host_of
+from ..inputs.storage import fetched, is_url
+from ..inputs.trace_files import TraceFile, rank_of
+from ..model.errors import LaunchscopeError, one_line
+from ..model.freed_memory import no_collection
+from ..model.secrets import without_secrets
+from ..model.trace import Trace, utf8_text
+from ..model.version import __version__
+from ..profile.bare_traces import require_whole
 from .carried import CarriedCollectives, carried
 from .document import INTERNAL, LOST_WORKER, NOT_FETCHED, UNREADABLE, RankRow
 from .figures import find_figures
-from .files import RankFile, host_of
-from .storage import fetched, is_url
 
 _KIB: Final = 1 << 10
 

@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from ..readers.second_process import leave_other_cores
+from ..inputs.readers.second_process import leave_other_cores
 from .reading import Job, finish
 
 SIZE_BYTES: Final = 8

@@ -12,17 +12,17 @@ from dash import ClientsideFunction, Dash, Input, Output, State, ctx, no_update
 from dash.development.base_component import Component
 from markupsafe import Markup
 
-from ...analysis.export.many_story import render_json
 from ...analysis.many.document import RanksDocument
+from ...analysis.stories.many_story import render_json
 from .. import grid_table
-from ..asked import Width
 from ..enlarged import STILL_PX
-from ..index_page import IndexPage, index_page, to_html
-from ..layout import grid
-from ..moves import Click
-from ..panels import still_graph
-from ..ranks.heat import cell_at, heat_figure, told
-from ..server import Access, guard
+from ..page.asked import Width
+from ..page.index_page import IndexPage, index_page, to_html
+from ..page.layout import grid
+from ..page.moves import Click
+from ..page.panels import still_graph
+from ..page.server import Access, guard
+from ..rank_heat import cell_at, heat_figure, told
 from ..theme import theme_named
 from . import layout
 from .charts import distribution_figure, heat_of, order, step_in_timeline, steps_are_numbered

@@ -7,12 +7,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analysis.export.many_story import by_row
 from ...analysis.many.distributions import value_of
 from ...analysis.many.document import DistributionDoc, RankRow, RanksDocument
-from ...analysis.units import plural, written
+from ...analysis.model.units import plural, written
+from ...analysis.stories.many_story import by_row
 from ..plotting import TEXT_PX, Figure, axis, escaped, layout
-from ..ranks.heat import Heat
+from ..rank_heat import Heat
 from ..theme import Theme
 from .view import HEAT_WORDS, HeatOf, ManyView
 from .words import figure_words, labels

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from dash import dcc, html
 
-from ...analysis.export.many_story import by_row, headline
 from ...analysis.many.document import RanksDocument
-from ...analysis.units import number, one_line, printable
+from ...analysis.model.units import number, one_line, printable
+from ...analysis.stories.many_story import by_row, headline
 from ..controls import choice, labelled, named
 from ..enlarged import css_px
-from ..ranks.heat import height_px
+from ..rank_heat import height_px
 from .charts import alike_words, chart_px, differing
 from .paths import path_of
 from .view import BY_RANK, HEAT_WORDS, ManyView

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 import flask
 from markupsafe import Markup
 
-from ...analysis.errors import LaunchscopeError
 from ...analysis.many.document import RankRow, RanksDocument
+from ...analysis.model.errors import LaunchscopeError
+from ...analysis.model.units import byte_size, one_line, printable
 from ...analysis.report import Report
-from ...analysis.units import byte_size, one_line, printable
 from .paths import BELOW, path_of, rows_in
 from .reading import Read
 from .words import labels

@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from ...analysis.capture import is_zip, read_member, safe_zip
-from ...analysis.errors import UnreadableInput
+from ...analysis.inputs.places import TablePlaces
+from ...analysis.inputs.storage import fetched, is_url, local_path
 from ...analysis.many.document import RankRow
-from ...analysis.many.places import TablePlaces
-from ...analysis.many.storage import fetched, is_url, local_path
-from ...analysis.paths import is_file
+from ...analysis.model.capture import is_zip, read_member, safe_zip
+from ...analysis.model.errors import UnreadableInput
+from ...analysis.model.paths import is_file
 from ...analysis.renamed import Names, renamed, replaced
 from ...analysis.report import Report, analyze
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...analysis.export.many_story import by_row
 from ...analysis.many.document import RankRow, RanksDocument
-from ...analysis.units import one_line, printable
+from ...analysis.model.units import one_line, printable
+from ...analysis.stories.many_story import by_row
 from ..grid_table import Row, TableData, figure, in_us, text
 from .paths import path_of
 from .words import figure_words

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
-from ...analysis.export.many_story import label
 from ...analysis.many.document import RankRow, RanksDocument
 from ...analysis.many.odd_ones import missing_words
-from ...analysis.units import byte_size, number, one_line, plural, printable
+from ...analysis.model.units import byte_size, number, one_line, plural, printable
+from ...analysis.stories.many_story import label
 
 FIGURE_WORDS: Final = {
     "period_ns": "step time",

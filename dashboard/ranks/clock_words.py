@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from ...analysis.units import duration, number
-from .sets import RankSet
+from ...analysis.model.units import duration, number
+from ..rank_sets import RankSet
 
 _NO_CLOCK: Final = (
     "No collective of these ranks matches another's, so nothing here tells how their clocks lie: each timeline is on "

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from ..opened import Opened
+from ..rank_heat import cell_at
+from ..rank_sets import RankSet
 from ..view import View
-from .heat import cell_at
-from .sets import RankSet
 
 
 def of_ranks(opened: Opened, view: View, name: str, told: Mapping[str, Any]) -> View:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...analysis.document import RankDoc, RanksOfStepDoc
-from ...analysis.units import one_line, printable
+from ...analysis.model.document import RankDoc, RanksOfStepDoc
+from ...analysis.model.units import one_line, printable
 from ..band import Band
 from ..grid_table import SEVERAL_LINES, Row, TableData, figure, in_us, text, with_ids
 from ..opened import Opened

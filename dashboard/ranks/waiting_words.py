@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...analysis.units import duration
-from .sets import RankSet
+from ...analysis.model.units import duration
+from ..rank_sets import RankSet
 
 
 def waiting_words(sets: Sequence[RankSet], key_a: str, key_b: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launchscope.analysis.capture import (
+from launchscope.analysis.model.capture import (
     Calibration,
     CaptureWriter,
     Floor,

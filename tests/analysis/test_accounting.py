@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.coverage import coverage
-from launchscope.analysis.document import CAUSES, TAXES
-from launchscope.analysis.gaps import Gaps, find_gaps
-from launchscope.analysis.steps import Steps, find_steps, steady_windows
-from launchscope.analysis.trace import NONE, Trace
+from launchscope.analysis.facts.gaps import Gaps, find_gaps
+from launchscope.analysis.facts.steps import Steps, find_steps, steady_windows
+from launchscope.analysis.figures.coverage import coverage
+from launchscope.analysis.model.document import CAUSES, TAXES
+from launchscope.analysis.model.trace import NONE, Trace
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
 

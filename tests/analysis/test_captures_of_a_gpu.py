@@ -7,8 +7,8 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from launchscope.analysis.capture import open_capture
-from launchscope.analysis.document import ModeDoc, ProfileDoc
+from launchscope.analysis.model.capture import open_capture
+from launchscope.analysis.model.document import ModeDoc, ProfileDoc
 from launchscope.analysis.report import Report, load
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import launchscope
 import pytest
-from launchscope.analysis.document import ModeDoc, ProfileDoc
-from launchscope.analysis.errors import LaunchscopeError
+from launchscope.analysis.model.document import ModeDoc, ProfileDoc
+from launchscope.analysis.model.errors import LaunchscopeError
+from launchscope.analysis.predict.whatif.knobs import Knobs
+from launchscope.analysis.predict.whatif.prediction import what_if
 from launchscope.analysis.report import load
-from launchscope.analysis.whatif.knobs import Knobs
-from launchscope.analysis.whatif.prediction import what_if
 
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "captures" / "samples"
 

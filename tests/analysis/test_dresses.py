@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
-from launchscope.analysis.readers import read_trace
+from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
+from launchscope.analysis.inputs.readers import read_trace
 from launchscope.fixtures.builder import TraceBuilder, trace
 
 Event = dict[str, Any]

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.document import ReportDocument
-from launchscope.analysis.fusion.document import FusionDoc
+from launchscope.analysis.model.document import ReportDocument
+from launchscope.analysis.model.fusion_document import FusionDoc
 from launchscope.analysis.report import load
 
 FAULTS = Path(__file__).parents[2] / "fixtures" / "captures" / "faults"

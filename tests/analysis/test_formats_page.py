@@ -9,14 +9,14 @@ from typing import Any
 
 import launchscope
 import pytest
-from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
+from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
+from launchscope.analysis.model.trace import NONE, HostKind, OpKind
 from launchscope.analysis.report import load
-from launchscope.analysis.trace import NONE, HostKind, OpKind
 from launchscope.fixtures.nsys_builder import ExportBuilder, export
 
-from . import test_proton
+from .inputs.readers import test_proton
+from .inputs.readers.test_perfetto_json import converted
 from .test_dresses import FRACTION, analysis_of, encoded, hip, of_2021, plain, recording, since_1970, xpu
-from .test_perfetto_json import converted
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text("utf-8")
 HEADING = "## What a report can tell, by format\n"

@@ -17,17 +17,17 @@ import launchscope
 import msgspec
 import pandas as pd
 import pytest
-from launchscope.analysis.capture import ModeRecord
-from launchscope.analysis.document import ReportDocument
-from launchscope.analysis.errors import UnreadableInput
-from launchscope.analysis.export import perfetto
+from launchscope.analysis.model.capture import ModeRecord
+from launchscope.analysis.model.document import ReportDocument
+from launchscope.analysis.model.errors import UnreadableInput
+from launchscope.analysis.render.perfetto import trace_file as perfetto
 from launchscope.analysis.report import Report, analyze, load
 from launchscope.fixtures import nsys_builder as nsys
 from launchscope.fixtures.builder import trace
 from launchscope.fixtures.cases import NAMED_CASES
 
 from .captures import process, two_modes, write_capture
-from .test_analyses import check_accounts, numbers
+from .figures.test_analyses import check_accounts, numbers
 
 
 @pytest.fixture(scope="module")

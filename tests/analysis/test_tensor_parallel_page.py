@@ -13,10 +13,10 @@ from typing import Any
 
 import launchscope
 import pytest
-from launchscope.analysis.document import StepTimeDoc
+from launchscope.analysis.model.document import StepTimeDoc
+from launchscope.analysis.predict.scaling import RanksRowDoc
+from launchscope.analysis.predict.sweep import Measured, sweep_document
 from launchscope.analysis.report import load
-from launchscope.analysis.scaling import RanksRowDoc
-from launchscope.analysis.sweep import Measured, sweep_document
 
 PROJECT = Path(__file__).parents[2]
 DEGREES = PROJECT / "fixtures" / "captures" / "degrees"

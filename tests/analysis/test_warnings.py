@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
-from launchscope.analysis.capture import Calibration, GpuState, ModeRecord, ProcessRecord
-from launchscope.analysis.document import WarningDoc
-from launchscope.analysis.readers import read_trace
+from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
+from launchscope.analysis.inputs.readers import read_trace
+from launchscope.analysis.model.capture import Calibration, GpuState, ModeRecord, ProcessRecord
+from launchscope.analysis.model.document import WarningDoc
+from launchscope.analysis.model.trace import Trace
 from launchscope.analysis.report import load
-from launchscope.analysis.trace import Trace
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.nsys_builder import ExportBuilder, export
 
 from .captures import EQUAL, MACHINE, US, eager_trace, process, two_modes, write_capture
-from .test_profile import profile_of
+from .profile.test_profile import profile_of
 
 ROOT = Path(__file__).parents[2]
 HOUR = 3_600_000_000  # µs

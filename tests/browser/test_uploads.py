@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import launchscope
-from launchscope.dashboard.uploads import KEPT
+from launchscope.dashboard.site.uploads import KEPT
 from launchscope.fixtures.builder import trace
 from playwright.sync_api import expect
 

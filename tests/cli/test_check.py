@@ -9,11 +9,11 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from launchscope.analysis.checks.document import EXIT_CODES
+from launchscope.analysis.compare.check_document import EXIT_CODES
 from launchscope.cli import run
 
 from ..analysis.captures import two_modes, write_capture
-from ..checks.snapshots import steps
+from ..analysis.compare.checks.snapshots import steps
 
 Captured = pytest.CaptureFixture[str]
 
@@ -249,7 +249,7 @@ def test_a_damaged_baseline_is_named(capfd: Captured) -> None:
 
 
 def test_a_failed_mode_is_refused_as_a_baseline(work: Path, capfd: Captured) -> None:
-    from launchscope.analysis.capture import ModeRecord
+    from launchscope.analysis.model.capture import ModeRecord
 
     failed = ModeRecord(error="no graph can be captured")
     write_capture(work / "half.zip", two_modes(modes={**two_modes().modes, "graph": failed}))

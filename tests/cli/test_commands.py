@@ -10,11 +10,11 @@ import types
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.capture import Calibration
-from launchscope.analysis.errors import MissingRequirement, NothingMeasured
+from launchscope.analysis.model.capture import Calibration
+from launchscope.analysis.model.errors import MissingRequirement, NothingMeasured
 from launchscope.cli import demo, outputs, run
 from launchscope.fixtures.builder import trace
-from launchscope.tracer.options import ProfileOptions
+from launchscope.tracer.target.options import ProfileOptions
 
 Captured = pytest.CaptureFixture[str]
 REGRESSIONS = Path(__file__).parents[2] / "fixtures" / "captures" / "regressions"  # not in the package
@@ -220,7 +220,7 @@ def run_profile(monkeypatch: pytest.MonkeyPatch) -> list[ProfileOptions]:
         asked.append(options)
         raise NothingMeasured("no mode ran: eager: out of memory")
 
-    monkeypatch.setattr("launchscope.tracer.api.run_profile", measured)
+    monkeypatch.setattr("launchscope.tracer.processes.api.run_profile", measured)
     return asked
 
 
@@ -265,7 +265,7 @@ def test_a_profile_against_another_prints_what_changed_and_says_last_where_both_
         asked.append((options, against))
         return mine, other
 
-    monkeypatch.setattr("launchscope.tracer.api.run_against", measured)
+    monkeypatch.setattr("launchscope.tracer.processes.api.run_against", measured)
     assert run(["profile", "m.py", "--against", "git:main"]) == 0
     assert asked == [(ProfileOptions(target="m.py", repeats=8, for_check=True), "git:main")]
     out, err = capfd.readouterr()
@@ -278,7 +278,7 @@ def test_a_profile_against_another_prints_what_changed_and_says_last_where_both_
 def test_profile_prints_the_report_and_says_last_where_the_capture_is(
     monkeypatch: pytest.MonkeyPatch, trace_file: Path, capfd: Captured
 ) -> None:
-    monkeypatch.setattr("launchscope.tracer.api.run_profile", lambda *_: trace_file)
+    monkeypatch.setattr("launchscope.tracer.processes.api.run_profile", lambda *_: trace_file)
     assert run(["profile", "m.py"]) == 0
     out, err = capfd.readouterr()
     assert "gemm" in out
@@ -288,12 +288,12 @@ def test_profile_prints_the_report_and_says_last_where_the_capture_is(
 def test_ctrl_c_during_a_profile_reports_what_was_measured(
     monkeypatch: pytest.MonkeyPatch, trace_file: Path, capfd: Captured
 ) -> None:
-    from launchscope.tracer.api import Interrupted
+    from launchscope.tracer.processes.api import Interrupted
 
     def stopped(*_: object) -> Path:
         raise Interrupted(trace_file)
 
-    monkeypatch.setattr("launchscope.tracer.api.run_profile", stopped)
+    monkeypatch.setattr("launchscope.tracer.processes.api.run_profile", stopped)
     assert run(["profile", "m.py"]) == 130
     out, err = capfd.readouterr()
     assert "gemm" in out
@@ -304,12 +304,12 @@ def test_ctrl_c_during_a_profile_reports_what_was_measured(
 def test_ctrl_c_during_a_profile_of_two_tells_where_either_is_kept(
     is_measured: bool, monkeypatch: pytest.MonkeyPatch, trace_file: Path, capfd: Captured
 ) -> None:
-    from launchscope.tracer.api import Interrupted
+    from launchscope.tracer.processes.api import Interrupted
 
     def stopped(*_: object) -> Path:
         raise Interrupted(trace_file if is_measured else None, Path("out-against"))
 
-    monkeypatch.setattr("launchscope.tracer.api.run_against", stopped)
+    monkeypatch.setattr("launchscope.tracer.processes.api.run_against", stopped)
     assert run(["profile", "m.py", "--against", "n.py"]) == 130
     out, err = capfd.readouterr()
     assert ("gemm" in out) == is_measured
@@ -324,7 +324,7 @@ def test_calibrate(monkeypatch: pytest.MonkeyPatch, capfd: Captured) -> None:
         asked.append(refresh)
         return calibration, not refresh, Path("kept.json")
 
-    monkeypatch.setattr("launchscope.tracer.calibrate.calibrate", calibrate)
+    monkeypatch.setattr("launchscope.tracer.processes.calibrate.calibrate", calibrate)
     assert run(["calibrate"]) == 0
     out, err = capfd.readouterr()
     assert [line.split()[-2:] for line in out.splitlines() if "–" not in line] == [

@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.capture import CaptureWriter
-from launchscope.analysis.errors import LaunchscopeError
+from launchscope.analysis.model.capture import CaptureWriter
+from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.cli import run
 from launchscope.cli.dashboard import newest_capture
 from launchscope.cli.rank_page import kept_table, many_ranks

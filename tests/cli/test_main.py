@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 from launchscope import __version__
-from launchscope.analysis.errors import BadTarget
+from launchscope.analysis.model.errors import BadTarget
 from launchscope.cli import COMMANDS, run
 from launchscope.fixtures.builder import trace
 
@@ -226,7 +226,7 @@ def test_ctrl_c_waits_for_an_import(tmp_path: Path, module: str, number: signal.
     assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "launchscope: interrupted\n")
 
 
-@pytest.mark.parametrize("module", ["click", "launchscope.cli", "launchscope.analysis.errors"])
+@pytest.mark.parametrize("module", ["click", "launchscope.cli", "launchscope.analysis.model.errors"])
 def test_ctrl_c_before_the_command_line_is_imported_is_told(module: str) -> None:
     code = WHILE_IMPORTING.format(module=module, number=int(signal.SIGINT), times=1, trace="x", after=False)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=20)

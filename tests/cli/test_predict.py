@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from launchscope.analysis.capture import Calibration, Target
-from launchscope.analysis.counted_step import CountedOp, CountedStep
+from launchscope.analysis.model.capture import Calibration, Target
+from launchscope.analysis.model.counted_step import CountedOp, CountedStep
 from launchscope.cli import run
-from launchscope.tracer import count
-from launchscope.tracer.options import ProfileOptions
+from launchscope.tracer.count import count
+from launchscope.tracer.target.options import ProfileOptions
 
 OPS = (
     CountedOp(operator="aten::mm", kind="matrix", bytes=43_000_000, flops=10**9, dtype="bf16", product=(1, 8192, 2048)),

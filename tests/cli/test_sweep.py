@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from launchscope.cli import run
-from launchscope.tracer import sweep
+from launchscope.tracer.processes import sweep
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures" / "sweep"
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.errors import LaunchscopeError
+from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.cli import writing
 from launchscope.cli.progress import Bar, ProgressLine
 from launchscope.cli.writing import check_writable, one_line, terminal_width, wants_color, write_file
@@ -232,7 +232,7 @@ import os, sys
 os.rmdir(os.getcwd())
 from pathlib import Path
 from launchscope.cli.writing import write_file
-from launchscope.analysis.errors import LaunchscopeError
+from launchscope.analysis.model.errors import LaunchscopeError
 try:
     write_file(Path("report.md"), "x")
 except LaunchscopeError as error:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from launchscope.analysis.errors import LaunchscopeError
+from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.report import analyze, load
-from launchscope.dashboard.html import render
+from launchscope.dashboard.one_file.html import render
 from launchscope.dashboard.opened import Opened, open_bands
 from launchscope.fixtures.builder import TraceBuilder
 from launchscope.fixtures.cases import NAMED_CASES

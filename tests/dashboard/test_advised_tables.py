@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from launchscope.dashboard.band import Band
 from launchscope.dashboard.opened import Opened
-from launchscope.dashboard.tables import TABLES, table, table_names
+from launchscope.dashboard.page.tables import TABLES, table, table_names
 from launchscope.fixtures.builder import TraceBuilder, trace
 
 from .opening import built, capture, case, two_modes

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.document import TAX_FIELDS, ModeDoc
-from launchscope.analysis.export.parts import headline_gaps
+from launchscope.analysis.model.document import TAX_FIELDS, ModeDoc
 from launchscope.analysis.report import Report
-from launchscope.dashboard.charts import bound_figure, chart_rem, durations_figure, idle_figure
-from launchscope.dashboard.durations_chart import log_bins
+from launchscope.analysis.stories.parts import headline_gaps
+from launchscope.dashboard.charts.charts import bound_figure, chart_rem, durations_figure, idle_figure
+from launchscope.dashboard.charts.durations_chart import log_bins
 from launchscope.dashboard.opened import Opened, open_bands
 from launchscope.dashboard.plotting import Figure, clipped, log_ticks, tick_words
 from launchscope.dashboard.theme import DARK, LIGHT, Theme

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from launchscope.analysis.export.kernel_names import short_names
-from launchscope.dashboard.compare_view import ChangeCard, Section, compare_sections
+from launchscope.analysis.model.kernel_names import short_names
 from launchscope.dashboard.opened import Opened
+from launchscope.dashboard.page.compare_view import ChangeCard, Section, compare_sections
 
 from .opening import capture, two_modes
 

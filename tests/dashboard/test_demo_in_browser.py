@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from launchscope.analysis.report import Report
 from launchscope.cli import demo
-from launchscope.dashboard import serve
+from launchscope.dashboard.site import serve
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import launchscope
 from launchscope.analysis.report import analyze
-from launchscope.dashboard.details import Details, details
 from launchscope.dashboard.opened import Opened, open_bands
+from launchscope.dashboard.page.details import Details, details
 from launchscope.fixtures.builder import TraceBuilder, trace
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from launchscope.analysis.report import analyze
-from launchscope.dashboard.graph_view import graph_sections
 from launchscope.dashboard.opened import open_bands
+from launchscope.dashboard.page.graph_view import graph_sections
 from launchscope.fixtures.builder import TraceBuilder, trace
 
 from .opening import built, capture

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from launchscope.analysis.errors import LaunchscopeError
+from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.report import analyze
 from launchscope.cli import outputs, run
-from launchscope.dashboard import html, zoom_levels
-from launchscope.dashboard.cards import cards, sentence
-from launchscope.dashboard.charts import bound_figure, durations_figure, idle_figure
-from launchscope.dashboard.graph_view import graph_sections
+from launchscope.dashboard.charts.charts import bound_figure, durations_figure, idle_figure
+from launchscope.dashboard.one_file import html, zoom_levels
 from launchscope.dashboard.opened import Opened, open_bands
-from launchscope.dashboard.tables import TABLES, table
+from launchscope.dashboard.page.cards import cards, sentence
+from launchscope.dashboard.page.graph_view import graph_sections
+from launchscope.dashboard.page.tables import TABLES, table
 from launchscope.dashboard.theme import DARK, LIGHT, Theme
-from launchscope.dashboard.timeline import timeline_figure
+from launchscope.dashboard.timeline.timeline import timeline_figure
 from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from launchscope.dashboard.app import build_app
-from launchscope.dashboard.cards import sentence
-from launchscope.dashboard.index_page import first_response
 from launchscope.dashboard.opened import Opened
-from launchscope.dashboard.server import Access
+from launchscope.dashboard.page.cards import sentence
+from launchscope.dashboard.page.index_page import first_response
+from launchscope.dashboard.page.server import Access
+from launchscope.dashboard.site.app import build_app
 from launchscope.dashboard.view import View
 from launchscope.dashboard.watched import Watched
 from launchscope.fixtures.builder import TraceBuilder, trace

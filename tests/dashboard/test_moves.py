@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from launchscope.dashboard.moves import (
+from launchscope.dashboard.page.moves import (
     clicked,
     follow_op,
     happened,
@@ -16,7 +16,7 @@ from launchscope.dashboard.moves import (
     stepped,
     zoomed,
 )
-from launchscope.dashboard.tables import TABLES, table
+from launchscope.dashboard.page.tables import TABLES, table
 from launchscope.dashboard.view import View
 
 from .test_opened import demo

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from launchscope.analysis.report import Report, analyze, load
-from launchscope.dashboard.cards import cards, machine, next_steps, sentence
 from launchscope.dashboard.opened import Opened, open_bands
+from launchscope.dashboard.page.cards import cards, machine, next_steps, sentence
 from launchscope.dashboard.watched import Watched
 from launchscope.fixtures.builder import TraceBuilder, trace
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import flask
 import pytest
-from launchscope.dashboard import serve
-from launchscope.dashboard.server import Access, guard
+from launchscope.dashboard.page.server import Access, guard
+from launchscope.dashboard.site import serve
 from werkzeug.serving import BaseWSGIServer, make_server
 
 

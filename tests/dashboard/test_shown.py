@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from launchscope.dashboard.shown import control_values, only
+from launchscope.dashboard.page.shown import control_values, only
 from launchscope.dashboard.view import View
 
 from .test_opened import demo

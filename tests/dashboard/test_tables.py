@@ -10,12 +10,12 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.document import CAUSES
-from launchscope.dashboard import tables
+from launchscope.analysis.model.document import CAUSES
 from launchscope.dashboard.band import Band
 from launchscope.dashboard.grid_table import TableData, csv
 from launchscope.dashboard.opened import Opened
-from launchscope.dashboard.tables import TABLES, table
+from launchscope.dashboard.page import tables
+from launchscope.dashboard.page.tables import TABLES, table
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
 

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.analyses import analyze_trace
-from launchscope.analysis.document import CAUSES
-from launchscope.analysis.export.kernel_names import short_names
+from launchscope.analysis.figures.analyses import analyze_trace
+from launchscope.analysis.model.document import CAUSES
+from launchscope.analysis.model.kernel_names import short_names
 from launchscope.dashboard.band import Band
-from launchscope.dashboard.heat_strip import Lane, Rects, heat_strip
-from launchscope.dashboard.hover import escaped
-from launchscope.dashboard.lanes import prepare
-from launchscope.dashboard.rectangles import style_colors
-from launchscope.dashboard.stage import stage
 from launchscope.dashboard.theme import CAUSE_COLORS, DARK, LIGHT, Theme, luminance, text_on
-from launchscope.dashboard.timeline import MOST_RECTS, Figure, legend_items, search_count, timeline_figure
+from launchscope.dashboard.timeline.heat_strip import Lane, Rects, heat_strip
+from launchscope.dashboard.timeline.hover import escaped
+from launchscope.dashboard.timeline.lanes import prepare
+from launchscope.dashboard.timeline.rectangles import style_colors
+from launchscope.dashboard.timeline.stage import stage
+from launchscope.dashboard.timeline.timeline import MOST_RECTS, Figure, legend_items, search_count, timeline_figure
 from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import (

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import flask
 import pytest
 from launchscope.analysis.report import Report, analyze
-from launchscope.dashboard.app import build_app
 from launchscope.dashboard.opened import open_bands
-from launchscope.dashboard.server import COOKIE, Access
-from launchscope.dashboard.uploads import Uploads, label_of
+from launchscope.dashboard.page.server import COOKIE, Access
+from launchscope.dashboard.site.app import build_app
+from launchscope.dashboard.site.uploads import Uploads, label_of
 from launchscope.dashboard.watched import Watched
 from launchscope.fixtures.builder import trace
 from werkzeug.serving import make_server
@@ -202,7 +202,7 @@ def test_a_sender_that_falls_silent_makes_room_for_others(
     head: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Through a real socket; no traceback reaches the terminal."""
-    monkeypatch.setattr("launchscope.dashboard.uploads.PATIENCE_S", 0.1)
+    monkeypatch.setattr("launchscope.dashboard.site.uploads.PATIENCE_S", 0.1)
     server = make_server("127.0.0.1", 0, served_app(), threaded=True)
     serving = threading.Thread(target=server.serve_forever, args=(0.01,))
     serving.start()

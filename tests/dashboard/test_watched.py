@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from launchscope.analysis.report import load
-from launchscope.dashboard.app import build_app
 from launchscope.dashboard.opened import open_bands
-from launchscope.dashboard.server import Access
+from launchscope.dashboard.page.server import Access
+from launchscope.dashboard.site.app import build_app
 from launchscope.dashboard.watched import Watched
 from launchscope.fixtures.builder import trace
 from werkzeug.test import Client

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.bound import Knobs, predict
-from launchscope.analysis.capture import Calibration
-from launchscope.analysis.document import CAUSES
+from launchscope.analysis.model.capture import Calibration
+from launchscope.analysis.model.document import CAUSES
+from launchscope.analysis.step_model.bound import Knobs, predict
 from launchscope.dashboard.band import Band
-from launchscope.dashboard.opened import Opened
-from launchscope.dashboard.sketch import as_graph, coarse, recorded_step, redrawn, runs_of_gaps
-from launchscope.dashboard.theme import DARK, LIGHT
-from launchscope.dashboard.view import View
-from launchscope.dashboard.what_if import (
+from launchscope.dashboard.charts.sketch import as_graph, coarse, recorded_step, redrawn, runs_of_gaps
+from launchscope.dashboard.charts.what_if import (
     Row,
     StartingPoint,
     apply,
@@ -28,6 +25,9 @@ from launchscope.dashboard.what_if import (
     starting_point,
     what_if_figure,
 )
+from launchscope.dashboard.opened import Opened
+from launchscope.dashboard.theme import DARK, LIGHT
+from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
 

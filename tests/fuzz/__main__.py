@@ -70,9 +70,9 @@ def _hostile() -> int:
 
 
 def _read_one(name: str, size: int) -> None:
-    from launchscope.analysis.analyses import analyze_trace
-    from launchscope.analysis.errors import UnreadableInput
-    from launchscope.analysis.readers import read_trace
+    from launchscope.analysis.figures.analyses import analyze_trace
+    from launchscope.analysis.inputs.readers import read_trace
+    from launchscope.analysis.model.errors import UnreadableInput
 
     data = (SLOW | LARGE)[name](size)
     began = time.process_time()

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from launchscope.analysis.trace import Trace
+from launchscope.analysis.model.trace import Trace
 
 from .slow_readers import unpacked, utf8
 

@@ -12,21 +12,23 @@ from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
-from launchscope.analysis.analyses import TraceAnalysis, analyze_trace
-from launchscope.analysis.bare_traces import require_whole
-from launchscope.analysis.document import ReportDocument
-from launchscope.analysis.errors import LaunchscopeError, UnreadableInput
-from launchscope.analysis.export import json as json_report
-from launchscope.analysis.export import markdown, notebook, perfetto, terminal
+from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
+from launchscope.analysis.inputs.rank_files import RankFile, rank_files
+from launchscope.analysis.inputs.readers import open_trace
+from launchscope.analysis.inputs.readers.peek import NEITHER, NO_EVENTS
+from launchscope.analysis.inputs.trace_files import skipped_at
 from launchscope.analysis.many.document import UNREADABLE
 from launchscope.analysis.many.figures import find_figures
-from launchscope.analysis.many.files import RankFile, rank_files
 from launchscope.analysis.many.reading import Job, bare_row, finish
-from launchscope.analysis.readers import open_trace
-from launchscope.analysis.readers.peek import NEITHER, NO_EVENTS
+from launchscope.analysis.model.document import ReportDocument
+from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
+from launchscope.analysis.model.trace import NONE, OpKind, Table, Trace
+from launchscope.analysis.profile.bare_traces import require_whole
+from launchscope.analysis.render import json as json_report
+from launchscope.analysis.render import notebook
+from launchscope.analysis.render.perfetto import trace_file as perfetto
 from launchscope.analysis.report import Report, load
-from launchscope.analysis.trace import NONE, OpKind, Table, Trace
-from launchscope.analysis.trace_files import skipped_at
+from launchscope.analysis.stories import report_story
 
 from .judge import is_other_json, is_proven_whole
 from .slow_readers import differences, read_slowly
@@ -253,9 +255,9 @@ def _device(trace: Trace, device: int) -> tuple[int, int, int, int]:
 
 def require_plain_outputs(report: Report) -> None:
     """Every output is made, and no name of the file gets into it as more than text."""
-    text = terminal.render(report, width=WIDTH, color=False, verbose=True)
+    text = report_story.render_terminal(report, width=WIDTH, color=False, verbose=True)
     require(all(line.isprintable() for line in text.split("\n")), "control characters on the terminal")
-    page = markdown.render(report)
+    page = report_story.render_markdown(report)
     require(all(line.isprintable() for line in page.split("\n")), "control characters in Markdown")
     require("<script" not in _CODE.sub("", page).replace("\\<", ""), "a tag in Markdown")
     parser = _Tags()

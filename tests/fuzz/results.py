@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from launchscope.analysis.check import Reading, look_at
-from launchscope.analysis.errors import LaunchscopeError
-from launchscope.analysis.export import many_story
+from launchscope.analysis.compare.checks.run import Reading, look_at
 from launchscope.analysis.many import kept_rows
 from launchscope.analysis.many.kept_rows import KeptRows
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.many.reading import Job
+from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.report import load
+from launchscope.analysis.stories import many_story
 from launchscope.cli.rank_page import kept_table
 
 from . import json_damage
@@ -130,7 +130,7 @@ def _kept_row(data: bytes, place: Path) -> Outcome:
 
 
 def _file(path: Path) -> Any:
-    from launchscope.analysis.many.files import rank_files
+    from launchscope.analysis.inputs.rank_files import rank_files
 
     (file,) = rank_files([path])
     return file

@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import launchscope
 import msgspec
-from launchscope.analysis.analyses import analyze_trace
-from launchscope.analysis.checks.from_report import snapshots_of
-from launchscope.analysis.document import ReportDocument
+from launchscope.analysis.compare.checks.from_report import snapshots_of
+from launchscope.analysis.figures.analyses import analyze_trace
+from launchscope.analysis.inputs.readers import read_trace
 from launchscope.analysis.many.carried import carried
 from launchscope.analysis.many.document import RankRow
 from launchscope.analysis.many.figures import find_figures
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.many.reading import Finished
-from launchscope.analysis.readers import read_trace
+from launchscope.analysis.model.document import ReportDocument
 from launchscope.fixtures.builder import trace
 from launchscope.fixtures.cases import NAMED_CASES
 from launchscope.fixtures.nsys_builder import ExportBuilder, export

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
-from launchscope.analysis.readers.correlate import Calls
-from launchscope.analysis.trace import (
+from launchscope.analysis.inputs.readers.correlate import Calls
+from launchscope.analysis.model.trace import (
     NONE,
     BlockingCalls,
     GpuOps,
@@ -22,7 +22,7 @@ from launchscope.analysis.trace import (
     Trace,
 )
 
-from ..analysis.slow_links import home_processes, innermost_operators, link
+from ..analysis.inputs.readers.slow_links import home_processes, innermost_operators, link
 
 ACTIVITY: Final = "CUPTI_ACTIVITY_KIND_"
 OPS: Final = {"KERNEL": OpKind.KERNEL, "MEMCPY": OpKind.MEMCPY, "MEMSET": OpKind.MEMSET}

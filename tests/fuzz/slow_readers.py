@@ -12,9 +12,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
-from launchscope.analysis.trace import NONE, Notice, Source, Table, Trace
+from launchscope.analysis.model.trace import NONE, Notice, Source, Table, Trace
 
-from ..analysis.whole_file_kineto import read_kineto
+from ..analysis.inputs.readers.whole_file_kineto import read_kineto
 from .slow_nsys import read_nsys
 
 NAMES: Final = ("name", "api")

@@ -6,7 +6,7 @@ import gzip
 import sqlite3
 
 import pytest
-from launchscope.analysis.readers import read_trace
+from launchscope.analysis.inputs.readers import read_trace
 from launchscope.fixtures.builder import trace
 from launchscope.fixtures.nsys_builder import export
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from launchscope.analysis.readers import read_trace
+from launchscope.analysis.inputs.readers import read_trace
 
 from .judge import is_proven_whole
 from .mutants import mutant, outcome

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from launchscope.analysis.analyses import analyze_trace
-from launchscope.analysis.document import ReportDocument
-from launchscope.analysis.errors import UnreadableInput
-from launchscope.analysis.export import markdown, terminal
-from launchscope.analysis.readers import open_trace, read_trace
+from launchscope.analysis.figures.analyses import analyze_trace
+from launchscope.analysis.inputs.readers import open_trace, read_trace
+from launchscope.analysis.model.document import ReportDocument
+from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.report import Report, load
+from launchscope.analysis.stories import report_story
 from launchscope.fixtures.builder import trace
 from launchscope.fixtures.cases import NAMED_CASES
 
@@ -44,8 +44,8 @@ def test_time_grows_with_the_size(name: str) -> None:
 MEASURE: Final = """
 import resource, sys
 from pathlib import Path
-from launchscope.analysis.errors import UnreadableInput
-from launchscope.analysis.readers import open_trace
+from launchscope.analysis.model.errors import UnreadableInput
+from launchscope.analysis.inputs.readers import open_trace
 try:
     open_trace(Path(sys.argv[1]))
 except UnreadableInput as error:
@@ -91,7 +91,10 @@ def test_outputs_of_long_names_take_no_longer_and_are_no_longer(part: str) -> No
     document = ReportDocument(launchscope="0", target=None, environment=None, traces=[analysis.document], profile=None)
     report = Report(document, (analysis,))
     began = time.process_time()
-    texts = [terminal.render(report, width=100, color=False, verbose=True), markdown.render(report)]
+    texts = [
+        report_story.render_terminal(report, width=100, color=False, verbose=True),
+        report_story.render_markdown(report),
+    ]
     assert time.process_time() - began < MOST_SECONDS
     assert max(map(len, texts)) < 500_000
     assert analysis.document.kernels[0].name == name

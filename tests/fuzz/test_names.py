@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from launchscope.analysis.errors import UnreadableInput
-from launchscope.analysis.export import health, markdown, notebook, perfetto, terminal
+from launchscope.analysis.model.errors import UnreadableInput
+from launchscope.analysis.render import notebook
+from launchscope.analysis.render.perfetto import trace_file as perfetto
 from launchscope.analysis.report import Report, analyze, load
+from launchscope.analysis.stories import health, report_story
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.nsys_builder import export
 from markdown_it import MarkdownIt
@@ -80,18 +82,18 @@ def test_the_file_holds_them(report: Report) -> None:
 @pytest.mark.parametrize("verbose", [False, True])
 def test_a_terminal_gets_no_control_sequence(report: Report, verbose: bool) -> None:
     for text in (
-        terminal.render(report, width=90, color=False, verbose=verbose),
+        report_story.render_terminal(report, width=90, color=False, verbose=verbose),
         health.render_terminal(report, width=90, color=False, verbose=verbose),
     ):
         assert all(line.isprintable() for line in text.split("\n"))
 
 
 def test_a_terminal_with_colour_gets_no_other_sequence(report: Report) -> None:
-    text = re.sub(r"\x1b\[[0-9;]*m", "", terminal.render(report, width=90, color=True, verbose=True))
+    text = re.sub(r"\x1b\[[0-9;]*m", "", report_story.render_terminal(report, width=90, color=True, verbose=True))
     assert all(line.isprintable() for line in text.split("\n"))
 
 
-@pytest.mark.parametrize("render", [markdown.render, health.render_markdown])
+@pytest.mark.parametrize("render", [report_story.render_markdown, health.render_markdown])
 def test_markdown_gets_no_markup(report: Report, render: Any) -> None:
     tokens = list(flat(MarkdownIt("gfm-like", {"linkify": False}).parse(render(report))))
     assert not {token.type for token in tokens} & {"link_open", "image", "html_block", "s_open", "em_open"}
@@ -149,7 +151,7 @@ def test_names_of_nsys(tmp_path: Path) -> None:
         builder.range(name, at, 30, by_id=number % 2 == 0, domain=number % 3)
         builder.launch(at + 1, 5, name).kernel(at + 20, 5, name=name)
     report = analyze(builder.write(tmp_path / "x.sqlite"))
-    text = terminal.render(report, width=90, color=False, verbose=True)
+    text = report_story.render_terminal(report, width=90, color=False, verbose=True)
     assert all(line.isprintable() for line in text.split("\n"))
     assert len(report.document.traces[0].kernels) == sum(name.isascii() for name in NAMES)
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.analyses import analyze_trace
-from launchscope.analysis.errors import UnreadableInput
-from launchscope.analysis.readers import read_trace
-from launchscope.analysis.trace import Trace
+from launchscope.analysis.figures.analyses import analyze_trace
+from launchscope.analysis.inputs.readers import read_trace
+from launchscope.analysis.model.errors import UnreadableInput
+from launchscope.analysis.model.trace import Trace
 from launchscope.fixtures.cases import NAMED_CASES
 from launchscope.fixtures.nsys_builder import export
 

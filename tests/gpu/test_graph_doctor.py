@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.graphs.document import FindingDoc
+from launchscope.analysis.model.graph_document import FindingDoc
 from launchscope.analysis.report import load
-from launchscope.tracer.api import run_profile
-from launchscope.tracer.options import ProfileOptions
+from launchscope.tracer.processes.api import run_profile
+from launchscope.tracer.target.options import ProfileOptions
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 

@@ -117,5 +117,7 @@ def test_marked_tests_pass_and_fail_by_what_the_gpu_did(project: Path) -> None:
 
 
 def test_no_process_is_left_on_the_gpu() -> None:
-    done = subprocess.run(["pgrep", "-f", "launchscope.tracer.server"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["pgrep", "-f", "launchscope.tracer.processes.server"], capture_output=True, text=True, check=False
+    )
     assert done.stdout.strip() == ""

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.capture import Capture, ProcessRecord, open_capture
+from launchscope.analysis.model.capture import Capture, ProcessRecord, open_capture
 from launchscope.analysis.report import Report, load
-from launchscope.tracer.api import run_profile
-from launchscope.tracer.calibrate import calibrate
-from launchscope.tracer.device import CUDA
-from launchscope.tracer.options import ProfileOptions
+from launchscope.tracer.measure.device import CUDA
+from launchscope.tracer.processes.api import run_profile
+from launchscope.tracer.processes.calibrate import calibrate
+from launchscope.tracer.target.options import ProfileOptions
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -152,7 +152,9 @@ def test_the_calibration_of_this_machine_is_plausible(tmp_path: Path, monkeypatc
 
 
 def test_no_process_is_left_on_the_gpu(tiny: tuple[Capture, Report]) -> None:
-    done = subprocess.run(["pgrep", "-f", "launchscope.tracer.server"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["pgrep", "-f", "launchscope.tracer.processes.server"], capture_output=True, text=True, check=False
+    )
     assert done.stdout.strip() == ""
 
 

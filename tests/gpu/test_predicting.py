@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launchscope.analysis.gpus import gpu
-from launchscope.analysis.predict import predict_step
+from launchscope.analysis.model.trace import NONE
+from launchscope.analysis.predict.gpus import gpu
+from launchscope.analysis.predict.predict import predict_step
 from launchscope.analysis.report import Report, load
-from launchscope.analysis.trace import NONE
-from launchscope.tracer.api import run_profile
-from launchscope.tracer.count import count_step
-from launchscope.tracer.options import ProfileOptions
+from launchscope.tracer.count.count import count_step
+from launchscope.tracer.processes.api import run_profile
+from launchscope.tracer.target.options import ProfileOptions
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.capture import Capture, ProcessRecord, open_capture
+from launchscope.analysis.model.capture import Capture, ProcessRecord, open_capture
 from launchscope.analysis.report import load
 
 MODELS = Path(__file__).parents[2] / "fixtures" / "models"

@@ -3,8 +3,7 @@
 from functools import partial
 
 from launchscope.cli import main
-from launchscope.tracer import api
-from launchscope.tracer.ranks import launch
+from launchscope.tracer.processes import api, launch
 
 if __name__ == "__main__":
     launch.run_ranks = partial(launch.run_ranks, device_layer="fake_device:FakeDevice")

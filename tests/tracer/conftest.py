@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launchscope.tracer import api
-from launchscope.tracer.client import ForkServer
-from launchscope.tracer.options import ProfileOptions
+from launchscope.tracer.processes import api
+from launchscope.tracer.processes.client import ForkServer
+from launchscope.tracer.target.options import ProfileOptions
 
 HERE = Path(__file__).parent
 RUN_PROFILE = api.run_profile
 LAYER = "fake_device:FakeDevice"
-PRELOAD = ("launchscope.tracer.floor", "launchscope.tracer.outputs", "fake_device")  # else imported in each process
+PRELOAD = (
+    "launchscope.tracer.measure.floor",
+    "launchscope.tracer.measure.outputs",
+    "fake_device",
+)  # else imported in each process
 
 Write = Callable[..., Path]
 

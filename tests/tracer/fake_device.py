@@ -15,7 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from launchscope.analysis.capture import Calibration, GpuState
+from launchscope.analysis.model.capture import Calibration, GpuState
 from launchscope.fixtures.builder import trace
 
 LAUNCH_NS: Final = 5_000
@@ -103,7 +103,7 @@ def wait() -> None:
 
 
 class FakeDevice:
-    """A Device (see launchscope.tracer.device) on the CPU."""
+    """A Device (see launchscope.tracer.measure.device) on the CPU."""
 
     name = "cpu"
 

@@ -15,8 +15,8 @@ EXPORT = """
 import resource, signal, sys
 from pathlib import Path
 import torch
-from launchscope.analysis.errors import LaunchscopeError
-from launchscope.tracer.device import _TorchSession
+from launchscope.analysis.model.errors import LaunchscopeError
+from launchscope.tracer.measure.device import _TorchSession
 
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
     for _ in range(500):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from launchscope.analysis import capture
-from launchscope.analysis.errors import LaunchscopeError
-from launchscope.tracer.options import MODES, ProfileOptions, parse_modes, parse_settings
+from launchscope.analysis.model import capture
+from launchscope.analysis.model.errors import LaunchscopeError
+from launchscope.tracer.target.options import MODES, ProfileOptions, parse_modes, parse_settings
 
 
 def test_modes_are_those_of_a_capture() -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from launchscope import cli
-from launchscope.analysis.capture import Manifest, open_capture
-from launchscope.analysis.document import ReportDocument
-from launchscope.analysis.errors import BadTarget, LaunchscopeError, MissingRequirement, NothingMeasured
+from launchscope.analysis.model.capture import Manifest, open_capture
+from launchscope.analysis.model.document import ReportDocument
+from launchscope.analysis.model.errors import BadTarget, LaunchscopeError, MissingRequirement, NothingMeasured
 from launchscope.analysis.report import Report, load
-from launchscope.tracer import api
-from launchscope.tracer.calibrate import machine
-from launchscope.tracer.client import ForkServer
-from launchscope.tracer.worker import STACK_STEPS
+from launchscope.tracer.processes import api
+from launchscope.tracer.processes.calibrate import machine
+from launchscope.tracer.processes.client import ForkServer
+from launchscope.tracer.processes.worker import STACK_STEPS
 
 from .conftest import Profiler, Write, assert_gone
 
@@ -355,8 +355,8 @@ def test_the_script_runs_as_it_would_by_itself(profile: Profiler, script: Write)
         from pathlib import Path
         import analysis, tracer
         import fake_device
-        import launchscope.analysis.errors
-        import launchscope.tracer.target
+        import launchscope.analysis.model.errors
+        import launchscope.tracer.target.target
 
         assert (analysis.name, tracer.name) == ("theirs", "theirs, too")
         assert sys.path[0] == str(Path(__file__).parent)

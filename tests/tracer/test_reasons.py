@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from launchscope.tracer.reasons import nothing_measured, reason
+from launchscope.tracer.target.reasons import nothing_measured, reason
 
 Run = Callable[..., str]
 

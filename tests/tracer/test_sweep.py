@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.capture import open_capture
-from launchscope.analysis.errors import BadTarget, LaunchscopeError
-from launchscope.tracer import api
-from launchscope.tracer.options import ProfileOptions
-from launchscope.tracer.sweep import Point, run_sweep
+from launchscope.analysis.model.capture import open_capture
+from launchscope.analysis.model.errors import BadTarget, LaunchscopeError
+from launchscope.tracer.processes import api
+from launchscope.tracer.processes.sweep import Point, run_sweep
+from launchscope.tracer.target.options import ProfileOptions
 
 from .conftest import LAYER, Profiler, Shared
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from launchscope.analysis.inputs.rank_files import RankFile
 from launchscope.analysis.many.document import RankRow
-from launchscope.analysis.many.files import RankFile
 from launchscope.analysis.many.reading import Job
 from launchscope.fixtures.builder import TraceBuilder, trace
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.errors import LaunchscopeError, MissingRequirement
 from launchscope.analysis.many import dask_workers
 from launchscope.analysis.many.ranks import analyze_ranks
+from launchscope.analysis.model.errors import LaunchscopeError, MissingRequirement
 
 from .processes import is_reading, kill_reader, wait_for
 from .rank_files import rank_trace, write_ranks

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import launchscope
 import pytest
-from launchscope.analysis.analyses import analyze_trace
+from launchscope.analysis.figures.analyses import analyze_trace
+from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.many.document import MOST_IN_SERIES, RankRow
 from launchscope.analysis.many.figures import find_figures
-from launchscope.analysis.readers import open_trace
-from launchscope.analysis.trace import Trace
+from launchscope.analysis.model.trace import Trace
 from launchscope.fixtures.cases import NAMED_CASES
 
 from .rank_files import rank_trace

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from launchscope.analysis.errors import LaunchscopeError
 from launchscope.analysis.many import kept_rows
 from launchscope.analysis.many.document import RanksDocument
 from launchscope.analysis.many.kept_rows import KeptRows
 from launchscope.analysis.many.ranks import analyze_ranks
+from launchscope.analysis.model.errors import LaunchscopeError
 
 from .processes import is_reading, wait_for, workers_of
 from .rank_files import rank_trace, write_ranks
@@ -49,7 +49,7 @@ def test_the_second_run_reads_nothing(folder: Path, tmp_path: Path) -> None:
 
 def run_of(folder: Path, kept: Path, first: RanksDocument) -> RanksDocument:
     """Of the same files, without a look at what they hold."""
-    from launchscope.analysis.many.files import RankFile
+    from launchscope.analysis.inputs.rank_files import RankFile
 
     files = []
     for row in first.rows:

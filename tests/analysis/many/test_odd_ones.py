@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from launchscope.analysis.document import Summary, WarningDoc
 from launchscope.analysis.many.distributions import distributions
 from launchscope.analysis.many.document import OddDoc, RankRow
 from launchscope.analysis.many.odd_ones import missing_words, odd_ones
+from launchscope.analysis.model.document import Summary, WarningDoc
 
 from .rank_files import row
 

@@ -10,9 +10,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.errors import LaunchscopeError
 from launchscope.analysis.many.pool import finished_by_processes
 from launchscope.analysis.many.reading import finish
+from launchscope.analysis.model.errors import LaunchscopeError
 
 from .processes import is_reading, kill_reader, wait_for, workers_of
 from .rank_files import job_of, write_ranks

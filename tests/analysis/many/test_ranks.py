@@ -6,9 +6,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.errors import UnreadableInput
 from launchscope.analysis.many.document import RankRow
 from launchscope.analysis.many.ranks import Stopped, analyze_ranks
+from launchscope.analysis.model.errors import UnreadableInput
 
 from .processes import workers_of
 from .rank_files import rank_trace, write_ranks

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from launchscope.analysis.many.distributions import distributions
 from launchscope.analysis.many.document import AlignmentDoc, OddDoc, RankRow, RanksDocument, StepSeriesDoc
-from launchscope.analysis.statistics import summarize
+from launchscope.analysis.model.statistics import summarize
 from launchscope.fixtures.builder import trace
 
 MS = 1_000_000

@@ -19,8 +19,8 @@ from launchscope.dashboard.many.rank_pages import RankPages
 from launchscope.dashboard.many.tables import table as rank_table
 from launchscope.dashboard.many.view import ManyView, from_query, to_query
 from launchscope.dashboard.many.words import compared, labels, notes
-from launchscope.dashboard.ranks.heat import heat_figure
-from launchscope.dashboard.server import Access
+from launchscope.dashboard.page.server import Access
+from launchscope.dashboard.rank_heat import heat_figure
 from launchscope.dashboard.theme import LIGHT
 from werkzeug.test import Client, TestResponse
 

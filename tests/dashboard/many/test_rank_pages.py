@@ -11,14 +11,14 @@ from pathlib import Path
 import flask
 import msgspec
 import pytest
-from launchscope.analysis.errors import UnreadableInput
 from launchscope.analysis.many.document import RankRow, RanksDocument
+from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.report import Report
 from launchscope.dashboard.many import app
 from launchscope.dashboard.many.paths import path_of, rows_in
 from launchscope.dashboard.many.rank_pages import RankPages
 from launchscope.dashboard.many.reading import report_of
-from launchscope.dashboard.server import Access
+from launchscope.dashboard.page.server import Access
 from werkzeug.test import Client, TestResponse
 
 from .rows_by_hand import write_traces

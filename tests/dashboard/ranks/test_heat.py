@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from launchscope.dashboard.ranks.heat import Heat, cell_at, cells, color_range, heat_figure, told
+from launchscope.dashboard.rank_heat import Heat, cell_at, cells, color_range, heat_figure, told
 from launchscope.dashboard.theme import DARK, LIGHT
 
 MS = 1e6

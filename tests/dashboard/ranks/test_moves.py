@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from launchscope.dashboard.moves import happened
 from launchscope.dashboard.opened import Opened
+from launchscope.dashboard.page.moves import happened
+from launchscope.dashboard.page.shown import control_values, stores
 from launchscope.dashboard.ranks.moves import shown_cells
-from launchscope.dashboard.shown import control_values, stores
 from launchscope.dashboard.view import View, from_query, to_query
 
 from ..opening import capture

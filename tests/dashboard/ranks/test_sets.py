@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from launchscope.analysis.report import load
-from launchscope.dashboard.compare_view import compare_sections
-from launchscope.dashboard.html import render
+from launchscope.dashboard.one_file.html import render
 from launchscope.dashboard.opened import open_bands
+from launchscope.dashboard.page.compare_view import compare_sections
+from launchscope.dashboard.page.tables import table, table_names
+from launchscope.dashboard.rank_sets import RankFigure, clocks
 from launchscope.dashboard.ranks.clock_words import clock_words, has_one_clock
-from launchscope.dashboard.ranks.sets import RankFigure, clocks
-from launchscope.dashboard.stage import stage
-from launchscope.dashboard.tables import table, table_names
 from launchscope.dashboard.theme import LIGHT
-from launchscope.dashboard.timeline import timeline_figure
+from launchscope.dashboard.timeline.stage import stage
+from launchscope.dashboard.timeline.timeline import timeline_figure
 from launchscope.dashboard.view import View
 
-from ...analysis.ranks.rank_captures import two_ranks as capture_of_two
+from ...analysis.profile.rank_captures import two_ranks as capture_of_two
 from ..opening import capture
 from .two_ranks import rank_trace, report_of, two_ranks
 

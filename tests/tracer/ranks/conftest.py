@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launchscope.tracer import api
-from launchscope.tracer.client import ForkServer, Meanwhile
-from launchscope.tracer.options import ProfileOptions
-from launchscope.tracer.ranks import endings, follow, launch, lead, surroundings
+from launchscope.tracer.processes import api, endings, follow, launch, lead, surroundings
+from launchscope.tracer.processes.client import ForkServer, Meanwhile
+from launchscope.tracer.target.options import ProfileOptions
 
 from ..conftest import LAYER, PRELOAD, python_path
 

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("torch.distributed")
 
-from launchscope.analysis.errors import BadTarget, RankFailed
-from launchscope.tracer.api import Interrupted
-from launchscope.tracer.ranks.endings import Ended, outcome
+from launchscope.analysis.model.errors import BadTarget, RankFailed
+from launchscope.tracer.processes.api import Interrupted
+from launchscope.tracer.processes.endings import Ended, outcome
 
 KILLED = SimpleNamespace(exitcode=-9)
 ENDED_BADLY = SimpleNamespace(exitcode=2)

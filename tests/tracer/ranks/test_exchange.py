@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("torch.distributed")
 
-from launchscope.tracer.ranks import exchange
-from launchscope.tracer.ranks.exchange import CHUNK_BYTES, Exchange, Lost
-from launchscope.tracer.ranks.options import Place
+from launchscope.tracer.processes import exchange
+from launchscope.tracer.processes.exchange import CHUNK_BYTES, Exchange, Lost
+from launchscope.tracer.processes.rank_options import Place
 
 
 def place(rank: int, port: int) -> Place:

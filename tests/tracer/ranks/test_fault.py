@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from launchscope.analysis.capture import ProcessRecord
+from launchscope.analysis.model.capture import ProcessRecord
 
 pytest.importorskip("torch")
 
-from launchscope.tracer.ranks.fault import Outcome, at_fault
-from launchscope.tracer.ranks.stuck import stuck
-from launchscope.tracer.worker import Result
+from launchscope.tracer.processes.fault import Outcome, at_fault
+from launchscope.tracer.processes.stuck import stuck
+from launchscope.tracer.processes.worker import Result
 
 GLOO = "RuntimeError (warm up): [gloo/transport/tcp/pair.cc:537] Connection closed by peer [127.0.0.1]:14729"
 NCCL = "DistBackendError (warm up): NCCL error in: ProcessGroupNCCL.cpp:2914, remote process exited"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from launchscope import cli
-from launchscope.analysis.capture import open_capture
+from launchscope.analysis.model.capture import open_capture
 
 from ..conftest import HERE, assert_gone, python_path
-from ..test_processes import wait_for
+from ..processes.test_processes import wait_for
 
 pytest.importorskip("torch.distributed")
 

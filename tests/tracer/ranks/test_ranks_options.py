@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from launchscope.analysis.errors import LaunchscopeError
-from launchscope.tracer import api
-from launchscope.tracer.ranks.options import RanksOptions, place_from
+from launchscope.analysis.model.errors import LaunchscopeError
+from launchscope.tracer.processes import api
+from launchscope.tracer.processes.rank_options import RanksOptions, place_from
 
 TORCHRUN = {
     "RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "host0",

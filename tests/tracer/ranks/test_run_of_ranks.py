@@ -7,8 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.capture import Manifest, ProcessRecord, open_capture
-from launchscope.analysis.errors import BadTarget, LaunchscopeError, MissingRequirement, NothingMeasured, RankFailed
+from launchscope.analysis.model.capture import Manifest, ProcessRecord, open_capture
+from launchscope.analysis.model.errors import (
+    BadTarget,
+    LaunchscopeError,
+    MissingRequirement,
+    NothingMeasured,
+    RankFailed,
+)
 from launchscope.analysis.report import load
 
 from ..conftest import assert_gone

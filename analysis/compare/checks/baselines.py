@@ -1,0 +1,204 @@
+"""Baselines: a folder of saved snapshots that is meant to be committed. One file per save, none is ever changed.
+
+    launchscope-baselines/<target>/<mode>/<machine>-<date>-<commit>-<random>.json
+
+Two jobs that save at once write two files; a file is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path, PurePath
+from typing import Final
+
+import msgspec
+
+from ...model.errors import LaunchscopeError, UnreadableInput
+from ...model.paths import content, exists, is_file, is_folder, listed
+from ..snapshot import SCHEMA, Snapshot, Timing
+from .matching import age
+
+FOLDER: Final = "launchscope-baselines"
+"""Where baselines are kept unless another folder is named."""
+
+_SUFFIX: Final = ".json"
+_SLUG: Final = 60  # characters of a name; file systems take 255 bytes
+_COMMIT: Final = 12
+_ANY_VERSION: Final = SCHEMA.rpartition("/")[0]
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._+-]+")
+_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A saved snapshot and its file."""
+
+    path: Path
+    snapshot: Snapshot
+
+
+def save(snapshots: Sequence[Snapshot], folder: Path, now: datetime) -> list[Path]:
+    """Save each snapshot as a baseline in a file of its own. LaunchscopeError for what no baseline can rest on.
+
+    ``now`` is in UTC. All are looked at before the first is written, and where one can't be written none stays.
+    """
+    for snapshot in snapshots:
+        _require_figures(snapshot)
+    written: list[Path] = []
+    try:
+        for snapshot in snapshots:
+            written.append(_write(_lean(snapshot, now), folder, now))
+    except BaseException:  # Ctrl-C too must not leave some modes of a capture as if they were all
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise
+    return written
+
+
+def read_folder(folder: Path) -> list[Baseline]:
+    """All baselines in a folder, by target, mode and age. UnreadableInput names a damaged one."""
+    found = [Baseline(path, read_file(path)) for path in _files(folder)]
+    return sorted(found, key=lambda each: (each.snapshot.target, each.snapshot.mode, *_age_of(each)))
+
+
+def read_file(path: Path) -> Snapshot:
+    """One baseline. UnreadableInput when it is none, or damaged, or of a later launchscope."""
+    if exists(path) and not is_file(path):  # a pipe nobody writes to
+        raise UnreadableInput(f"{path}: is no file, so no baseline: delete it")
+    return decode(content(path), path)
+
+
+def decode(data: bytes, path: Path) -> Snapshot:
+    """The baseline that a file's content is; errors as ``read_file``."""
+    remedy = "restore it from the repository, or delete it and save another"
+    try:
+        schema = msgspec.json.decode(data, type=_Versioned).schema
+        if not schema.startswith(_ANY_VERSION):
+            raise UnreadableInput(f"{path}: is no baseline, though it lies where they do: move it elsewhere")
+        if schema != SCHEMA:
+            raise UnreadableInput(f"{path}: its schema is {schema!r}; this launchscope reads {SCHEMA!r}: update it")
+        return msgspec.json.decode(data, type=Snapshot)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableInput(f"{path}: a damaged baseline ({error}); {remedy}") from error
+
+
+def encode(snapshot: Snapshot) -> bytes:
+    """The file of a baseline: a line for each field, so that two can be told apart by a diff, and small."""
+    fields = msgspec.json.decode(msgspec.json.encode(snapshot), type=dict[str, msgspec.Raw])
+    lines = [msgspec.json.encode(name) + b": " + bytes(value) for name, value in fields.items()]
+    return b"{\n" + b",\n".join(lines) + b"\n}\n"
+
+
+def is_folder_of_baselines(path: Path) -> bool:
+    """Whether files lie in a folder where baselines do; errors as ``read_folder``, but that none is read."""
+    return bool(_files(path))
+
+
+def superseded(baselines: Iterable[Baseline], keep: int) -> list[Baseline]:
+    """All but the newest ``keep`` of each target, mode, setup and kind of machine, the oldest first."""
+    alike: dict[tuple[object, ...], list[Baseline]] = defaultdict(list)
+    for each in baselines:
+        alike[*each.snapshot.key, *each.snapshot.fingerprint.values()].append(each)
+    old = [each for its in alike.values() for each in sorted(its, key=_age_of)[: max(len(its) - keep, 0)]]
+    return sorted(old, key=_age_of)
+
+
+def remove(baselines: Iterable[Baseline]) -> None:
+    """Delete these files. One that is gone already is no error; folders stay, as another job may be saving there."""
+    for each in baselines:
+        try:
+            each.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise LaunchscopeError(f"{each.path}: can't be deleted ({error.strerror})") from error
+
+
+def _files(folder: Path) -> list[Path]:
+    """Files that lie where baselines do. UnreadableInput for a folder that hides its own: they would be passed over."""
+    places = [folder] if is_folder(folder) else []
+    for _ in ("target", "mode"):
+        places = [path for place in places for path in listed(place) if is_folder(path)]
+    files = [path for place in places for path in listed(place) if path.suffix == _SUFFIX]
+    return sorted(path for path in files if not path.name.startswith("."))
+
+
+def _age_of(baseline: Baseline) -> tuple[object, ...]:
+    return (*age(baseline.snapshot), baseline.path)
+
+
+class _Versioned(msgspec.Struct):
+    schema: str = ""
+
+
+def _require_figures(snapshot: Snapshot) -> None:
+    what, others = f"{snapshot.target}, {snapshot.mode}", "--mode names those to save"
+    if snapshot.error is not None:
+        raise LaunchscopeError(f"{what}: it failed to run, so it is no baseline: {snapshot.error}; {others}")
+    if snapshot.unreliable:
+        reasons = "; ".join(snapshot.unreliable)
+        raise LaunchscopeError(f"{what}: the recording can't be trusted, so it is no baseline: {reasons}; {others}")
+    if snapshot.launches is None:
+        why = snapshot.withheld.get("launches", "nothing was counted")
+        raise LaunchscopeError(f"{what}: without counts per step, so it is no baseline: {why}; {others}")
+
+
+def _lean(snapshot: Snapshot, now: datetime) -> Snapshot:
+    """As it is kept: samples in whole ns, and no folder of this machine."""
+    timings = tuple(
+        Timing(
+            repeat=timing.repeat,
+            samples_ns=tuple(max(round(ns), 1) for ns in timing.samples_ns),
+            host_submit_ns=tuple(round(ns) for ns in timing.host_submit_ns),
+        )
+        for timing in snapshot.timings
+    )
+    source = PurePath(snapshot.source).name
+    return msgspec.structs.replace(snapshot, timings=timings, source=source, saved=f"{now:%Y-%m-%dT%H:%M:%S.%fZ}")
+
+
+def _write(snapshot: Snapshot, folder: Path, now: datetime) -> Path:
+    """Under a temporary name, which becomes a link to the last one: that never replaces a file."""
+    place = folder / _slug(snapshot.target) / _slug(snapshot.mode)
+    machine, commit = str(snapshot.machine.get("gpu") or "unknown-gpu"), (snapshot.commit or "")[:_COMMIT]
+    name = "-".join(_slug(part) for part in (machine, f"{now:%Y%m%dT%H%M%SZ}", commit) if part)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        temporary = place / f".{os.getpid()}-{os.urandom(8).hex()}.partial"
+        try:
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+                file.write(encode(snapshot))
+                file.flush()
+                os.fsync(file.fileno())
+            while True:
+                final = place / f"{name}-{os.urandom(4).hex()}{_SUFFIX}"
+                if _name(temporary, final):
+                    return final
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise LaunchscopeError(f"{place}: no baseline can be written there ({error.strerror}); use --dir") from error
+
+
+def _name(temporary: Path, final: Path) -> bool:
+    """Give the file its name; False when another has it."""
+    try:
+        final.hardlink_to(temporary)
+    except FileExistsError:
+        return False
+    except OSError as error:  # a file system without hard links
+        if error.errno not in _NO_LINKS:
+            raise
+        if exists(final):
+            return False
+        temporary.rename(final)
+    return True
+
+
+def _slug(name: str) -> str:
+    """A name that any file system takes, and no folder above its own."""
+    return _UNSAFE.sub("-", name).strip(".-")[:_SLUG] or "unnamed"

@@ -1,0 +1,156 @@
+"""Snapshots of a report: what a check looks at, whether a capture, a trace or a saved report was opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ...model.capture import AS_WRITTEN
+from ...model.document import ModeDoc, ReportDocument, TraceDoc, told_traces
+from ..snapshot import Snapshot, Timing
+from .sites import blocking_sites, kernel_sites, launch_sites
+
+TRACE: Final = "trace"
+"""The mode of a trace that someone else recorded."""
+
+COUNTS: Final = ("launches", "kernels", "graph_launches", "blocking_calls", "memcpys")
+
+_PROFILED: Final = "the step times of a trace are profiled ones: measure the step with launchscope profile"
+_OF_CAPTURES: Final = "only a capture of launchscope profile tells it"
+
+
+def snapshots_of(document: ReportDocument, source: str = "") -> list[Snapshot]:
+    """One per mode of the profile, and one per trace of others, in the report's order; ``source`` is its file."""
+    own = [trace for trace in told_traces(document) if trace.trace_pass is not None]
+    foreign = [trace for trace in document.traces if trace.trace_pass is None]
+    found = []
+    if document.profile is not None:
+        for mode, doc in document.profile.modes.items():
+            traces = [trace for trace in own if (trace.mode or AS_WRITTEN) == mode]
+            found.append(_of_mode(document, mode, doc, traces, source))
+    return [*found, *(_of_trace(document, trace, source or trace.source.path) for trace in foreign)]
+
+
+def _of_mode(document: ReportDocument, mode: str, doc: ModeDoc, traces: Sequence[TraceDoc], source: str) -> Snapshot:
+    target, profile = document.target, document.profile
+    recorded = [trace for trace in traces if trace.trace_pass != "stacks"]
+    stacked = [trace for trace in traces if trace.trace_pass == "stacks" and trace.coverage.reliable and trace.steps]
+    timings = _timings(doc, traces)
+    tax, idle = doc.launch_tax_ns, doc.exposed_idle_ns
+    counted = _Counted(recorded, doc.error or "no trace of this mode could be read")
+    return Snapshot(
+        launchscope=document.launchscope,
+        target=target.name if target else "",
+        mode=mode,
+        batch_size=target.batch_size if target else None,
+        dtype=target.dtype if target else None,
+        context_length=target.context_length if target else None,
+        settings=dict(target.settings) if target else {},
+        ranks=profile.ranks.count if profile is not None and profile.ranks is not None else 1,
+        machine=dict(document.environment or {}),
+        commit=target.revision if target else None,
+        created=document.created,
+        source=source,
+        run=document.run,
+        timings=timings,
+        **counted.figures,
+        graph_memory_bytes=doc.graph_memory_bytes,
+        gpu_work_ns=doc.gpu_work_ns if doc.gpu_work_without_waiting_ns is None else doc.gpu_work_without_waiting_ns,
+        launch_tax_share=tax / idle if tax is not None and idle else None,
+        launch_sites=launch_sites(counted.with_operators, stacked),
+        blocking_sites=blocking_sites(counted.with_operators, stacked),
+        kernel_sites=kernel_sites(counted.traces),
+        error=doc.error,
+        unreliable=counted.unreliable,
+        withheld=counted.withheld | _withheld(doc, timings),
+    )
+
+
+def _timings(doc: ModeDoc, traces: Sequence[TraceDoc]) -> tuple[Timing, ...]:
+    """Unprofiled samples by process, without the one that is there for the sake of stacks."""
+    untimed = {trace.repeat for trace in traces if trace.trace_pass == "stacks"}
+    return tuple(
+        Timing(
+            repeat=process.repeat,
+            samples_ns=tuple(process.samples_ns),
+            host_submit_ns=tuple(process.host_submit_ns),
+        )
+        for process in doc.processes
+        if process.samples_ns and process.repeat not in untimed
+    )
+
+
+def _withheld(doc: ModeDoc, timings: Sequence[Timing]) -> dict[str, str]:
+    """Why figures that are not counted can't be told."""
+    figures = (
+        ("step_time", "step_ns", timings or None),
+        ("gpu_work", "gpu_work_ns", doc.gpu_work_ns),
+        ("launch_tax", "launch_tax_ns", doc.launch_tax_ns),
+        ("true_idle", "true_idle_fraction", doc.true_idle_fraction),
+        ("graph_memory", "graph_memory_bytes", doc.graph_memory_bytes),
+    )
+    return {name: doc.withheld.get(its, "it was not measured") for name, its, value in figures if value is None}
+
+
+def _of_trace(document: ReportDocument, trace: TraceDoc, source: str) -> Snapshot:
+    names = [device.name for device in trace.devices if device.device == trace.headline_device]
+    counted = _Counted([trace], "no figure of this trace can be told")
+    work = trace.steps.busy_ns.median if trace.steps is not None else None
+    withheld = {"step_time": _PROFILED, "launch_tax": _PROFILED, "true_idle": _PROFILED, "graph_memory": _OF_CAPTURES}
+    if work is None:
+        withheld["gpu_work"] = trace.withheld.get("steps", "no steps found")
+    return Snapshot(
+        launchscope=document.launchscope,
+        target=trace.name,
+        mode=TRACE,
+        machine={"gpu": names[0]} if names and names[0] is not None else {},
+        source=source,
+        **counted.figures,
+        gpu_work_ns=work,
+        launch_sites=launch_sites(counted.traces, ()),
+        blocking_sites=blocking_sites(counted.traces, ()),
+        kernel_sites=kernel_sites(counted.traces),
+        unreliable=counted.unreliable,
+        withheld=counted.withheld | withheld,
+    )
+
+
+class _Counted:
+    """The traces that counts of a step come from: reliable ones with steps, and why there are none."""
+
+    def __init__(self, recorded: Sequence[TraceDoc], without: str) -> None:
+        reliable = [trace for trace in recorded if trace.coverage.reliable]
+        self.traces = [trace for trace in reliable if trace.steps is not None]
+        self.with_operators = [trace for trace in self.traces if trace.trace_pass == "cpu_cuda"] or self.traces
+        self.unreliable: tuple[str, ...] = ()
+        if recorded and not reliable:
+            reasons = (reason for trace in recorded for reason in trace.coverage.unreliable)
+            self.unreliable = tuple(dict.fromkeys(reasons)) or ("the recording is not reliable",)
+        self.withheld: dict[str, str] = {}
+        if not self.traces and not self.unreliable:
+            reasons = (trace.withheld.get("steps", "no steps found") for trace in reliable)
+            self.withheld = dict.fromkeys(COUNTS, next(reasons, without))
+        self.figures: dict[str, Any] = {name: self._mean(name) for name in COUNTS}
+        self.figures["graph_coverage"] = self._graph_coverage()
+        if self.figures["graph_coverage"] is None and not self.unreliable:
+            reason = "no kernel of a step has its launch in the file" if self.traces else self.withheld["kernels"]
+            self.withheld["graph_coverage"] = reason
+
+    def _graph_coverage(self) -> float | None:
+        """Over the kept steps, as what is before them (a prompt, warm-up) runs under no graph and is none of theirs."""
+        in_graphs = linked = 0.0
+        for trace in self.traces:
+            steps = trace.steps
+            if steps is None or steps.kernels_in_graphs is None or steps.kernels_with_launch is None:
+                in_graphs += trace.graphs.kernels_in_graphs
+                linked += trace.graphs.kernels_with_launch
+            else:
+                in_graphs += steps.kernels_in_graphs.total
+                linked += steps.kernels_with_launch.total
+        return in_graphs / linked if linked else None
+
+    def _mean(self, name: str) -> float | None:
+        """Over the kept steps of all traces: a median would hide a call in every fourth step."""
+        steps = [trace.steps for trace in self.traces if trace.steps is not None]
+        count = sum(each.count for each in steps)
+        return sum(getattr(each, name).total for each in steps) / count if count else None

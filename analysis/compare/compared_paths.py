@@ -1,0 +1,269 @@
+"""Two captures, or two traces, compared: every mode that both have, each by recordings of the same pass.
+
+comparison = compare("before.zip", "after.zip")
+comparison.document       typed structs (docs/compare.md)
+comparison.show()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ..figures.analyses import TraceAnalysis
+from ..inputs.readers import Progress
+from ..model.capture import AS_WRITTEN, Manifest, is_capture, open_capture
+from ..model.document import ModeDoc
+from ..model.errors import LaunchscopeError
+from ..model.trace import utf8_text
+from ..model.version import __version__
+from ..report import Report, analyze
+from . import compare as traces
+from .compared_document import ComparedDoc, ComparedModeDoc, ComparedSideDoc, UnprofiledDoc
+from .difference import (
+    GPU_PACED_BETWEEN_RUNS,
+    HOST_PACED_BETWEEN_RUNS,
+    change,
+    fewest_processes,
+    is_host_paced,
+)
+from .promises import kept_promise
+from .snapshot import MACHINE, Timing
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+PASSES: Final = ("cpu_cuda", "cuda")
+"""Those that figures are compared by, the one that knows operators first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What changed from one to the other."""
+
+    document: ComparedDoc
+    shown_by: Callable[[Comparison, str], str] | None = field(default=None, repr=False)
+    """Makes "terminal" and "markdown" text of it; null where nobody shows it."""
+
+    def to_json(self) -> bytes:
+        """One JSON document."""
+        return msgspec.json.format(msgspec.json.encode(self.document), indent=2)
+
+    def show(self) -> None:
+        """Print the comparison as the terminal shows it."""
+        print(self._shown("terminal"))
+
+    def _repr_markdown_(self) -> str:
+        """Shown by a notebook."""
+        return self._shown("markdown")
+
+    def _shown(self, form: str) -> str:
+        assert self.shown_by is not None, "launchscope.compare hands it over"
+        return self.shown_by(self, form)
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    path: Path
+    report: Report
+    manifest: Manifest | None
+
+    @property
+    def names(self) -> list[str]:
+        """Modes of a capture; of traces their names."""
+        if self.manifest is None:
+            return [analysis.name for analysis in self.report.analyses]
+        return list(self.manifest.modes)
+
+    def recordings(self, name: str) -> list[TraceAnalysis]:
+        """A mode's recordings, the reliable ones first; or the one trace of this name."""
+        if self.manifest is None:
+            return [analysis for analysis in self.report.analyses if analysis.name == name]
+        found = [each for each in self.report.told if (each.mode or AS_WRITTEN) == name]
+        return sorted(found, key=lambda each: bool(each.unreliable))
+
+    def timed(self, name: str) -> ModeDoc | None:
+        """The mode's row of the profile, where it was timed."""
+        profile = self.report.document.profile
+        mode = None if profile is None else profile.modes.get(name)
+        return None if mode is None or mode.step_ns is None else mode
+
+    def document(self) -> ComparedSideDoc:
+        manifest = self.manifest
+        return ComparedSideDoc(
+            path=utf8_text(str(self.path)),
+            target=None if manifest is None else manifest.target.name,
+            commit=None if manifest is None else manifest.target.revision,
+            created=None if manifest is None else manifest.created,
+            machine={} if manifest is None else {part: manifest.environment.get(part) for part in MACHINE},
+            ranks=None if manifest is None else len(manifest.ranks) or 1,
+        )
+
+
+def compare(
+    before: str | PathLike[str],
+    after: str | PathLike[str],
+    *,
+    mode: str | None = None,
+    step_regex: str | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """What changed from one capture or trace to another.
+
+    Captures are compared in every mode that both have, or in ``mode`` alone; a capture and a trace in ``mode``.
+    LaunchscopeError when nothing pairs; UnreadableInput as for ``load``.
+    """
+    a, b = (_open(Path(path), step_regex, progress) for path in (before, after))
+    pairs = list(_pairs(a, b, mode))
+    notes = [*_left_out(a, b, mode), *_other_machine(a, b)]
+    comparisons = []
+    for its, other in pairs:
+        found = _compare_mode(a, b, its, other)
+        if found is None:
+            notes.append(f"{its}: no pass was recorded on both sides, so nothing to compare.")
+        else:
+            comparisons.append(found)
+    if not comparisons:
+        raise LaunchscopeError(f"{a.path} and {b.path} have nothing to compare: {' '.join(notes)}")
+    document = ComparedDoc(
+        launchscope=__version__, before=a.document(), after=b.document(), comparisons=comparisons, notes=notes
+    )
+    return Comparison(document)
+
+
+def _open(path: Path, step_regex: str | None, progress: Progress | None) -> _Side:
+    report = analyze(path, step_regex=step_regex, progress=progress)
+    report.require_gpu_ops()
+    side = _Side(path, report, open_capture(path).manifest if is_capture(path) else None)
+    if not side.names:
+        raise LaunchscopeError(f"{path}: a capture without a mode, so nothing was measured; profile the target again")
+    return side
+
+
+def _pairs(a: _Side, b: _Side, mode: str | None) -> Iterator[tuple[str, str]]:
+    """Names of what is compared with what; the only one of each side, whatever they are called."""
+    if mode is None and len(a.names) == len(b.names) == 1:
+        yield a.names[0], b.names[0]
+        return
+    if a.manifest is None and b.manifest is None:
+        if mode is not None:
+            raise LaunchscopeError(f"--mode {mode}: neither {a.path} nor {b.path} is a capture, which has modes")
+    elif a.manifest is None or b.manifest is None:
+        yield _one(a, mode), _one(b, mode)
+        return
+    names = [name for name in a.names if name in b.names and mode in (None, name)]
+    if not names:
+        asked = "" if mode is None else f"--mode {mode}: "
+        raise LaunchscopeError(
+            f"{asked}nothing of {a.path} ({', '.join(a.names)}) is in {b.path} ({', '.join(b.names)}) too"
+        )
+    yield from ((name, name) for name in names)
+
+
+def _one(side: _Side, mode: str | None) -> str:
+    """The one trace of a side that is compared with a capture's mode, or that mode."""
+    names = side.names if mode is None or side.manifest is None else [name for name in side.names if name == mode]
+    if len(names) == 1:
+        return names[0]
+    have = ", ".join(side.names)
+    if side.manifest is None:
+        raise LaunchscopeError(f"{side.path}: several traces ({have}); name one to compare with a capture's mode")
+    raise LaunchscopeError(f"{side.path}: compared with a trace, --mode has to name one of its modes: {have}")
+
+
+def _left_out(a: _Side, b: _Side, mode: str | None) -> Iterator[str]:
+    if mode is not None or (a.manifest is None) != (b.manifest is None) or len(a.names) == len(b.names) == 1:
+        return
+    for side, other in ((a, b), (b, a)):
+        alone = [name for name in side.names if name not in other.names]
+        if alone:
+            yield f"Only in {utf8_text(str(side.path))}: {', '.join(alone)}."
+
+
+def _other_machine(a: _Side, b: _Side) -> Iterator[str]:
+    was, now = a.document().machine, b.document().machine
+    differs = [f"{part} {was[part]} → {now[part]}" for part in was if part in now and was[part] != now[part]]
+    if differs:
+        yield f"Other machines, so times are not comparable: {', '.join(differs)}."
+
+
+def _compare_mode(a: _Side, b: _Side, its: str, other: str) -> ComparedModeDoc | None:
+    pair = _same_pass(a.recordings(its), b.recordings(other))
+    if pair is None:
+        return None
+    before, after = _of_pass("stacks", a.recordings(its)), _of_pass("stacks", b.recordings(other))
+    stacks = None if before is None or after is None else traces.compare(before, after)
+    comparison, unprofiled = traces.compare(*pair, stacks=stacks), _unprofiled(a, b, its, other)
+    return ComparedModeDoc(
+        name=_named(a, b, its, other),
+        trace_pass=pair[0].trace_pass if pair[0].trace_pass == pair[1].trace_pass else None,
+        unprofiled=unprofiled,
+        comparison=comparison,
+        promise=kept_promise(its, other, a.report.document, b.report.document, comparison, unprofiled),
+    )
+
+
+def _named(a: _Side, b: _Side, its: str, other: str) -> str:
+    """The mode, where only one side has one or both have the same."""
+    if its == other or b.manifest is None:
+        return its
+    return other if a.manifest is None else f"{its} → {other}"
+
+
+def _same_pass(
+    ours: Sequence[TraceAnalysis], theirs: Sequence[TraceAnalysis]
+) -> tuple[TraceAnalysis, TraceAnalysis] | None:
+    """Recordings of the same pass, or of a capture's best pass and a trace that someone else recorded."""
+    for trace_pass in PASSES:
+        a, b = _of_pass(trace_pass, ours), _of_pass(trace_pass, theirs)
+        if a is not None and b is not None:
+            return a, b
+    of_others = [each for each in (*ours, *theirs) if each.trace_pass is None]
+    if not of_others or not ours or not theirs:
+        return None
+    best = [next((r for p in (*PASSES, None) if (r := _of_pass(p, side)) is not None), None) for side in (ours, theirs)]
+    return None if best[0] is None or best[1] is None else (best[0], best[1])
+
+
+def _of_pass(trace_pass: str | None, recordings: Iterable[TraceAnalysis]) -> TraceAnalysis | None:
+    return next((each for each in recordings if each.trace_pass == trace_pass), None)
+
+
+def _unprofiled(a: _Side, b: _Side, its: str, other: str) -> UnprofiledDoc | None:
+    """T of the modes of both sides, by their processes."""
+    was, now = a.timed(its), b.timed(other)
+    if was is None or now is None or was.step_ns is None or now.step_ns is None:
+        return None
+    assert a.manifest is not None, "a mode that was timed is a capture's"
+    assert b.manifest is not None, "a mode that was timed is a capture's"
+    before, after = ({each.repeat: each.samples_ns for each in mode.processes} for mode in (was, now))
+    paired = a.manifest.run is not None and a.manifest.run == b.manifest.run
+    if paired:
+        repeats = sorted(repeat for repeat in before.keys() & after.keys() if before[repeat] and after[repeat])
+        before, after = ({repeat: side[repeat] for repeat in repeats} for side in (before, after))
+        if not repeats:
+            return None
+    host = is_host_paced(_timings(was)) or is_host_paced(_timings(now))
+    between = 0.0 if paired else HOST_PACED_BETWEEN_RUNS if host else GPU_PACED_BETWEEN_RUNS
+    found = change(list(after.values()), list(before.values()), paired=paired, between_runs=between)
+    return UnprofiledDoc(
+        before_ns=was.step_ns.median,
+        after_ns=now.step_ns.median,
+        change=found.change,
+        low=found.low if found.is_known else None,
+        high=found.high if found.is_known else None,
+        processes_before=found.processes_baseline,
+        processes_after=found.processes,
+        paired=paired,
+        needed_processes=None if found.is_known else fewest_processes(paired=paired),
+    )
+
+
+def _timings(mode: ModeDoc) -> Iterator[Timing]:
+    for each in mode.processes:
+        samples, submit = tuple(each.samples_ns), tuple(each.host_submit_ns)
+        yield Timing(repeat=each.repeat, samples_ns=samples, host_submit_ns=submit)

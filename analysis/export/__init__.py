@@ -1,1 +1,0 @@
-"""Renderers: a Report in, text or bytes out."""

@@ -1,0 +1,1 @@
+"""What is computed from one trace and rests on no figure: steps, replays, gaps, launches, stacks."""

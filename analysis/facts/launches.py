@@ -1,0 +1,149 @@
+"""Launches: what they cost the host, how long their work waited, who made them, and how deep the queue was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..model.columns import follow, named
+from ..model.document import LaunchesDoc, OperatorDoc, QueueDepthDoc
+from ..model.statistics import summarize
+from ..model.trace import NONE, Bools, Ints, Trace
+from .stacks import CallStacks
+from .steps import Steps
+
+
+@dataclass(frozen=True, eq=False)
+class LaunchTimes:
+    """Times of every launch, a row each of Trace.launches. Negative ones are kept: METRICS says what they mean."""
+
+    first_op: Ints  # row of its earliest GPU op
+    overhead_ns: Ints  # host time inside the call
+    latency_ns: Ints  # call start to start of its earliest GPU op; negative: the clocks disagree
+    queue_ns: Ints  # call end to start of its earliest GPU op; negative: the op started before the call returned
+
+    def __len__(self) -> int:
+        return len(self.first_op)
+
+
+def launch_times(trace: Trace) -> LaunchTimes:
+    """Overhead, latency and queue time of each launch, by its earliest GPU op."""
+    launches, ops = trace.launches, trace.gpu_ops
+    first_op = trace.first_ops()
+    first_start = ops.start_ns[first_op]
+    return LaunchTimes(first_op, launches.dur_ns, first_start - launches.start_ns, first_start - launches.end_ns)
+
+
+def launches_doc(trace: Trace, times: LaunchTimes, stacks: CallStacks, steps: Steps | None = None) -> LaunchesDoc:
+    """The ``launches`` object of the report."""
+    return LaunchesDoc(
+        overhead_ns=summarize(times.overhead_ns),
+        latency_ns=summarize(times.latency_ns),
+        queue_ns=summarize(times.queue_ns),
+        by_api=by_api(trace),
+        by_operator=by_operator(trace, stacks, steps),
+    )
+
+
+def by_api(trace: Trace) -> dict[str, int]:
+    """Number of launches by API name, most first."""
+    counts = np.bincount(trace.launches.api, minlength=len(trace.names))
+    found = np.flatnonzero(counts)
+    return {trace.name(name): int(counts[name]) for name in found[np.argsort(-counts[found], kind="stable")].tolist()}
+
+
+def by_operator(trace: Trace, stacks: CallStacks, steps: Steps | None = None) -> list[OperatorDoc]:
+    """Launches and their kernels by innermost operator and the stack around the call, most launches first.
+
+    Without recorded operators: one row, operator null. Per-step counts are over kept steps, null without any.
+    """
+    launches, ops = trace.launches, trace.gpu_ops
+    operator = follow(trace.host_ops.name, launches.operator_row)
+    stack = stacks.of_launch
+    _, first, group, count = np.unique(
+        (operator - NONE) * len(stacks.stacks) + stack, return_index=True, return_inverse=True, return_counts=True
+    )
+    of_kernel = ops.launch_row[ops.is_kernel & (ops.launch_row != NONE)]
+    kept = 0 if steps is None else len(steps.kept_rows)
+    in_step = np.zeros(len(launches), np.bool_) if steps is None else np.isin(steps.launch_step, steps.kept_rows)
+
+    def counts(rows: Ints) -> Ints:
+        return np.bincount(group[rows], minlength=len(first))
+
+    its_kernels = counts(of_kernel)
+    step_launches, step_kernels = counts(np.flatnonzero(in_step)), counts(of_kernel[in_step[of_kernel]])
+    order = np.lexsort((first, -count))
+    heads, name_of = first[order], trace.names.__getitem__
+    rows = zip(
+        named(trace.names, operator[heads]),
+        stack[heads].tolist(),
+        count[order].tolist(),
+        its_kernels[order].tolist(),
+        step_launches[order].tolist(),
+        step_kernels[order].tolist(),
+        strict=True,
+    )
+    return [
+        OperatorDoc(
+            operator=name,
+            launches=launched,
+            kernels=ran,
+            stack=list(map(name_of, stacks.stacks[number])),
+            launches_per_step=launched_in_steps / kept if kept else None,
+            kernels_per_step=ran_in_steps / kept if kept else None,
+        )
+        for name, number, launched, ran, launched_in_steps, ran_in_steps in rows
+    ]
+
+
+def launching_operators(trace: Trace) -> Ints:
+    """[gpu_ops] name index of the innermost operator that launched each GPU op, NONE where none is recorded."""
+    return follow(trace.host_ops.name, follow(trace.launches.operator_row, trace.gpu_ops.launch_row))
+
+
+def queue_depth(trace: Trace, device: int, windows: Sequence[tuple[int, int]] | None = None) -> QueueDepthDoc:
+    """GPU ops launched (call ended) and not started: the median over time and the maximum, in the windows.
+
+    Without windows: from the device's first GPU op to its last. Null when no op's launch is in the file.
+    """
+    ops = trace.gpu_ops
+    linked = (ops.device == device) & (ops.launch_row != NONE)
+    if not linked.any():
+        return QueueDepthDoc(median=None, max=None)
+    if windows is None:
+        on_device = ops.device == device
+        windows = [(int(ops.start_ns[on_device].min()), int(ops.end_ns[on_device].max()))]
+    called_ns = trace.launches.end_ns[ops.launch_row[linked]]
+    median, most = _depth(called_ns, ops.start_ns[linked], windows)
+    first_op = trace.first_ops()
+    its_launches = np.flatnonzero(linked[first_op])
+    _, most_launches = _depth(trace.launches.end_ns[its_launches], ops.start_ns[first_op[its_launches]], windows)
+    return QueueDepthDoc(median=median, max=most, max_launches=most_launches)
+
+
+def _depth(called_ns: Ints, started_ns: Ints, windows: Sequence[tuple[int, int]]) -> tuple[float | None, int | None]:
+    """Median over time and maximum of the number of open intervals [called, started), null in windows of no length."""
+    waits = started_ns > called_ns
+    times = np.concatenate([called_ns[waits], started_ns[waits], np.array(windows, dtype=np.int64).ravel()])
+    changes = np.repeat(np.array([1, -1, 0], np.int8), [waits.sum(), waits.sum(), 2 * len(windows)])
+    order = np.argsort(times, kind="stable")
+    times, depth = times[order], np.cumsum(changes[order], dtype=np.int32)
+    del order, changes
+    lasts_ns = np.diff(times)
+    inside = _inside(times[:-1], windows) & (lasts_ns > 0)
+    if not inside.any():
+        return None, None
+    depth, lasts_ns = depth[:-1][inside], lasts_ns[inside]
+    by_depth = np.argsort(depth, kind="stable")
+    until = np.cumsum(lasts_ns[by_depth])
+    middle = int(np.searchsorted(until, until[-1] / 2))
+    return float(depth[by_depth[middle]]), int(depth.max())
+
+
+def _inside(times_ns: Ints, windows: Sequence[tuple[int, int]]) -> Bools:
+    inside = np.zeros(len(times_ns), dtype=np.bool_)
+    for start_ns, end_ns in windows:
+        inside |= (times_ns >= start_ns) & (times_ns < end_ns)
+    return inside

@@ -1,0 +1,89 @@
+"""Names that engines and people give to the phases of a serving step; docs/serving.md tells where they come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from ..model.document import PHASES
+
+# Whole names, behind an NVTX domain if there is one. vLLM's stand in vllm/v1/worker/gpu_model_runner.py,
+# vllm/v1/core/sched/scheduler.py and vllm/v1/engine/llm_engine.py (VLLM_CUSTOM_SCOPES_FOR_PROFILING=1), SGLang's in
+# python/sglang/srt/managers/scheduler.py and model_executor/model_runner.py.
+_ENGINES: Final[tuple[tuple[str, str], ...]] = (
+    ("schedule", r"schedule: \w+|llm_engine step: (?:process_outputs|abort_requests|record_stats)"),
+    ("prepare", r"gpu_model_runner: preprocess"),
+    ("forward", r"gpu_model_runner: (?:forward|postprocess)"),  # postprocess: hidden states to logits
+    ("sample", r"gpu_model_runner: sample"),
+    ("copy_back", r"gpu_model_runner: (?:bookkeep|(?:Async\w*)?ModelRunnerOutput|AsyncGPUModelRunnerOutput)"),
+    ("copy_back", r"gpu_model_runner: set_async_sampled_token_ids"),
+    ("other", r"gpu_model_runner: (?:draft|eplb)"),
+    ("copy_back", r"Bookkeep"),  # of 2025, beside Preprocess, Forward and Sample, which are people's words, too
+    ("other", r"Draft|EPLB"),
+    ("schedule", r"scheduler\.(?:recv_requests|process_input_requests|get_next_batch_to_run)"),
+    ("forward", r"step\[[A-Z_]+ bs=.*"),
+    ("sample", r"scheduler\.launch_batch_sample_if_needed"),
+    ("copy_back", r"scheduler\.process_batch_result"),
+)
+
+# What people write, without digits, arguments and case; also vllm-ascend's 'prepare input' and 'sample_token'.
+_PEOPLE: Final[tuple[tuple[str, str], ...]] = (
+    ("schedule", r"schedul(?:e|er|ing)(?: step| batch| requests)?"),
+    ("prepare", r"(?:input )?prep(?:are|aration)?|prepare (?:the )?(?:inputs?|batch)|preprocess|copy (?:inputs? )?in"),
+    ("forward", r"(?:model |decode |prefill )?forward(?: pass)?|(?:run|execute) model"),
+    ("sample", r"sampl(?:e|er|ing)(?: (?:tokens?|logits))?"),
+    ("copy_back", r"copy (?:tokens? |results? |outputs? )?(?:back|out|to (?:the )?(?:cpu|host))|read ?back"),
+    ("copy_back", r"wait|wait for (?:the )?(?:gpu|tokens?)|sync(?:hroni[sz]e)?"),
+)
+
+# Functions, where Python frames were recorded: of vLLM's model runner, and of SGLang's scheduler and model runner.
+_VLLM_RUNNER: Final = r"vllm/v1/worker/gpu_model_runner\.py\(\d+\): "
+_SGLANG_SCHEDULER: Final = r"sglang/srt/managers/scheduler\.py\(\d+\): "
+_SGLANG_RUNNER: Final = r"sglang/srt/model_executor/model_runner\.py\(\d+\): "
+_FRAMES: Final[tuple[tuple[str, str], ...]] = (
+    ("prepare", _VLLM_RUNNER + "(?:_update_states|_prepare_inputs|_determine_batch_execution_and_padding)"),
+    ("prepare", _VLLM_RUNNER + "(?:_get_slot_mappings|_build_attention_metadata|_preprocess)"),
+    ("forward", _VLLM_RUNNER + "_model_forward"),
+    ("forward", r"vllm/model_executor/models/\w+\.py\(\d+\): compute_logits"),
+    ("sample", _VLLM_RUNNER + "_sample"),
+    ("copy_back", _VLLM_RUNNER + "_bookkeeping_sync"),
+    ("schedule", _SGLANG_SCHEDULER + "(?:recv_requests|process_input_requests|get_next_batch_to_run)"),
+    ("forward", _SGLANG_RUNNER + "forward"),
+    ("sample", _SGLANG_RUNNER + "sample"),
+    ("copy_back", _SGLANG_SCHEDULER + "process_batch_result"),
+)
+
+_DOMAIN: Final = r"(?:\w+:)?"
+_ENGINE_NAMES: Final = tuple((phase, re.compile(_DOMAIN + pattern)) for phase, pattern in _ENGINES)
+_FRAMES_NAMES: Final = tuple((phase, re.compile(r"(?:.*/)?" + pattern)) for phase, pattern in _FRAMES)
+_PEOPLES_NAMES: Final = tuple((phase, re.compile(pattern)) for phase, pattern in _PEOPLE)
+
+_VLLM: Final = re.compile(r"gpu_model_runner: |execute_(?:\d+_)?(?:context|new)_\d|llm_engine step: ")
+_SGLANG: Final = re.compile(r"scheduler\.run_batch$|step\[[A-Z_]+ bs=")
+
+assert {phase for phase, _ in _ENGINES + _FRAMES + _PEOPLE} <= set(PHASES)
+
+
+def phase_of(name: str) -> str | None:
+    """The phase that an annotation names, or None."""
+    for phase, pattern in _ENGINE_NAMES:
+        if pattern.fullmatch(name):
+            return phase
+    plain = " ".join(re.sub(r"\([^()]*\)|\d+|[_\-.:#/]", " ", name).lower().split())
+    return next((phase for phase, pattern in _PEOPLES_NAMES if pattern.fullmatch(plain)), None)
+
+
+def phase_of_frame(name: str) -> str | None:
+    """The phase that a Python frame of an engine's is, or None."""
+    if "vllm/" not in name and "sglang/" not in name:
+        return None
+    return next((phase for phase, pattern in _FRAMES_NAMES if pattern.fullmatch(name)), None)
+
+
+def engine_of(names: Iterable[str]) -> str | None:
+    """The engine that wrote annotations of these names, or None."""
+    names = list(names)
+    if any(_VLLM.search(name) for name in names):
+        return "vLLM"
+    return "SGLang" if any(_SGLANG.search(name) for name in names) else None

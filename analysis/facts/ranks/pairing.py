@@ -1,0 +1,138 @@
+"""Which step of one rank is which of another's: by their own numbers, else by order, checked on the collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from ...model.collective_kinds import number_of_kind, waits_for_all
+from ...model.trace import NONE, Ints
+from .collectives import Collectives
+
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)  # odd, so that its powers are all different for long
+_MIX_GROUPS: Final = np.uint64(0xD1B54A32D192ED03)
+
+NUMBERED: Final = ("capture", "profiler_step")
+"""Sources of steps whose numbers are the same on every rank: marks around each step, and the profiler's schedule."""
+
+MORE_STEPS: Final = 2
+"""So many steps more than their counts differ by one rank's recording may have begun sooner than another's."""
+
+MOST_STEPS: Final = 0.5
+"""Of the steps that two recordings would have in common, those that hold the same collectives at least."""
+
+CLEARLY: Final = 4.0
+"""Times by which the ends of collectives must agree better for another order than the one by position to be taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepPairs:
+    """The p steps that ranks have in common with at least one other."""
+
+    source: str  # 'capture', 'profiler_step', 'order' (n-th to n-th), 'collectives' (shifted until they agree)
+    places: Ints  # [p, ranks] place among the kept steps of each rank, NONE where it has none
+
+
+def pair_steps(ranks: Sequence[Collectives]) -> StepPairs:
+    """The steps of all ranks that belong together."""
+    sources = {rank.step_source for rank in ranks}
+    if len(sources) == 1 and (source := sources.pop()) in NUMBERED:
+        by_number = _by_number([rank.step_number for rank in ranks])
+        if len(by_number):
+            return StepPairs(source, by_number)
+    shifts = _shifts(ranks)
+    numbers = [np.arange(rank.steps) - shift for rank, shift in zip(ranks, shifts, strict=True)]
+    same = not any(shifts) and len({rank.steps for rank in ranks}) == 1
+    return StepPairs("order" if same else "collectives", _by_number(numbers))
+
+
+def _by_number(numbers: Sequence[Ints]) -> Ints:
+    """[p, ranks] places of each number that two ranks have at least."""
+    found, count = np.unique(np.concatenate([np.unique(own) for own in numbers]), return_counts=True)
+    shared = found[count >= min(2, len(numbers))]
+    places = np.full((len(shared), len(numbers)), NONE, np.int64)
+    for rank, own in enumerate(numbers):
+        distinct, first = np.unique(own, return_index=True)
+        is_shared = np.isin(distinct, shared)
+        places[np.searchsorted(shared, distinct[is_shared]), rank] = first[is_shared]
+    return places
+
+
+def _shifts(ranks: Sequence[Collectives]) -> list[int]:
+    """How many steps later than the first rank's the recording of each began; 0 where no collective tells it."""
+    members: dict[str, list[int]] = {}
+    for place, rank in enumerate(ranks):
+        for label in rank.groups:
+            members.setdefault(label, []).append(place)
+    shifts: dict[int, int] = {0: 0}
+    following = [0]
+    for known in following:  # which grows
+        for label in ranks[known].groups:
+            for own in members.pop(label, ()):
+                if own not in shifts:
+                    shifts[own] = shifts[known] + _shift(ranks[known], ranks[own])
+                    following.append(own)
+    return [shifts.get(rank, 0) for rank in range(len(ranks))]
+
+
+def _shift(a: Collectives, b: Collectives) -> int:
+    """The s for which step p of a is step p + s of b: n-th to n-th, unless the ends of collectives say otherwise.
+
+    Where the counts differ, recordings that begin together and those that end together are tried alike.
+    """
+    more = b.steps - a.steps
+    usual = list(dict.fromkeys((0, more)))
+    others = [s for s in range(min(0, more) - MORE_STEPS, max(0, more) + MORE_STEPS + 1) if s not in usual]
+    shared = [label for label in a.groups if label in b.group_places]
+    its_a, its_b = _Waiting.of(a, shared), _Waiting.of(b, shared)
+    spread = {s: found for s in (*usual, *others) if (found := _spread_ns(its_a, its_b, s)) is not None}
+    if not spread:
+        return 0
+    first = min((s for s in usual if s in spread), key=lambda s: spread[s], default=None)
+    best = min(spread, key=lambda s: spread[s])
+    return best if first is None or spread[best] * CLEARLY < spread[first] else first
+
+
+def _spread_ns(a: _Waiting, b: _Waiting, shift: int) -> float | None:
+    """How far the ends of collectives disagree with a constant offset; None where most steps hold other ones."""
+    first, end = max(0, -shift), min(len(a.signature), len(b.signature) - shift)
+    if first >= end:
+        return None
+    alike = a.signature[first:end] == b.signature[first + shift : end + shift]
+    if alike.mean() < MOST_STEPS:
+        return None
+    steps = np.flatnonzero(alike) + first
+    apart = b.ends_of(steps + shift) - a.ends_of(steps)
+    return float(np.median(np.abs(apart - np.median(apart)))) if len(apart) else None
+
+
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    """One rank's collectives in which all wait for all, of the groups that it shares with another rank."""
+
+    step: Ints  # [m] by step, then group, then place in it
+    end_ns: Ints  # [m]
+    signature: Ints  # [s] of the groups and kinds of a step's, in order: other ones have the same by chance in 2**64
+
+    @classmethod
+    def of(cls, rank: Collectives, shared: Sequence[str]) -> _Waiting:
+        number = np.full(len(rank.groups), NONE, np.int64)
+        number[[rank.group_places[label] for label in shared]] = np.arange(len(shared))
+        waits = np.array([waits_for_all(kind) for kind in rank.kinds], np.bool_)
+        rows = np.flatnonzero((number[rank.group] != NONE) & waits[rank.kind])
+        rows = rows[np.lexsort((rank.ordinal[rows], number[rank.group[rows]], rank.step[rows]))]
+        kinds = np.array([number_of_kind(kind) for kind in rank.kinds], np.uint64)[rank.kind[rows]]
+        mixed = (kinds + np.uint64(1)) * _MIX ** (rank.ordinal[rows].astype(np.uint64) + np.uint64(1))
+        mixed *= _MIX_GROUPS ** (number[rank.group[rows]].astype(np.uint64) + np.uint64(1))
+        signature = np.zeros(rank.steps, np.uint64)
+        np.add.at(signature, rank.step[rows], mixed)
+        return cls(rank.step[rows], rank.end_ns[rows], signature.view(np.int64))
+
+    def ends_of(self, steps: Ints) -> Ints:
+        """Of the collectives in these steps."""
+        inside = np.zeros(len(self.signature), np.bool_)
+        inside[steps] = True
+        return self.end_ns[inside[self.step]]

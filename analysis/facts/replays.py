@@ -1,0 +1,278 @@
+"""Graph replays: which GPU ops ran as nodes of a graph, of which graph, and whether every node was recorded."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from ..model.columns import follow, numbered
+from ..model.document import GraphsDoc, ReplayDoc
+from ..model.statistics import summarize
+from ..model.trace import NONE, Bools, Ints, Trace, narrow
+
+SAME_GRAPH_SHARE: Final = 0.9
+"""A large replay that shares this much of another's kernel names is of the same graph, records lost in both."""
+
+LARGE_GRAPH: Final = 32
+"""Ops from which sharing most kernel names is evidence: below, pieces of one layer look alike by nature."""
+
+LEAST_SHARE: Final = 0.5
+"""A replay with a smaller share of another's ops is under-recorded only where the file itself was cut."""
+
+
+@dataclass(frozen=True, eq=False)
+class GraphReplays:
+    """Every replay of the file (r of them, by their first GPU op) and every GPU op's place in one."""
+
+    op_replay: Ints  # replay of each GPU op, NONE outside graphs
+    ordinal: Ints  # position of each GPU op in its replay by start, NONE outside graphs
+    process: Ints  # [r]
+    correlation: Ints  # [r]
+    launch_row: Ints  # [r] NONE where the launch is not in the file
+    start_ns: Ints  # [r] start of the first op
+    end_ns: Ints  # [r] end of the last op
+    op_count: Ints  # [r]
+    signature: Ints  # [r] equal where the ordered names are equal
+    graph: Ints  # [r] index into graph_names; also holds the replays that lack ops of their graph
+    under_recorded: Bools  # [r] fewer ops than other replays of its graph
+    graph_names: tuple[str, ...]  # 'graph 0', … by first replay, or the file's own graph id
+    kernels_in_graphs: int  # kernels whose launch is a graph launch
+    kernels_with_launch: int
+    kernel_ns_in_graphs: int
+    kernel_ns_with_launch: int
+
+    def __len__(self) -> int:
+        return len(self.op_count)
+
+    @property
+    def coverage_by_count(self) -> float | None:
+        """Graph coverage by count; null when no kernel's launch is in the file."""
+        return self.kernels_in_graphs / self.kernels_with_launch if self.kernels_with_launch else None
+
+    @property
+    def coverage_by_time(self) -> float | None:
+        """Graph coverage by kernel time; null when no kernel time has a launch in the file."""
+        return self.kernel_ns_in_graphs / self.kernel_ns_with_launch if self.kernel_ns_with_launch else None
+
+    @property
+    def differing(self) -> Ints:
+        """Graphs whose replays have differing op counts: records were lost, or the file was cut inside a replay."""
+        graphs = range(len(self.graph_names))
+        return np.array([g for g in graphs if np.ptp(self.op_count[self.graph == g]) > 0], dtype=np.int64)
+
+    def to_doc(self, trace: Trace) -> GraphsDoc:
+        """The ``graphs`` object of the report."""
+        return GraphsDoc(
+            coverage_by_count=self.coverage_by_count,
+            coverage_by_time=self.coverage_by_time,
+            kernels_in_graphs=self.kernels_in_graphs,
+            kernels_with_launch=self.kernels_with_launch,
+            replays=[self._replay_doc(trace, graph) for graph in range(len(self.graph_names))],
+        )
+
+    def _replay_doc(self, trace: Trace, graph: int) -> ReplayDoc:
+        replays = self.graph == graph
+        counts = self.op_count[replays]
+        launches = self.launch_row[replays]
+        launches = launches[launches != NONE]
+        return ReplayDoc(
+            graph=self.graph_names[graph],
+            count=int(replays.sum()),
+            ops_min=int(counts.min()),
+            ops_median=float(np.median(counts)),
+            ops_max=int(counts.max()),
+            launch_overhead_ns=summarize(trace.launches.dur_ns[launches]) if len(launches) else None,
+        )
+
+
+def graph_replays(trace: Trace) -> GraphReplays:
+    """One replay per graph launch, and per correlation id that several ops share without a launch in the file."""
+    ops, launches = trace.gpu_ops, trace.launches
+    groups = _correlation_groups(trace)  # [ops] group of each op, NONE without correlation
+    count = int(groups.max(initial=NONE)) + 1
+    grouped = groups != NONE
+    sizes = np.bincount(groups[grouped], minlength=count)
+    launch_of = np.full(count, NONE, dtype=np.int64)
+    np.maximum.at(launch_of, groups[grouped], ops.launch_row[grouped])
+    linked = launch_of != NONE
+    is_replay = np.where(linked, follow(launches.is_graph, launch_of, absent=False), sizes >= 2)
+
+    rows = np.flatnonzero(grouped & follow(is_replay, groups, absent=False))
+    order = rows[np.argsort(groups[rows], kind="stable")]  # by group, then by start
+    heads = np.flatnonzero(np.diff(groups[order], prepend=NONE))
+    heads = heads[np.argsort(ops.start_ns[order[heads]], kind="stable")]
+    members = [order[head : head + sizes[groups[order[head]]]] for head in heads]
+
+    op_replay = np.full(len(ops), NONE, dtype=np.int64)
+    ordinal = np.full(len(ops), NONE, dtype=np.int64)
+    for replay, its_ops in enumerate(members):
+        op_replay[its_ops] = replay
+        ordinal[its_ops] = np.arange(len(its_ops))
+    first = np.array([its_ops[0] for its_ops in members], dtype=np.int64)
+    signature, sequences = _signatures(trace, members)
+    launch_row = launch_of[groups[first]]
+    graph, under_recorded, labels = _graphs(trace, members, launch_row, signature, sequences)
+
+    kernels = ops.is_kernel & (ops.launch_row != NONE)
+    in_graph = kernels & follow(launches.is_graph, ops.launch_row, absent=False)
+    return GraphReplays(
+        op_replay=narrow(op_replay),
+        ordinal=narrow(ordinal),
+        process=ops.process[first],
+        correlation=ops.correlation[first],
+        launch_row=launch_row,
+        start_ns=ops.start_ns[first],
+        end_ns=np.array([ops.end_ns[its_ops].max() for its_ops in members], dtype=np.int64),
+        op_count=np.array([len(its_ops) for its_ops in members], dtype=np.int64),
+        signature=signature,
+        graph=graph,
+        under_recorded=under_recorded,
+        graph_names=labels,
+        kernels_in_graphs=int(in_graph.sum()),
+        kernels_with_launch=int(kernels.sum()),
+        kernel_ns_in_graphs=int(ops.dur_ns[in_graph].sum()),
+        kernel_ns_with_launch=int(ops.dur_ns[kernels].sum()),
+    )
+
+
+def _correlation_groups(trace: Trace) -> Ints:
+    """A number per (process, correlation id) for each GPU op; NONE where the op has no correlation id."""
+    ops = trace.gpu_ops
+    groups = np.full(len(ops), NONE, dtype=np.int64)
+    rows = np.flatnonzero(ops.correlation != NONE)
+    groups[rows] = numbered(ops.process[rows], ops.correlation[rows])
+    return groups
+
+
+def _signatures(trace: Trace, members: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
+    """A signature number per replay, and each signature's ordered names.
+
+    Branches of one graph on several streams may start in a different order from replay to replay: such a replay has
+    its names ordered by themselves.
+    """
+    ops = trace.gpu_ops
+    known: dict[bytes, int] = {}
+    sequences: list[Ints] = []
+    result = np.empty(len(members), dtype=np.int64)
+    for replay, its_ops in enumerate(members):
+        names = ops.name[its_ops]
+        one_stream = (ops.stream[its_ops] == ops.stream[its_ops[0]]).all()
+        names = names if one_stream else np.sort(names)
+        result[replay] = known.setdefault(names.tobytes(), len(known))
+        if len(known) > len(sequences):
+            sequences.append(names)
+    return result, sequences
+
+
+def _graphs(
+    trace: Trace, members: Sequence[Ints], launch_row: Ints, signature: Ints, sequences: Sequence[Ints]
+) -> tuple[Ints, Bools, tuple[str, ...]]:
+    """Graph of each replay, whether it lacks ops, and the graphs' names, in order of first replay."""
+    heads = np.array([its_ops[0] for its_ops in members], dtype=np.int64)
+    ids = trace.gpu_ops.graph[heads]
+    if len(ids) and (ids != NONE).all():
+        own = numbered(trace.gpu_ops.process[heads], ids)  # each process counts its graphs
+        distinct, first, graph = np.unique(own, return_index=True, return_inverse=True)
+        by_first = np.argsort(first)
+        names = tuple(f"graph {ids[first[i]]}" for i in by_first)
+        graph = np.argsort(by_first)[graph.reshape(-1)]
+        sizes = np.array([len(its_ops) for its_ops in members], dtype=np.int64)
+        most = np.zeros(len(distinct), dtype=np.int64)
+        np.maximum.at(most, graph, sizes)
+        return graph, sizes < most[graph], names
+    owner = _attach_under_recorded(trace, members, launch_row, signature, sequences)
+    distinct, first, graph = np.unique(owner, return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))
+    return rank[graph.reshape(-1)], owner != signature, tuple(f"graph {i}" for i in range(len(distinct)))
+
+
+def _attach_under_recorded(
+    trace: Trace, members: Sequence[Ints], launch_row: Ints, signature: Ints, sequences: Sequence[Ints]
+) -> Ints:
+    """Signature of the whole graph that each replay is of: its own, or the one that it lacks ops of.
+
+    Kineto files have no graph ids, and the pieces of a piecewise graph are often a part of one another. So a replay
+    is called under-recorded only if its names are a part of the longer one's, and it is either cut off by the edge
+    of the recording or stands where the longer one stands: between the same launches, and not more often.
+    """
+    owner = signature.copy()
+    counts = np.bincount(signature, minlength=len(sequences))
+    at_edge = _at_edge(trace, members) & ((launch_row == NONE) | (not trace.complete))
+    before, after = _neighbours(trace, launch_row, signature)
+    by_length = sorted(range(len(sequences)), key=lambda s: (-len(sequences[s]), s))
+    names = [frozenset(sequence.tolist()) for sequence in sequences]
+    of_signature = np.split(np.argsort(signature, kind="stable"), np.cumsum(counts)[:-1])
+    parts: dict[int, list[int]] = {}  # of each whole graph: the signatures that may be of it
+    wholes: dict[int, list[int]] = defaultdict(list)  # of each signature: the whole graphs that it may be of
+    shorter = 0
+    for short in by_length:
+        replays = of_signature[short]
+        for long in wholes[short]:
+            small = len(sequences[short]) < LEAST_SHARE * len(sequences[long])
+            alike = [s for s in parts[long] if len(sequences[s]) >= LEAST_SHARE * len(sequences[long])]
+            in_slot = _in_slot(replays, owner == long, [long, *alike], before, after)
+            found = at_edge[replays] | (in_slot & (counts[short] <= counts[long]) & (not small))
+            owner[replays[found]] = long
+            replays = replays[~found]
+        if len(replays):
+            while shorter < len(by_length) and len(sequences[by_length[shorter]]) >= len(sequences[short]):
+                shorter += 1
+            parts[short] = [
+                s for s in by_length[shorter:] if names[s] <= names[short] and _is_part(sequences[s], sequences[short])
+            ]
+            for its_part in parts[short]:
+                wholes[its_part].append(short)
+    return owner
+
+
+def _is_part(short: Ints, long: Ints) -> bool:
+    """Whether the shorter sequence, of names that all occur in the longer, can be that one with some records lost."""
+    if len(short) >= len(long):
+        return False
+    remaining = iter(long.tolist())
+    if all(name in remaining for name in short.tolist()):
+        return True
+    if len(long) < LARGE_GRAPH:
+        return False
+    shared = (Counter(short.tolist()) & Counter(long.tolist())).total()
+    return shared >= SAME_GRAPH_SHARE * len(long)
+
+
+def _at_edge(trace: Trace, members: Sequence[Ints]) -> Bools:
+    """Replays that hold their device's first op or its last: the recording may have begun or ended inside them."""
+    ops = trace.gpu_ops
+    edges = set()
+    for device in trace.devices:
+        rows = np.flatnonzero(ops.device == device)
+        edges |= {int(rows[0]), int(rows[np.argmax(ops.end_ns[rows])])}
+    return np.array([not edges.isdisjoint(its_ops.tolist()) for its_ops in members], dtype=np.bool_)
+
+
+def _neighbours(trace: Trace, launch_row: Ints, signature: Ints) -> tuple[Ints, Ints]:
+    """What was launched right before and after each replay: a signature, or -2 - first op's name; NONE if unknown."""
+    tokens = -2 - trace.gpu_ops.name[trace.first_ops()]
+    linked = launch_row != NONE
+    tokens[launch_row[linked]] = signature[linked]
+    padded = np.concatenate([[NONE], tokens, [NONE]])
+    rows = launch_row[linked]
+    before, after = (np.full(len(signature), NONE, dtype=np.int64) for _ in range(2))
+    before[linked], after[linked] = padded[rows], padded[rows + 2]
+    return before, after
+
+
+def _in_slot(replays: Ints, wholes: Bools, alike: Sequence[int], before: Ints, after: Ints) -> Bools:
+    """Replays whose neighbours are also neighbours of whole replays, taking signatures that are alike for one.
+
+    A side without a neighbour fits if the other is a replay of those: replays back to back.
+    """
+    fits = np.ones(len(replays), dtype=np.bool_)
+    merged = [np.where(np.isin(side, alike), alike[0], side) for side in (before, after)]
+    for side, other in (merged, merged[::-1]):
+        here, there = side[replays], other[replays]
+        known = (here == alike[0]) | ((here != NONE) & np.isin(here, side[wholes]))
+        fits &= known | ((here == NONE) & (there == alike[0]))
+    return fits

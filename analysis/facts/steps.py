@@ -1,0 +1,241 @@
+"""Steps: which launch, GPU op and blocking call belongs to which decode step, and which steps count."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.trace import NONE, Bools, Ints, Notice, Trace
+from .replays import GraphReplays, graph_replays
+from .step_ranges import StepRanges, locate_steps
+
+CUT_OFF: Final = 0.9
+"""The first or last step is cut off when it has less than this share of the fewest launches or ops of the others."""
+
+WARM_UP_LAUNCHES: Final = 1.1
+"""A leading step with this many times the launches of the others, which agree with one another, is a warm-up."""
+
+WARM_UP_TIME: Final = 5.0
+"""A leading step that takes the host this many times the median of the others is a warm-up (module loads, tuning)."""
+
+COMPILING: Final = re.compile(r"dynamo_timed|\bcompile_inner\b|\bcompile_fx_inner\b|StreamBeginCapture")
+"""Host records that are there only while a step is compiled or captured."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The n steps of a trace by their host ranges, ascending; with source 'none' there are none."""
+
+    source: str  # capture, profiler_step, annotation, repetition, none
+    names: tuple[str, ...]
+    start_ns: Ints  # [n] host range
+    end_ns: Ints  # [n]
+    kept: Bools  # [n]
+    found: int
+    dropped: int
+    reasons: dict[int, str]  # why each dropped step was
+    op_step: Ints  # step of each GPU op, NONE outside
+    launch_step: Ints  # step of each launch, NONE outside
+    blocking_step: Ints  # step of each blocking call, NONE outside
+    notices: tuple[Notice, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def kept_rows(self) -> Ints:
+        """Indices of the kept steps."""
+        return np.flatnonzero(self.kept)
+
+    def count_kept(self, step_of_rows: Ints) -> Ints:
+        """How many of the rows with these step indices lie in each kept step."""
+        inside = step_of_rows[step_of_rows != NONE]
+        return np.bincount(inside, minlength=len(self))[self.kept_rows]
+
+
+def find_steps(
+    trace: Trace,
+    *,
+    marks_ns: Sequence[tuple[int, int]] = (),
+    step_regex: str | None = None,
+    replays: GraphReplays | None = None,
+) -> Steps:
+    """Steps by the first source that works; ``replays`` where they are known already. LaunchscopeError: a bad regex.
+
+    ``marks_ns[0]`` is the sacrificed step.
+    """
+    ranges = locate_steps(trace, graph_replays(trace) if replays is None else replays, marks_ns, step_regex)
+    launch_step = _step_at(trace.launches.start_ns, ranges)
+    op_step = _op_steps(trace, ranges, launch_step)
+    reasons = _dropped(trace, ranges, launch_step, op_step)
+    kept = np.ones(len(ranges.names), dtype=np.bool_)
+    kept[list(reasons)] = False
+    return Steps(
+        source=ranges.source,
+        names=ranges.names,
+        start_ns=ranges.start_ns,
+        end_ns=ranges.end_ns,
+        kept=kept,
+        found=len(kept),
+        dropped=len(reasons),
+        reasons=dict(sorted(reasons.items())),
+        op_step=op_step,
+        launch_step=launch_step,
+        blocking_step=_step_at(trace.blocking_calls.start_ns, ranges),
+        notices=ranges.notices,
+    )
+
+
+def steady_windows(trace: Trace, steps: Steps, device: int) -> list[tuple[int, int]]:
+    """One window per unbroken run of kept steps: first GPU op of the run to the first one of the step after it.
+
+    A step without a successor on the device has no window; none has one: no steady scope.
+    """
+    first = first_op_ns(trace, steps, device)
+    windows: list[tuple[int, int]] = []
+    for step in np.flatnonzero(has_period(first, steps)).tolist():
+        start, end = int(first[step]), int(first[step + 1])
+        if windows and windows[-1][1] == start:
+            start = windows.pop()[0]
+        windows.append((start, end))
+    return windows
+
+
+def periods_ns(trace: Trace, steps: Steps, device: int) -> NDArray[np.float64]:
+    """First GPU op of each kept step to the first one of the step right after it, kept or not, where there are both."""
+    first = first_op_ns(trace, steps, device)
+    with_period = np.flatnonzero(has_period(first, steps))
+    return (first[with_period + 1] - first[with_period]).astype(np.float64)
+
+
+def step_busy_ns(trace: Trace, steps: Steps, device: int) -> NDArray[np.float64]:
+    """Union of each kept step's own GPU ops on the device, whenever they ran; 0 for a step without one."""
+    ops = trace.gpu_ops
+    rows = np.flatnonzero((ops.device == device) & (steps.op_step != NONE))
+    if (np.diff(steps.op_step[rows]) < 0).any():
+        rows = rows[np.argsort(steps.op_step[rows], kind="stable")]  # by step, then by start
+    busy = np.zeros(len(steps), dtype=np.int64)
+    if len(rows):
+        step, start, end = steps.op_step[rows], ops.start_ns[rows], ops.end_ns[rows]
+        ends, rank = np.unique(end, return_inverse=True)
+        # by rank, as a stray record may span decades: a later step's ends lie behind all of an earlier one's
+        reach = np.maximum.accumulate(step * len(ends) + rank)
+        reached = np.append(start[:1], ends[reach[:-1] - step[:-1] * len(ends)])
+        del ends, rank, reach, rows
+        is_first = np.append(True, step[1:] != step[:-1])
+        np.add.at(busy, step, np.maximum(end - np.where(is_first, start, np.maximum(start, reached)), 0))
+    return busy[steps.kept_rows].astype(np.float64)
+
+
+def first_op_ns(trace: Trace, steps: Steps, device: int) -> Ints:
+    """Start of each step's first GPU op on the device, NONE where it has none."""
+    ops = trace.gpu_ops
+    rows = np.flatnonzero((ops.device == device) & (steps.op_step != NONE))[::-1]
+    first = np.full(len(steps), NONE, dtype=np.int64)
+    first[steps.op_step[rows]] = ops.start_ns[rows]  # the last write is the earliest op's
+    return first
+
+
+def has_period(first: Ints, steps: Steps) -> Bools:
+    """[n] kept steps, by the starts of their first ops, that a later first op follows in the step right after."""
+    if len(first) < 2:
+        return np.zeros(len(first), dtype=np.bool_)
+    following = (first[:-1] != NONE) & (first[1:] != NONE) & (first[1:] > first[:-1])
+    return np.append(following & steps.kept[:-1], False)
+
+
+def _step_at(times_ns: Ints, ranges: StepRanges) -> Ints:
+    """The step whose host range [start, end) holds each time; NONE where none does."""
+    if not len(ranges.names):
+        return np.full(len(times_ns), NONE, dtype=np.int64)
+    step = np.searchsorted(ranges.start_ns, times_ns, side="right") - 1
+    inside = (step >= 0) & (times_ns < ranges.end_ns[np.maximum(step, 0)])
+    return np.where(inside, step, NONE)
+
+
+def _op_steps(trace: Trace, ranges: StepRanges, launch_step: Ints) -> Ints:
+    """A GPU op's step is its launch's; without a launch the one in whose window on the device it starts."""
+    ops = trace.gpu_ops
+    result = np.full(len(ops), NONE, dtype=np.int64)
+    linked = ops.launch_row != NONE
+    result[linked] = launch_step[ops.launch_row[linked]]
+    if not len(ranges.names):
+        return result
+    for device in trace.devices:
+        on_device = ops.device == device
+        rows = np.flatnonzero(on_device & ~linked)
+        if len(rows):
+            owned = np.flatnonzero(on_device & (result != NONE))
+            windows = _device_windows(ranges, result[owned], ops.start_ns[owned], ops.end_ns[owned])
+            result[rows] = _step_at(ops.start_ns[rows], windows)
+    return result
+
+
+def _device_windows(ranges: StepRanges, step: Ints, op_start_ns: Ints, op_end_ns: Ints) -> StepRanges:
+    """Each step from its first linked op to the next step's; the last to its last op's end; without ops its host range.
+
+    Host ranges alone would give an op that waited in the queue to a later step.
+    """
+    start_ns, end_ns = ranges.start_ns.copy(), ranges.end_ns.copy()
+    has_ops = np.zeros(len(start_ns), dtype=np.bool_)
+    start_ns[step[::-1]] = op_start_ns[::-1]
+    has_ops[step] = True
+    np.maximum.at(end_ns, step, op_end_ns)
+    start_ns = np.maximum.accumulate(start_ns)
+    end_ns[:-1] = np.where(has_ops[:-1], start_ns[1:], np.minimum(end_ns[:-1], start_ns[1:]))
+    return StepRanges(ranges.source, ranges.names, start_ns, end_ns, ranges.dropped)
+
+
+def _dropped(trace: Trace, ranges: StepRanges, launch_step: Ints, op_step: Ints) -> dict[int, str]:
+    """Reasons of the steps that don't count: as the source says, empty, compiling, cut off or warming up."""
+    count = len(ranges.names)
+    reasons = dict(ranges.dropped)
+    launches, ops = (np.bincount(s[s != NONE], minlength=count) for s in (launch_step, op_step))
+    for step in np.flatnonzero((launches == 0) & (ops == 0)).tolist():
+        reasons.setdefault(step, "no GPU work in it")
+    for step in _compiling_steps(trace, ranges):
+        reasons.setdefault(step, "compiles or captures")
+    for edge, where in ((0, "start"), (-1, "end")):
+        kept = [step for step in range(count) if step not in reasons]
+        if len(kept) < 3:
+            break
+        step = kept[edge]
+        others = [other for other in kept if other != step]
+        if step == (0, count - 1)[edge] and any(_is_cut(n[step], n[others]) for n in (launches, ops)):
+            reasons[step] = f"cut off by the {where} of the file: {launches[step]} launches, {ops[step]} GPU ops"
+    return reasons | _warm_up_steps(ranges, launches, [step for step in range(count) if step not in reasons])
+
+
+def _is_cut(count: int, others: Ints) -> bool:
+    least = int(others.min())
+    return count < least if least == others.max() else count < CUT_OFF * least
+
+
+def _warm_up_steps(ranges: StepRanges, launches: Ints, kept: Sequence[int]) -> dict[int, str]:
+    """Leading steps that launch more, or take the host far longer, than those after them."""
+    reasons: dict[int, str] = {}
+    took_ns = ranges.end_ns - ranges.start_ns
+    for position, step in enumerate(kept):
+        others = np.array(kept[position + 1 :], dtype=np.int64)
+        if len(others) < 2:
+            break
+        most, least = int(launches[others].max()), int(launches[others].min())
+        if launches[step] > WARM_UP_LAUNCHES * most and most <= WARM_UP_LAUNCHES * least:
+            reasons[step] = f"warm-up: {launches[step]} launches, the others at most {most}"
+        elif took_ns[step] > WARM_UP_TIME * np.median(took_ns[others]):
+            reasons[step] = f"warm-up: {took_ns[step] / np.median(took_ns[others]):.0f} times the others' host time"
+        else:
+            break
+    return reasons
+
+
+def _compiling_steps(trace: Trace, ranges: StepRanges) -> list[int]:
+    named = np.array([i for i, name in enumerate(trace.names) if COMPILING.search(name)], dtype=np.int64)
+    rows = np.isin(trace.host_ops.name, named)
+    steps = np.unique(_step_at(trace.host_ops.start_ns[rows], ranges))
+    return [int(step) for step in steps if step != NONE]

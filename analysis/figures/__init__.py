@@ -1,0 +1,1 @@
+"""The figures of one trace, and the verdict on it."""

@@ -1,0 +1,230 @@
+"""The host's side of serving steps: each instant of the thread that launches belongs to one phase.
+
+Annotations come first; what they leave open is told by what is launched: copies to the GPU, the first replay or matrix
+product, the last one, sampling operators, copies to the host, waits. The rules are those of docs/metrics.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from ...facts.phase_names import phase_of, phase_of_frame
+from ...model.document import PHASES
+from ...model.intervals import Intervals
+from ...model.trace import HostKind, Ints, Trace
+from .launches import ServingLaunches
+
+SCHEDULE, PREPARE, FORWARD, SAMPLE, COPY_BACK, BETWEEN, OTHER = range(len(PHASES))
+
+EVIDENCE: Final = ("annotation", "frames", "structure")
+BY_ANNOTATION, BY_FRAMES, BY_STRUCTURE = range(len(EVIDENCE))
+
+Stretch = tuple[int, int, int, int]
+"""Start, end, phase, evidence."""
+
+NO_COPY_IN: Final = "no copy to the GPU before the first replay or matrix product: what comes first counts as forward"
+NO_FORWARD: Final = "no graph replay and no matrix product: the forward can't be told by what is launched"
+NO_SAMPLING: Final = "no sampling operator or kernel after the last matrix product"
+TWO_SAMPLINGS: Final = "sampling operators before the last matrix product, too: a second model may follow them"
+IN_REPLAY: Final = "inside the graph replay: its launch is the forward's"
+NO_COPY_OUT: Final = "no copy to the host and no wait after the forward"
+
+
+@dataclass(frozen=True, eq=False)
+class HostPhases:
+    """Stretches of the launching thread's time, by start; those of one step follow one another without a hole."""
+
+    start_ns: Ints
+    end_ns: Ints
+    phase: Ints  # index into PHASES
+    step: Ints
+    evidence: Ints  # index into EVIDENCE
+    reasons: tuple[dict[int, str], ...]  # by step: why a phase has no stretch
+
+    def phases_at(self, times_ns: Ints) -> Ints:
+        """The phase at each time; OTHER outside of every step."""
+        row = np.searchsorted(self.start_ns, times_ns, side="right") - 1
+        inside = (row >= 0) & (times_ns < self.end_ns[row])
+        return np.where(inside, self.phase[row], OTHER)
+
+    def within(self, since_ns: Ints, until_ns: Ints) -> Ints:
+        """[query, phase] time of each phase inside each range; what lies outside of every step is OTHER's."""
+        found = np.zeros((len(since_ns), len(PHASES)), np.int64)
+        for phase in range(len(PHASES)):
+            own = self.phase == phase
+            found[:, phase] = Intervals.union(self.start_ns[own], self.end_ns[own]).covered_ns(since_ns, until_ns)
+        found[:, OTHER] += until_ns - since_ns - found.sum(axis=1)
+        return found
+
+
+def host_phases(
+    trace: Trace, launches: ServingLaunches, starts_ns: Ints, ends_ns: Ints, has_next: Sequence[bool]
+) -> HostPhases:
+    """The phases of steps with these host ranges; one without a next step has no time between."""
+    annotated = _annotated(trace, launches.process, launches.thread)
+    rows: list[tuple[Stretch, int]] = []
+    reasons: list[dict[int, str]] = []
+    ends = np.array([stretch[1] for stretch in annotated], np.int64)
+    first = np.searchsorted(ends, starts_ns, side="right").tolist()
+    for step, (start, end) in enumerate(zip(starts_ns.tolist(), ends_ns.tolist(), strict=True)):
+        told, reason = _by_structure(launches, start, end, has_next[step])
+        reasons.append(reason)
+        own = _clipped(annotated, first[step], start, end)
+        rows += [(stretch, step) for stretch in _filled(launches, own, told, start, end, has_next[step])]
+    columns = np.array([(*stretch, step) for stretch, step in rows], np.int64).reshape(-1, 5).T
+    since_ns, until_ns, phase, evidence, step_of_row = columns
+    return HostPhases(since_ns, until_ns, phase, step_of_row, evidence, tuple(reasons))
+
+
+def _filled(
+    launches: ServingLaunches, own: Sequence[Stretch], told: Sequence[Stretch], start: int, end: int, has_next: bool
+) -> list[Stretch]:
+    """Named stretches of a step with what the structure tells of the rest.
+
+    Between two of one phase it goes on, unless the model runs there.
+    """
+    found: list[Stretch] = []
+    at = start
+    for place, stretch in enumerate(own):
+        same = place > 0 and own[place - 1][2] == stretch[2]
+        if same and not launches.between(at, stretch[0]).is_model.any():
+            found += [(at, stretch[0], stretch[2], BY_STRUCTURE)] if stretch[0] > at else []
+        else:
+            found += _clipped(told, 0, at, stretch[0])
+        found.append(stretch)
+        at = stretch[1]
+    if own and has_next:  # behind the last named phase the next step's are awaited
+        return [*found, (at, end, BETWEEN, BY_STRUCTURE)] if at < end else found
+    return [*found, *_clipped(told, 0, at, end)]
+
+
+def _clipped(stretches: Sequence[Stretch], first: int, start: int, end: int) -> list[Stretch]:
+    """The parts of the stretches, from the one with this number on, inside [start, end)."""
+    found = []
+    for since, until, phase, evidence in stretches[first:]:
+        if since >= end:
+            break
+        if until > start < end:
+            found.append((max(since, start), min(until, end), phase, evidence))
+    return found
+
+
+def _annotated(trace: Trace, process: int, thread: int) -> list[Stretch]:
+    """The thread's annotations and frames that name a phase, the innermost where several hold; disjoint, by start."""
+    host = trace.host_ops
+    found: list[tuple[int, int, int, int]] = []
+    for kind, name_to_phase, evidence in (
+        (HostKind.ANNOTATION, phase_of, BY_ANNOTATION),
+        (HostKind.PYTHON, phase_of_frame, BY_FRAMES),
+    ):
+        rows = np.flatnonzero((host.kind == kind) & (host.process == process) & (host.thread == thread))
+        phases = {int(name): name_to_phase(trace.name(int(name))) for name in np.unique(host.name[rows])}
+        named = np.array([name for name, phase in phases.items() if phase is not None], np.int64)
+        for row in rows[np.isin(host.name[rows], named)].tolist():
+            phase = PHASES.index(phases[int(host.name[row])] or "")
+            found.append((int(host.start_ns[row]), int(host.end_ns[row]), phase, evidence))
+    return _innermost(sorted(found, key=lambda stretch: (stretch[0], -stretch[1])))
+
+
+def _innermost(ranges: Sequence[Stretch]) -> list[Stretch]:
+    """Nested ranges, by start and the outermost first, as disjoint stretches of the innermost."""
+    found: list[Stretch] = []
+    around: list[tuple[int, int, int]] = []  # end, phase and evidence of each open range, the innermost last
+    at = 0
+    for start, end, phase, evidence in ranges:
+        at = _close(found, around, at, start)
+        if around and start > at:
+            found.append((at, start, *around[-1][1:]))
+        at = start
+        around.append((min(end, around[-1][0]) if around else end, phase, evidence))
+    _close(found, around, at, None)
+    return found
+
+
+def _close(found: list[Stretch], around: list[tuple[int, int, int]], at: int, until: int | None) -> int:
+    """End the ranges that end before a time; from where on the innermost one left holds."""
+    while around and (until is None or around[-1][0] <= until):
+        end, phase, evidence = around.pop()
+        if end > at:
+            found.append((at, end, phase, evidence))
+            at = end
+    return at
+
+
+def _by_structure(
+    launches: ServingLaunches, start: int, end: int, has_next: bool
+) -> tuple[list[Stretch], dict[int, str]]:
+    """One step's stretches by what it launches, without a hole, and why a phase has none."""
+    reasons: dict[int, str] = {}
+    own = launches.between(start, end)
+    model = np.flatnonzero(own.is_model)
+    if not len(model):
+        return [(start, end, OTHER, BY_STRUCTURE)], dict.fromkeys((PREPARE, FORWARD, SAMPLE, COPY_BACK), NO_FORWARD)
+    first, last = int(model[0]), int(model[-1])
+    copies_in = np.flatnonzero(own.is_copy_in[:first])
+    prepared = start
+    if not len(copies_in):
+        reasons[PREPARE] = NO_COPY_IN
+    elif own.is_graph[first]:  # what is eager before a graph fills its inputs
+        prepared = int(own.start_ns[first])
+    else:
+        prepared = int(own.end_ns[copies_in[-1]])
+    sampled = _samples(own, last, reasons)
+    chosen = int(np.flatnonzero(own.draws)[-1]) if sampled else last
+    leaves = _leaves(launches, own, chosen, end)
+    ended = leaves[1] if leaves else int(own.end_ns[-1])
+    if leaves is None:
+        reasons[COPY_BACK] = NO_COPY_OUT
+    forward_end = int(own.start_ns[last + 1]) if sampled else (leaves[0] if leaves else ended)
+    ends = [(prepared, PREPARE), (forward_end, FORWARD)]
+    if sampled:
+        ends.append((leaves[0] if leaves else ended, SAMPLE))
+    if leaves is not None:
+        ends.append((leaves[1], COPY_BACK))
+    return _in_a_row(start, end, [*ends, *_tail(own, ended, end, has_next)]), reasons
+
+
+def _in_a_row(start: int, end: int, ends: Sequence[tuple[int, int]]) -> list[Stretch]:
+    """Stretches by the times that they end at; where calls overlap one begins no earlier than the last one ended."""
+    found: list[Stretch] = []
+    for until, phase in ends:
+        since = found[-1][1] if found else start
+        if min(until, end) > since:
+            found.append((since, min(until, end), phase, BY_STRUCTURE))
+    return found
+
+
+def _leaves(launches: ServingLaunches, own: ServingLaunches, last: int, end: int) -> tuple[int, int] | None:
+    """From the first copy to the host, or wait, after this launch to the end of the last wait, or of the copies."""
+    copies = np.flatnonzero(own.is_copy_out[last + 1 :]) + last + 1
+    waits = launches.waits_between(int(own.end_ns[last]), end)
+    if not len(copies) and not len(waits):
+        return None
+    starts = [int(own.start_ns[copies[0]])] if len(copies) else []
+    starts += [int(waits[0, 0])] if len(waits) else []
+    ends = [int(own.end_ns[copies[-1]])] if len(copies) else []
+    ends += [int(waits[-1, 1])] if len(waits) else []
+    return min(starts), min(max(ends), end)
+
+
+def _samples(own: ServingLaunches, last: int, reasons: dict[int, str]) -> bool:
+    """Whether sampling follows the forward in launches of its own."""
+    if own.draws[:last].any():
+        reasons[SAMPLE] = TWO_SAMPLINGS
+    elif own.draws_in_replay[last]:
+        reasons[SAMPLE] = IN_REPLAY
+    elif not own.draws[last + 1 :].any():
+        reasons[SAMPLE] = NO_SAMPLING
+    return SAMPLE not in reasons
+
+
+def _tail(own: ServingLaunches, ended: int, end: int, has_next: bool) -> list[tuple[int, int]]:
+    """What follows the copy back: the time between, and copies to the GPU that are the next step's already."""
+    if not has_next:
+        return [(end, OTHER)]
+    later = own.start_ns[own.is_copy_in & (own.start_ns >= ended)]
+    return [(int(later[0]) if len(later) else end, BETWEEN), (end, PREPARE)]

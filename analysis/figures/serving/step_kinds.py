@@ -1,0 +1,183 @@
+"""Prefill or decode: what a step's annotations say, else its attention's shapes, its GPU work and its replays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from ...facts.tensor_shapes import Tensor, inputs_of
+from ...model.trace import NONE, Bools, HostKind, Ints, Trace
+
+DECODE, PREFILL, MIXED = "decode", "prefill", "mixed"
+KINDS: Final = (PREFILL, MIXED, DECODE)
+
+_VLLM: Final = re.compile(r"execute_(?:\d+_)?context_(\d+)(?:\(.*?\))?_generation_(\d+)")
+_VLLM_OLD: Final = re.compile(r"execute_new_(\d+)_cached_(\d+)")
+"""Before vLLM 0.13. A cached request may still be in its prompt, so only one with new requests alone is told."""
+_SGLANG: Final = re.compile(r"step\[([A-Z_]+) bs=")
+_SGLANG_KINDS: Final = {
+    "EXTEND": PREFILL,
+    "SPLIT_PREFILL": PREFILL,
+    "DLLM_EXTEND": PREFILL,
+    "MIXED": MIXED,
+    "DECODE": DECODE,
+    "TARGET_VERIFY": DECODE,
+}
+_WORD: Final = re.compile(r"(?<![a-z])(prefill|decode)(?![a-z])", re.IGNORECASE)
+
+_ATTENTION: Final = "aten::scaled_dot_product_attention"
+LEAST_PROMPT: Final = 16
+"""Query positions of a prefill, at least: a few more than one are those of speculative decoding, too."""
+
+LEAST_RATIO: Final = 1.2
+"""GPU work outside of sampling of the lightest step called prefill ÷ that of the heaviest called decode, at least."""
+DECODE_SPREAD: Final = 1.25
+"""GPU work outside of sampling of the heaviest step called decode ÷ that of the lightest, at most: their kernels are
+the same."""
+MOST_SAMPLING: Final = 1.25
+"""GPU work of sampling of a step called prefill ÷ the decodes' median, at most: a prefill computes more tokens and
+samples no more. A decode of a larger batch does."""
+
+
+EVIDENCE: Final = ("annotation", "shapes", "structure")
+
+
+@dataclass(frozen=True, eq=False)
+class StepKinds:
+    """The kind of each step by its index in ``KINDS``, and what told it in ``EVIDENCE``; NONE where nothing does."""
+
+    kind: Ints
+    evidence: Ints
+    reason: str | None  # why some are not told apart
+
+    def evidence_of(self, steps: Ints) -> str | None:
+        """What told the kind of these steps, in words."""
+        return ", ".join(EVIDENCE[e] for e in np.unique(self.evidence[steps]).tolist() if e != NONE) or None
+
+
+def kind_of(name: str) -> str | None:
+    """The kind that an annotation names, or None."""
+    if found := _VLLM.search(name):
+        prompts, generating = int(found[1]), int(found[2])
+        return (MIXED if generating else PREFILL) if prompts else (DECODE if generating else None)
+    if found := _VLLM_OLD.search(name):
+        new, cached = int(found[1]), int(found[2])
+        return (MIXED if cached else PREFILL) if new else None
+    if found := _SGLANG.search(name):
+        return _SGLANG_KINDS.get(found[1])
+    words = {word.lower() for word in _WORD.findall(name)}
+    return words.pop() if len(words) == 1 else None
+
+
+def step_kinds(
+    trace: Trace, start_ns: Ints, end_ns: Ints, used: Ints, work_ns: Ints, sampling_ns: Ints, replays: Ints
+) -> StepKinds:
+    """Kinds of the steps with these host ranges; ``used`` are the rows of those that count.
+
+    ``work_ns`` is the GPU work of each step but for sampling, ``sampling_ns`` that, ``replays`` its graph launches.
+    """
+    named = _by_annotation(trace, start_ns, end_ns)
+    if (named[used] != NONE).any():
+        untold = int((named[used] == NONE).sum())
+        reason = f"the annotations of {untold:,} of {len(used):,} steps don't tell their kind" if untold else None
+        return StepKinds(named, np.where(named == NONE, NONE, EVIDENCE.index("annotation")), reason)
+    kind = _by_shapes(trace, start_ns, end_ns)
+    evidence = np.where(kind == NONE, NONE, EVIDENCE.index("shapes"))
+    untold_rows = used[kind[used] == NONE]
+    if not len(untold_rows):
+        return StepKinds(kind, evidence, None)
+    names = [] if _replays_differ(replays[used]) else _kernels(trace, start_ns[used], end_ns[used])
+    decodes, reason = _decodes(work_ns[used], sampling_ns[used], replays[used] > 0, names)
+    if decodes is not None:
+        guess = np.full(len(kind), NONE, np.int64)
+        guess[used] = np.where(decodes, KINDS.index(DECODE), KINDS.index(PREFILL))
+        if ((kind == NONE) | (kind == guess))[used].all():
+            kind[untold_rows] = guess[untold_rows]
+            evidence[untold_rows] = EVIDENCE.index("structure")
+        else:
+            reason = "the steps' GPU work and the shapes of their attention tell different kinds"
+    return StepKinds(kind, evidence, reason)
+
+
+def _by_annotation(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
+    """The kind of the first annotation in each range that names one."""
+    host = trace.host_ops
+    rows = np.flatnonzero(host.kind == HostKind.ANNOTATION)
+    kinds = {int(n): kind_of(trace.name(int(n))) for n in np.unique(host.name[rows])}
+    told = np.array([n for n, kind in kinds.items() if kind is not None], dtype=np.int64)
+    rows = rows[np.isin(host.name[rows], told)]
+    found = np.full(len(start_ns), NONE, np.int64)
+    if len(rows):
+        first = np.searchsorted(host.start_ns[rows], start_ns)
+        inside = first < len(rows)
+        inside[inside] = host.start_ns[rows[first[inside]]] < end_ns[inside]
+        found[inside] = [KINDS.index(kinds[int(n)] or "") for n in host.name[rows[first[inside]]]]
+    return found
+
+
+def _by_shapes(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
+    """By the queries of PyTorch's attention, where shapes were recorded: one position is a decode, many a prefill."""
+    host = trace.host_ops
+    found = np.full(len(start_ns), NONE, np.int64)
+    if _ATTENTION not in trace.names or not trace.shapes:
+        return found
+    rows = np.flatnonzero((host.name == trace.names.index(_ATTENTION)) & (host.shapes != NONE))
+    queries = {int(n): _positions(trace.shapes[n]) for n in np.unique(host.shapes[rows])}
+    length = np.array([queries[int(n)] for n in host.shapes[rows]], np.int64)
+    first, last = np.searchsorted(host.start_ns[rows], start_ns), np.searchsorted(host.start_ns[rows], end_ns)
+    for step, (since, until) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+        if since < until and (length[since:until] == 1).all():
+            found[step] = KINDS.index(DECODE)
+        elif since < until and (length[since:until] >= LEAST_PROMPT).all():
+            found[step] = KINDS.index(PREFILL)
+    return found
+
+
+def _positions(shapes: str) -> int:
+    """Query positions of an attention's inputs [batch, heads, positions, size]; 0 where they are not so."""
+    query = next(iter(inputs_of(shapes)), None)
+    return query.dims[2] if isinstance(query, Tensor) and len(query.dims) == 4 else 0
+
+
+def _replays_differ(replays: Ints) -> bool:
+    return bool((replays > 0).any() and not (replays > 0).all())
+
+
+def _decodes(
+    work: Ints, sampling: Ints, with_replay: Bools, names: Sequence[frozenset[int]]
+) -> tuple[Bools | None, str | None]:
+    """Which steps are decodes, or why that can't be told; ``names`` are their kernels', none where replays tell.
+
+    Decodes alone replay graphs, or run the kernels of the lightest step; they are alike and lighter than any prefill,
+    which samples no more than they do.
+    """
+    light = with_replay
+    if names:
+        lightest = names[int(np.argmin(work))]
+        light = np.array([own == lightest for own in names], np.bool_)
+        if light.all():
+            return None, "all steps run the same kernels, so nothing tells prefill from decode"
+    if work[~light].min() < LEAST_RATIO * work[light].max() or work[light].max() > DECODE_SPREAD * work[light].min():
+        what = "kernels" if names else "replays"
+        return None, f"steps differ in their {what}, but too little in GPU work to tell prefill from decode"
+    usual = float(np.median(sampling[light]))
+    if not usual or sampling[~light].max() > MOST_SAMPLING * usual:
+        return None, "steps that do more GPU work sample more, too: their batch may be larger, so no kind is told"
+    return light, None
+
+
+def _kernels(trace: Trace, start_ns: Ints, end_ns: Ints) -> list[frozenset[int]]:
+    """Names of the kernels that were launched in each range."""
+    ops = trace.gpu_ops
+    rows = np.flatnonzero(ops.is_kernel & (ops.launch_row != NONE))
+    rows = rows[np.argsort(ops.launch_row[rows], kind="stable")]
+    names = ops.name[rows]
+    firsts, lasts = (
+        np.searchsorted(ops.launch_row[rows], np.searchsorted(trace.launches.start_ns, times)).tolist()
+        for times in (start_ns, end_ns)
+    )
+    return [frozenset(np.unique(names[first:last]).tolist()) for first, last in zip(firsts, lasts, strict=True)]

@@ -1,0 +1,114 @@
+"""Where the rows of a table of ranks may be read from.
+
+A table is a file like any other, and whoever wrote it wrote its inputs, too. So what it names is read only where the
+command line names the place as well: the folder that the table lies in, and what is given beside it.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from ..model.errors import UnreadableInput
+from ..model.secrets import without_secrets
+from .storage import allowed_protocol, is_url, local_path
+
+_SAME_STORAGE: Final = {"az": "abfs", "abfss": "abfs"}
+_SEPARATORS: Final = re.compile(r"[/\\?#]")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Files, folders and URLs. A pattern stands for the folder that it looks into."""
+
+    local: tuple[Path, ...]  # links resolved
+    stored: tuple[tuple[str, ...], ...]  # parts of URLs, the protocol first
+
+    @classmethod
+    def of(cls, named: Iterable[Path | str]) -> Places:
+        """The places of these paths and URLs."""
+        local, stored = list[Path](), list[tuple[str, ...]]()
+        for each in named:
+            here = each if isinstance(each, Path) else _local(each)
+            if here is not None:
+                local.append(_resolved(_fixed(here)))
+            else:
+                stored.append(_fixed_parts(str(each)))
+        return cls(tuple(local), tuple(parts for parts in stored if len(parts) > 1))
+
+    def hold(self, path: Path | str) -> bool:
+        """Whether a local path, links resolved, or a URL lies in one of them."""
+        if isinstance(path, Path):
+            return any(path.is_relative_to(place) for place in self.local)
+        parts = _parts(path)
+        return any(parts[: len(place)] == place for place in self.stored)
+
+
+@dataclass(frozen=True)
+class TablePlaces:
+    """Where the rows of a table from a file may lie: below what it was made of, and below what the user names."""
+
+    table: Path
+    inputs: Places
+    named: Places
+
+    @classmethod
+    def of(cls, table: Path, inputs: Iterable[str], beside: Iterable[Path | str]) -> TablePlaces:
+        """``inputs`` are the table's own, ``beside`` what the command line names with it."""
+        return cls(table, Places.of(inputs), Places.of([table.absolute().parent, *beside]))
+
+    def allowed(self, path: str) -> Path | str:
+        """The local path, links resolved, or the URL of a row. UnreadableInput where it may not be read."""
+        here = _local(path)
+        found = path if here is None else _resolved(here)
+        if isinstance(found, str):
+            _require_plain(found)
+        if not self.inputs.hold(found):
+            raise UnreadableInput(f"{path}: not read, as it lies outside of what the table was made of; make it anew")
+        if not self.named.hold(found):
+            raise UnreadableInput(
+                f"{path}: not read, as only the table names it; if you know the place, name it, too: "
+                f"launchscope dashboard {self.table} FOLDER-or-URL"
+            )
+        return found
+
+
+def _local(path: str) -> Path | None:
+    return local_path(path) if is_url(path) else Path(path)
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:  # a null character
+        raise UnreadableInput(f"{str(path)!r}: no path ({error})") from error
+
+
+def _fixed(path: Path) -> Path:
+    """The path, of a pattern the folder in front of its first part that is one."""
+    if os.path.lexists(path):
+        return path
+    return next((each.parent for each in reversed([path, *path.parents]) if glob.has_magic(each.name)), path)
+
+
+def _fixed_parts(url: str) -> tuple[str, ...]:
+    parts = _parts(url.rstrip("/"))
+    return parts[: next((at for at, part in enumerate(parts) if glob.has_magic(part)), len(parts))]
+
+
+def _parts(url: str) -> tuple[str, ...]:
+    protocol, _, rest = without_secrets(url).partition("://")
+    return (_SAME_STORAGE.get(protocol, protocol), *rest.split("/"))
+
+
+def _require_plain(url: str) -> None:
+    """UnreadableInput for a URL that may lead elsewhere than it reads: to a folder above, or to another protocol."""
+    allowed_protocol(url)
+    if not url.isprintable() or {".", ".."} & set(_SEPARATORS.split(unquote(url))):
+        raise UnreadableInput(f"{without_secrets(url)!r}: not read, as it does not name its place plainly")

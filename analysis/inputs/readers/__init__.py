@@ -1,0 +1,104 @@
+"""One file format each: bytes in, a Trace out.
+
+``open_trace`` looks at a file's first bytes, never at its name: profilers name gzip files .json and the reverse.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from io import BytesIO
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from ...model.errors import UnreadableInput
+from ...model.trace import Notice, Source, Trace
+from ...model.unpacked_size import MAX_UNPACKED_BYTES
+from .foreign import recognized
+from .unpacking import Unpacked, expected_bytes
+
+Progress = Callable[[str, int | None, int], None]
+"""Told of what has been read: (path, bytes of the file, bytes read since the last call). None: nobody knows."""
+
+_SQLITE: Final = b"SQLite format 3\0"
+MAX_IN_MEMORY_BYTES: Final = 1 << 30
+
+
+def open_trace(path: Path, *, progress: Progress | None = None) -> Trace:
+    """Read a trace file of any known format. UnreadableInput says what is wrong with it and what to do."""
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            size = status.st_size if stat.S_ISREG(status.st_mode) else None  # a pipe has none
+            if size is not None and file.peek(len(_SQLITE)).startswith(_SQLITE):
+                from .nsys import FORMAT, read_nsys
+
+                return read_nsys(path, Source(path=str(path), format=FORMAT, bytes=size), progress)
+            return _read(file, size, str(path), progress)
+    except IsADirectoryError as error:
+        raise UnreadableInput(f"{path}: a folder, not a trace file; give a file inside it") from error
+    except OSError as error:
+        raise UnreadableInput(f"{path}: can't be read ({error.strerror}); check the path and its rights") from error
+
+
+def read_trace(data: bytes, path: str, *, progress: Progress | None = None) -> Trace:
+    """Read the bytes of a trace file of any known format; ``path`` names them in messages."""
+    return _read(BytesIO(data), len(data), path, progress)
+
+
+def _read(file: BinaryIO, size: int | None, path: str, progress: Progress | None) -> Trace:
+    """Read a file; of a pipe, which has no size, as it comes in."""
+    expected = 0 if size is None else expected_bytes(file, size)
+    text = Unpacked(file, path, most_bytes=MAX_UNPACKED_BYTES, progress=progress and partial(progress, path, size))
+    blocks = iter(text)
+    first = next(blocks, b"")
+    if not text.bytes_read:
+        raise UnreadableInput(f"{path}: empty (0 bytes); the profiler never finished writing: record it again")
+    source = Source(path=path, format="kineto-json", bytes=size or 0)
+    if first.startswith(_SQLITE):
+        from .nsys import FORMAT, read_nsys_bytes
+
+        trace = read_nsys_bytes(_in_memory(chain((first,), blocks), path), replace(source, format=FORMAT))
+    else:
+        trace = _read_text(first, blocks, source, expected)
+    if size is None:
+        trace = replace(trace, source=replace(trace.source, bytes=text.bytes_read))
+    if text.is_intact or not trace.complete:
+        return trace
+    notice = Notice("damaged_file", "the compressed file is damaged, figures may be wrong; copy or record it again")
+    return replace(trace, complete=False, notices=(*trace.notices, notice))
+
+
+def _read_text(first: bytes, blocks: Iterator[bytes], source: Source, expected: int) -> Trace:
+    while not (head := first.lstrip()):
+        if not (first := next(blocks, b"")):
+            raise UnreadableInput(f"{source.path}: nothing but white space; record the trace again")
+    if (what := recognized(first, source.path)) is not None:
+        raise UnreadableInput(f"{source.path}: {what}")
+    return _read_json(head, chain((head,), blocks), source, expected)
+
+
+def _in_memory(blocks: Iterable[bytes], path: str) -> bytes:
+    """An SQLite file out of an archive, a compressed file or a pipe, which SQLite takes as a whole."""
+    data = bytearray()
+    for block in blocks:
+        data += block
+        if len(data) > MAX_IN_MEMORY_BYTES:
+            raise UnreadableInput(f"{path}: an SQLite file of over {MAX_IN_MEMORY_BYTES >> 30} GiB; unpack it first")
+    return bytes(data)
+
+
+def _read_json(head: bytes, blocks: Iterable[bytes], source: Source, expected: int) -> Trace:
+    from .kineto import read_kineto
+    from .perfetto_json import is_perfetto_json, read_perfetto_json
+    from .proton import is_proton, read_proton
+
+    if is_proton(head):
+        return read_proton(blocks, source)
+    if is_perfetto_json(head):
+        return read_perfetto_json(blocks, source, expected_bytes=expected)
+    return read_kineto(blocks, source, expected_bytes=expected)

@@ -1,0 +1,255 @@
+"""Kineto: what torch.profiler and every engine on top of it exports. The records' own file is kineto_records.py.
+
+Defined by the writer itself: https://github.com/pytorch/kineto/blob/main/libkineto/src/output_json.cpp (traceEvents,
+deviceProperties, baseTimeNanoseconds). The text is read as a stream: cut into pieces of whole records, decoded piece
+by piece into columns, so that a file of a GB takes a fraction of it in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from ...model.errors import UnreadableInput
+from ...model.freed_memory import return_freed_memory
+from ...model.trace import Ints, Notice, Source, Trace
+from .assemble import FileFacts
+from .event_chunks import LONGEST_TEXT, EventText
+from .kineto_document import Document, Head, Opened, decode_head, open_document, value_of
+from .kineto_records import decode_piece, records_of, text_of, whole_of
+from .kineto_tables import TIMES, Columns
+from .second_process import SecondProcess, decoded, has_company
+from .unpacking import BLOCK_BYTES
+
+_DROPPED: Final = re.compile(r"[Dd]ropped ([0-9]{1,15}) (?:activity )?records")
+_STOPPED_EARLY: Final = "CUPTI stopped early? = 1"
+_LIST: Final = re.compile(rb'"traceEvents"\s*+:\s*+\[')
+_OPENING: Final = b'{"traceEvents":['
+_FIRST_OF_TWO: Final = b'{"the first list":['
+_MOST_LISTS: Final = 8  # places in the head that look like the list's beginning
+_LONGEST_OPENING: Final = 1 << 16  # from the list's name to its bracket
+_SECOND_PROCESS_BYTES: Final = 128 << 20
+"""Text from which a second process saves more time than its start takes."""
+
+
+def read_kineto(
+    blocks: Iterable[bytes], source: Source, *, expected_bytes: int = 0, piece_bytes: int = BLOCK_BYTES
+) -> Trace:
+    """Read the text of a Kineto JSON file. UnreadableInput when it holds no list of trace events.
+
+    ``expected_bytes`` is its length as far as that is known: long ones are decoded by two processes, in pieces of
+    ``piece_bytes``.
+    """
+    reading = _Reading(source)
+    reading.read(iter(blocks), expected_bytes, piece_bytes)
+    columns, head = reading.columns, reading.head
+    if columns.entries and not columns.has_event:
+        raise UnreadableInput(
+            f"{source.path}: JSON, but none of its {columns.entries} entries is a trace event; give the file that "
+            "torch.profiler's export_chrome_trace wrote"
+        )
+    base_ns = whole_of(value_of(head.base_ns))
+    if base_ns is None or base_ns not in TIMES:
+        base_ns = 0
+    columns.settle_times(base_ns)
+    return_freed_memory(columns.entries)
+    notices = [] if reading.is_json else [cut_notice(columns.entries, reading.has_all)]
+    lost = _lost_records(head)
+    notices += lost
+    if columns.untimed:
+        told = f"{columns.untimed:,} records have no readable time and were left out; the file's writer is at fault"
+        notices.append(Notice("unreadable_times", told, columns.untimed))
+    facts = FileFacts(
+        source=source,
+        events=columns.entries,
+        device_names=_device_names(value_of(head.devices), columns.device_rows()),
+        rank=_count(value_of(head.distributed), "rank"),
+        notices=tuple(notices),
+        complete=reading.is_json and not lost and not columns.untimed,
+        world_size=_count(value_of(head.distributed), "world_size"),
+        group_ranks=_group_ranks(value_of(head.distributed)),
+    )
+    trace = columns.trace(facts, base_ns)
+    return_freed_memory(columns.entries)
+    return trace
+
+
+@dataclass
+class _Reading:
+    """One file, as far as it has been read."""
+
+    source: Source
+    columns: Columns = field(default_factory=Columns)
+    head: Head = field(default_factory=Head)
+    is_json: bool = True
+    has_all: bool = True  # no record is known to be lost
+
+    def read(self, blocks: Iterator[bytes], expected_bytes: int, piece_bytes: int) -> None:
+        """Read it to its end."""
+        begin = _begin(blocks, self.source)
+        if begin.head is None:
+            self._add(open_document(begin.text, self.source))
+            return
+        self.head = begin.head
+        text = EventText(begin.text, blocks, piece_bytes)
+        self._read_pieces(text, expected_bytes)
+        rest = text.rest()
+        if self.columns.entries:
+            opened = self._open_more(rest, begin.closing)
+        else:
+            opened = open_document(_OPENING + rest, self.source, begin.closing)
+        second = _second_list(rest) if _LIST.search(rest) else None
+        if second is not None:  # JSON's last one counts
+            self.columns = Columns()
+            opened = opened._replace(document=second)
+        self._add(opened)
+
+    def _read_pieces(self, text: EventText, expected_bytes: int) -> None:
+        """Read the records up to the last piece of the text."""
+        failed: list[bytes] = []
+        with _second_process(expected_bytes) as other:
+            for piece in decoded(text.quick_pieces(), other):
+                if failed or piece.records is None:
+                    failed.append(piece.text)
+                    text.stop()
+                else:
+                    self.columns.add(piece.records)
+        if not failed and text.is_cuttable:
+            return
+        text.put_back(failed)
+        for exact in text.exact_pieces():
+            records = decode_piece(exact)
+            if records is None:
+                self._add(self._open_more(exact[1:], b"}"))
+            else:
+                self.columns.add(records)
+
+    def _open_more(self, text: bytes, closing: bytes) -> Opened:
+        """What is whole in a text that goes on behind other records."""
+        opened = open_document(_OPENING + b"{}," + text, self.source, closing)
+        assert opened.document.events is not None
+        del opened.document.events[0]
+        return opened
+
+    def _add(self, opened: Opened) -> None:
+        document = opened.document
+        self.columns.add(records_of(document.events or []))
+        self.is_json = self.is_json and opened.is_json
+        self.has_all = self.has_all and opened.has_all
+        for name in Head.__struct_fields__:
+            if value_of(getattr(document, name)) is not None:
+                setattr(self.head, name, getattr(document, name))
+
+
+class _Beginning(NamedTuple):
+    """A file up to where its list of records begins."""
+
+    head: Head | None  # None: no such list was found
+    text: bytes  # what follows the ``[``; everything where no list was found
+    closing: bytes = b""  # what has to follow the file to make it an object
+
+
+def _begin(blocks: Iterator[bytes], source: Source) -> _Beginning:
+    text, searched, left = b"", 0, _MOST_LISTS
+    for block in blocks:
+        text += block
+        begin = text.lstrip()
+        if begin.startswith(b"["):  # Chrome's other form: the records alone
+            return _Beginning(Head(), begin[1:], b"}")
+        if begin and not begin.startswith(b"{"):
+            return _Beginning(None, text)
+        for found in islice(_LIST.finditer(text, searched), left):
+            searched, left = found.end(), left - 1
+            before = text[: found.start()].rstrip()
+            if before.endswith((b",", b"{")) and (head := decode_head(before.removesuffix(b",") + b"}")) is not None:
+                return _Beginning(head, text[found.end() :])
+        searched = max(searched, len(text) - _LONGEST_OPENING)
+        if len(text) > LONGEST_TEXT:
+            raise UnreadableInput(
+                f"{source.path}: no list traceEvents in its first {LONGEST_TEXT >> 20} MiB, so not a trace; give the "
+                "file that torch.profiler's export_chrome_trace wrote"
+            )
+    return _Beginning(None, text)
+
+
+def _second_list(rest: bytes) -> Document | None:
+    """The document behind a first list of records, where it holds another one."""
+    try:
+        document = open_document(_FIRST_OF_TWO + rest, Source("", "", 0)).document
+    except UnreadableInput:
+        return None
+    return document
+
+
+def _cores() -> int:
+    """How many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def _second_process(expected_bytes: int) -> Iterator[SecondProcess | None]:
+    if expected_bytes < _SECOND_PROCESS_BYTES or _cores() < 2 or has_company():
+        yield None
+        return
+    with SecondProcess() as other:
+        yield other
+
+
+def cut_notice(kept: int, is_whole: bool) -> Notice:
+    """What to know of a file that is no JSON: how many records were read, and whether those are all."""
+    if is_whole:
+        beside = (
+            f"the file is cut or damaged outside its list of records; all {kept:,} were read, but the base time, "
+            "devices and ranks beside them may be lost: record or copy it again"
+        )
+        return Notice("cut_file", beside, kept)
+    lost = f"the file is cut or damaged: {kept:,} whole records were read, the rest is lost; record or copy it again"
+    return Notice("cut_file", lost, kept)
+
+
+def _device_names(properties: Any, devices: Ints) -> dict[int, str | None]:
+    """The name of every device that ran a GPU op; null where the file has none or a blank one."""
+    listed = [entry for entry in properties if isinstance(entry, dict)] if isinstance(properties, list) else []
+    names = {entry.get("id"): entry.get("name") for entry in listed if isinstance(entry.get("id"), int)}
+    return {int(device): text_of(names.get(device) or "").strip() or None for device in devices.tolist()}
+
+
+def _count(distributed: Any, name: str) -> int | None:
+    """The rank, or the number of ranks, as torch.distributed has it."""
+    count = distributed.get(name) if isinstance(distributed, dict) else None
+    return count if type(count) is int and whole_of(count) is not None else None
+
+
+def _group_ranks(distributed: Any) -> tuple[tuple[int, ...], ...]:
+    """The ranks of each process group that is listed with whole numbers: many ranks are cut short by an ellipsis."""
+    groups = distributed.get("pg_config") if isinstance(distributed, dict) else None
+    listed = [group.get("ranks") for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+    return tuple(
+        tuple(ranks)
+        for ranks in listed
+        if isinstance(ranks, list) and all(type(rank) is int and whole_of(rank) is not None for rank in ranks)
+    )
+
+
+def _log(document: Head) -> list[str]:
+    """What the profiler itself had to say."""
+    logs = (value_of(log) for log in (document.remarks, document.warnings, document.errors))
+    return [line for log in logs if isinstance(log, list) for line in log if isinstance(line, str)]
+
+
+def _lost_records(document: Head) -> list[Notice]:
+    """What the profiler's own log says about records that are not in the file."""
+    dropped = sum(int(found) for line in _log(document) for found in _DROPPED.findall(line))
+    notices = []
+    if dropped:
+        text = f"the profiler says that it dropped {dropped:,} records; record fewer steps"
+        notices.append(Notice("lost_records", text, dropped))
+    if any(_STOPPED_EARLY in line for line in _log(document)):
+        text = "the profiler says that CUPTI stopped early, its buffers full: records are lost; record fewer steps"
+        notices.append(Notice("lost_records", text))
+    return notices

@@ -1,0 +1,169 @@
+"""Object storage, by fsspec: listing it, and fetching one file. Credentials and endpoints are left to the libraries,
+which take them from where each has its own.
+
+fsspec opens far more than storage: caches, archives, templates that it renders, one through another (``a::b://``).
+Only what PROTOCOLS names is ever handed to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..model.errors import LaunchscopeError, MissingRequirement, UnreadableInput
+from ..model.secrets import told_without_secrets, without_secrets
+from .trace_files import natural_order
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem  # type: ignore[import-untyped]
+
+PROTOCOLS: Final = {
+    "s3": "s3fs",
+    "gs": "gcsfs",
+    "az": "adlfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "hf": "huggingface_hub",
+    "https": "aiohttp",
+}
+"""What is opened beside local files, and the package that each needs."""
+
+_LOCAL: Final = "file"
+_CHAIN: Final = "::"
+_MAGIC: Final = re.compile(r"[*?\[]")
+_SUFFIXES: Final = (".json", ".json.gz", ".gz", ".sqlite", ".db")
+"""Files of a folder that may be traces: to look into the others costs a request each."""
+
+_VERSIONS: Final = ("ETag", "etag", "md5Hash", "content_md5", "blob_id", "mtime", "LastModified", "last_modified")
+_VERSIONS_LAST: Final = ("updated", "created")
+
+
+class Stored(NamedTuple):
+    """A file in storage."""
+
+    url: str
+    bytes: int | None
+    version: str | None  # changes when the file does; None where the storage tells nothing of the kind
+
+
+def is_url(path: str) -> bool:
+    """``s3://…`` and whatever else has a protocol, one that nobody opens included."""
+    protocol, found, _ = path.partition("://")
+    return bool(found) and "/" not in protocol
+
+
+def local_path(url: str) -> Path | None:
+    """Of a URL that names a local file; None for others."""
+    protocol, _, path = url.partition("://")
+    return Path(path) if is_url(url) and protocol.lower() == _LOCAL else None
+
+
+def allowed_protocol(url: str) -> str:
+    """The protocol of a URL. UnreadableInput unless it is one of PROTOCOLS, and the URL leads through no other one."""
+    protocol = url.partition("://")[0]
+    if _CHAIN in url:
+        raise UnreadableInput(f"{without_secrets(url)}: leads through several storages ('::'); give the file's own URL")
+    if protocol not in PROTOCOLS:
+        known = ", ".join(f"{each}://" for each in PROTOCOLS)
+        raise UnreadableInput(f"{without_secrets(url)}: {protocol}:// is not read; local paths, file://, {known} are")
+    return protocol
+
+
+def names_several(url: str) -> bool:
+    """A pattern or a folder. LaunchscopeError as for ``listed``."""
+    system, path = _opened(url)
+    with _told(url):
+        return bool(_MAGIC.search(path)) or system.isdir(path)
+
+
+def listed(url: str) -> list[Stored]:
+    """What the URL names: the file, what matches the pattern, or all below the folder that may be traces.
+
+    UnreadableInput where that is nothing; MissingRequirement without the package that opens it.
+    """
+    system, path = _opened(url)
+    shown = without_secrets(url)
+    with _told(url):
+        if _MAGIC.search(path):
+            found = {name: info for name, info in system.glob(path, detail=True).items() if info["type"] == "file"}
+        elif system.isfile(path):
+            found = {path: system.info(path)}
+        else:
+            everything = system.find(path, detail=True)
+            found = {name: info for name, info in everything.items() if _may_be_trace(name, path)}
+            if everything and not found:
+                raise UnreadableInput(f"{shown}: {len(everything):,} files, none called {', '.join(_SUFFIXES)}")
+    if not found:
+        raise UnreadableInput(f"{shown}: no such file or folder, and no file matches it; check it")
+    return [
+        Stored(system.unstrip_protocol(name), _size(found[name]), _version(found[name]))
+        for name in sorted(found, key=natural_order)
+    ]
+
+
+@contextlib.contextmanager
+def fetched(url: str) -> Iterator[Path]:
+    """The file in a temporary folder, under its own name, for as long as the ``with`` block lasts."""
+    system, path = _opened(url)
+    with tempfile.TemporaryDirectory(prefix="launchscope-") as folder:
+        local = Path(folder, PurePosixPath(without_secrets(path)).name or "trace")
+        with _told(url):
+            system.get_file(path, str(local))
+        yield local
+
+
+def _opened(url: str) -> tuple[AbstractFileSystem, str]:
+    """The file system and the path in it. MissingRequirement names the package that is absent."""
+    protocol = allowed_protocol(url)
+    try:
+        from fsspec.core import url_to_fs  # type: ignore[import-untyped]
+        from fsspec.registry import get_filesystem_class  # type: ignore[import-untyped]
+    except ModuleNotFoundError as error:
+        raise MissingRequirement(
+            f"{protocol}:// needs the package {error.name}: pip install 'launchscope[cluster]'"
+        ) from error
+    try:
+        get_filesystem_class(protocol)
+    except (ImportError, ValueError) as error:  # ValueError: abfss, of which fsspec knows by adlfs alone
+        package = PROTOCOLS[protocol]
+        raise MissingRequirement(f"{protocol}:// needs the package {package}: pip install {package}") from error
+    with _told(url):
+        system, path = url_to_fs(url)
+    return system, path
+
+
+@contextlib.contextmanager
+def _told(url: str) -> Iterator[None]:
+    """Whatever a storage's library raises, told as what it is about: each has errors of its own."""
+    try:
+        yield
+    except LaunchscopeError:
+        raise
+    except FileNotFoundError:
+        raise StorageError(f"{without_secrets(url)}: no such file or folder; check it") from None
+    except Exception as error:
+        why = told_without_secrets(f"{type(error).__name__}: {error}", url)
+        raise StorageError(f"{without_secrets(url)}: can't be fetched ({why})") from None
+
+
+class StorageError(UnreadableInput):
+    """A file that can't be fetched now, and perhaps can next time."""
+
+
+def _may_be_trace(name: str, folder: str) -> bool:
+    below = PurePosixPath(name[len(folder) :])
+    return name.lower().endswith(_SUFFIXES) and not any(part.startswith(".") for part in below.parts)
+
+
+def _size(info: Mapping[str, Any]) -> int | None:
+    size = info.get("size")
+    return size if type(size) is int else None
+
+
+def _version(info: Mapping[str, Any]) -> str | None:
+    found = next((info[key] for key in (*_VERSIONS, *_VERSIONS_LAST) if info.get(key) is not None), None)
+    return None if found is None else str(found)

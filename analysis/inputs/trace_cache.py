@@ -1,0 +1,187 @@
+"""The cache of opened traces: a large file that was read once is not read again.
+
+Below the user's cache folder lies one entry for each file, by its path. It is used where the file's path, size, times,
+inode and samples of its content are what they were, and the readers too; and it is checked as a whole before that.
+Whatever is wrong with the folder or an entry, the trace comes out of its own file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ..model.trace import Trace
+from ..model.user_cache import user_cache
+from .readers import Progress, open_trace
+from .trace_entry import entry_bytes, entry_trace, write_entry
+
+LEAST_EVENTS: Final = 50_000
+"""Smaller traces are read in 0.2 s."""
+
+MOST_BYTES: Final = 4 << 30  # of all entries together
+MOST_OF_FREE: Final = 0.1  # of the disk's free space
+SETTLED_NS: Final = 3_000_000_000
+"""A file that changed later than this before it was read could change once more with the same time: FAT counts 2 s."""
+
+_BROKEN_OFF_S: Final = 3600.0  # after that long nobody writes an entry any more
+_SAMPLES: Final = 16  # the head, the tail, and places between
+_SAMPLE_BYTES: Final = 1 << 14
+_OURS: Final = re.compile(r"[0-9a-f]{32}\.trace(\.\w+\.partial)?")
+_LOGS: Final = ("-wal", "-journal")  # what SQLite has to read beside a file
+
+_ROOM: Final = Path(__file__).parent
+_MODEL: Final = _ROOM.parent / "model"
+_READ_WITH: Final = ("__init__", "errors", "trace", "nesting", "freed_memory", "unpacked_size", "version")
+READER_SOURCES: Final = (
+    *sorted((_ROOM / "readers").glob("*.py")),
+    _ROOM / "__init__.py",
+    _ROOM / "trace_entry.py",
+    *(_MODEL / f"{name}.py" for name in _READ_WITH),
+    _ROOM.parent / "__init__.py",
+    _ROOM.parents[1] / "__init__.py",
+)
+"""All that decides what a file is read as."""
+
+
+def _reader_version() -> bytes | None:
+    """A digest of the code that reads, so that no change of it can leave an old entry in use. None without sources."""
+    with suppress(OSError):
+        return hashlib.blake2b(b"".join(source.read_bytes() for source in READER_SOURCES)).digest()
+    return None
+
+
+_VERSION: Final = _reader_version()  # of the code as it was loaded, not as it may be when a file is opened
+
+
+class _Stamp(NamedTuple):
+    """What a file is known by, without looking into it."""
+
+    path: str  # without symbolic links
+    size: int
+    mtime_ns: int
+    ctime_ns: int  # nobody can set it back
+    inode: int
+
+
+def open_cached(path: Path, *, progress: Progress | None = None) -> Trace:
+    """As ``open_trace``, out of the cache where the same file was read before; ``progress`` is then told nothing."""
+    begun_ns = time.time_ns()
+    stamp, folder = _stamp(path), _folder()
+    if stamp is None or folder is None:
+        return open_trace(path, progress=progress)
+    entry = folder / f"{hashlib.blake2b(os.fsencode(stamp.path), digest_size=16).hexdigest()}.trace"
+    with suppress(OSError):
+        if (kept := _load(entry, stamp)) is not None:
+            return replace(kept, source=replace(kept.source, path=str(path)))
+    trace = open_trace(path, progress=progress)
+    settled = max(stamp.mtime_ns, stamp.ctime_ns) < begun_ns - SETTLED_NS and _stamp(path) == stamp
+    if settled and trace.events >= LEAST_EVENTS:
+        with suppress(OSError):
+            _keep(entry, stamp, trace)
+    return trace
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """None for what is no plain file, or not all of a file."""
+    try:
+        resolved = path.resolve()
+        found = resolved.stat()
+        alone = not any(os.path.lexists(f"{resolved}{suffix}") for suffix in _LOGS)
+    except (OSError, RuntimeError):  # RuntimeError: links in a circle
+        return None
+    if not stat.S_ISREG(found.st_mode) or not alone:
+        return None
+    return _Stamp(str(resolved), found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+
+
+def _folder() -> Path | None:
+    """Where the entries lie or would lie; None where there can be none."""
+    if os.name != "posix" or _VERSION is None:
+        return None
+    try:
+        return user_cache() / "traces"
+    except RuntimeError:
+        return None
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether it is the user's own folder, and nobody else's. OSError where there is none."""
+    found = folder.stat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not stat.S_IMODE(found.st_mode) & 0o077
+
+
+def _load(entry: Path, stamp: _Stamp) -> Trace | None:
+    """What is kept of the file; None unless it is sound and of the file as it is now. OSError where nothing is kept."""
+    found = entry.lstat()
+    if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES or not _is_private(entry.parent):
+        return None
+    with entry.open("rb") as file:
+        trace = entry_trace(np.fromfile(file, np.uint8).data, _key(stamp))
+    if trace is not None:
+        with suppress(OSError):
+            os.utime(entry)  # the entry used longest ago goes first
+    return trace
+
+
+def _keep(entry: Path, stamp: _Stamp, trace: Trace) -> None:
+    """Write the entry, whole or not at all. OSError where it can't be written."""
+    entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = _key(stamp)
+    if not _is_private(entry.parent) or not _make_room(entry, entry_bytes(key, trace)):
+        return
+    descriptor, partial = tempfile.mkstemp(dir=entry.parent, prefix=f"{entry.name}.", suffix=".partial")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            write_entry(file, key, trace)
+        Path(partial).replace(entry)
+    finally:
+        Path(partial).unlink(missing_ok=True)
+
+
+def _make_room(entry: Path, needed: int) -> bool:
+    """Delete what was used longest ago, and what writers that were killed left, until a new entry fits; whether it
+    does. Another process may do the same at the same time.
+    """
+    disk = os.statvfs(entry.parent)
+    most = min(MOST_BYTES, int(disk.f_bavail * disk.f_frsize * MOST_OF_FREE))
+    if needed > most:
+        return False
+    kept: list[tuple[float, int, Path]] = []
+    for each in entry.parent.iterdir():
+        with suppress(FileNotFoundError):
+            found = each.lstat()
+            if _OURS.fullmatch(each.name) is None or not stat.S_ISREG(found.st_mode):
+                continue
+            if each.suffix == ".partial" and time.time() - found.st_mtime > _BROKEN_OFF_S:
+                each.unlink()
+            elif each != entry:
+                kept.append((found.st_mtime, found.st_size, each))
+    total = needed + sum(size for _, size, _ in kept)
+    for _, size, each in sorted(kept):
+        if total <= most:
+            break
+        each.unlink(missing_ok=True)
+        total -= size
+    return True
+
+
+def _key(stamp: _Stamp) -> bytes:
+    """A digest of what an entry depends on: the file, by its stamp and samples of its content, and the readers."""
+    assert _VERSION is not None
+    digest = hashlib.blake2b(_VERSION)
+    digest.update(repr(stamp).encode("utf-8", "surrogateescape"))
+    with Path(stamp.path).open("rb", buffering=0) as file:
+        for sample in range(_SAMPLES):
+            file.seek(max(0, stamp.size - _SAMPLE_BYTES) * sample // (_SAMPLES - 1))
+            digest.update(file.read(_SAMPLE_BYTES))
+    return digest.digest()

@@ -1,0 +1,162 @@
+"""What predictions assume of a GPU and its host, each figure with where it is from: measured, published, or neither."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ..model.capture import Calibration
+
+H200_RUN: Final = "measured on an H200, 2026-11-29"
+TAU_RUNS: Final = "median of 18 eager steps on H200 hosts, 2026-11-29 and 30"
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure in ns, bytes per second or FLOP per second. ``measured`` on this very GPU, else assumed."""
+
+    value: float
+    low: float
+    high: float
+    source: str
+    measured: bool
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU in its host, as predictions see it."""
+
+    name: str
+    multiprocessors: int
+    bandwidth_bytes_per_s: Figure
+    flops_per_s: dict[str, Figure]  # by dtype
+    tau_ns: Figure  # host time per launch of an eager step, Python and dispatcher included
+    node_gap_ns: Figure  # ν
+    replay_gap_ns: Figure
+    graph_launch_ns: Figure
+    graph_launch_per_node_ns: Figure
+    kernel_start: Figure  # × what a kernel takes beside its traffic on an H200
+
+
+class _Published(msgspec.Struct, frozen=True):
+    name: str
+    multiprocessors: int
+    bandwidth_bytes_per_s: float
+    flops_per_s: dict[str, float]  # dense, without sparsity
+    source: str
+
+
+_PUBLISHED: Final = {
+    "h200": _Published("NVIDIA H200", 132, 4.8e12, {"bf16": 989e12, "fp16": 989e12, "fp32": 67e12}, "H200 datasheet"),
+    "h100": _Published(
+        "NVIDIA H100 SXM", 132, 3.35e12, {"bf16": 989e12, "fp16": 989e12, "fp32": 67e12}, "H100 datasheet"
+    ),
+    "a100": _Published(
+        "NVIDIA A100 SXM 80 GB", 108, 2.039e12, {"bf16": 312e12, "fp16": 312e12, "fp32": 19.5e12}, "A100 datasheet"
+    ),
+    "b200": _Published(
+        "NVIDIA B200", 148, 7.7e12, {"bf16": 2250e12, "fp16": 2250e12, "fp32": 75e12}, "HGX B200 datasheet"
+    ),
+    "l40s": _Published(
+        "NVIDIA L40S", 142, 0.864e12, {"bf16": 362e12, "fp16": 362e12, "fp32": 91.6e12}, "L40S datasheet"
+    ),
+    "rtx4090": _Published(
+        "NVIDIA RTX 4090", 128, 1.008e12, {"bf16": 165e12, "fp16": 165e12, "fp32": 82.6e12}, "Ada whitepaper"
+    ),
+}
+NAMES: Final = tuple(_PUBLISHED)
+
+_H200: Final = Calibration(
+    tau_floor_ns=5861.0,
+    graph_launch_ns=2699.0,
+    graph_launch_per_node_ns=4.72,
+    replay_gap_ns=0.0,
+    node_gap_ns=376.0,
+    node_gap_few_streams_ns=41.0,
+    bandwidth_bytes_per_s=4.30e12,
+    flops_per_s={"bf16": 779e12, "fp16": 749e12, "fp32": 50.9e12},
+)
+"""What ``launchscope calibrate`` measured in the run that docs/validation.md describes."""
+
+_TAU_NS: Final = (16_000.0, 10_000.0, 41_000.0)
+"""Host time per launch of eager steps: the median of 18 captures of three runs on H200 hosts (11 to 28 µs), and between
+what it was in all runs there, two days of others included."""
+_SEEN: Final = {
+    "replay_gap_ns": (0.0, 976.0),
+    "graph_launch_ns": (637.0, 7_195.0),
+    "graph_launch_per_node_ns": (1.0, 35.0),
+}
+"""Between what 13 calibrations on H200 hosts found, 2026-11-29 and 30: hosts differ more than one is measured wrong."""
+_SPREAD_GAP: Final = 0.1
+_SPREAD_MEASURED: Final = 0.05
+_SPREAD_PUBLISHED: Final = 0.15
+"""How far from the figure a GPU may be: as measured, and where the share of the datasheet's figure is assumed."""
+
+
+def gpu(
+    name: str, calibration: Calibration | None = None, source: str | None = None, tau_ns: float | None = None
+) -> Gpu:
+    """The GPU of the table with this name; a calibration's figures, told as those of ``source``, and τ go before."""
+    published = _PUBLISHED[name]
+    own = calibration or (_H200 if name == "h200" else Calibration())
+    said = source or H200_RUN
+    rates = {
+        dtype: _rate(own.flops_per_s.get(dtype), rate, _H200.flops_per_s[dtype], dtype, published, said)
+        for dtype, rate in published.flops_per_s.items()
+    }
+    bandwidth = _rate(
+        own.bandwidth_bytes_per_s, published.bandwidth_bytes_per_s, _H200.bandwidth_bytes_per_s, None, published, said
+    )
+    tau, low, high = _TAU_NS
+    faster = 1.0 if own.tau_floor_ns is None or _H200.tau_floor_ns is None else own.tau_floor_ns / _H200.tau_floor_ns
+    is_h200 = name == "h200" and calibration is None
+    told = TAU_RUNS if is_h200 else f"assumed as on H200 hosts{', × its cheapest launch' if faster != 1 else ''}"
+    gap = _cost(own, "node_gap_ns", said)
+    gap = msgspec.structs.replace(gap, low=gap.value * (1 - _SPREAD_GAP), high=gap.value * (1 + _SPREAD_GAP))
+    few = own.node_gap_few_streams_ns if own.node_gap_ns is not None else _H200.node_gap_few_streams_ns
+    return Gpu(
+        name=published.name,
+        multiprocessors=published.multiprocessors,
+        bandwidth_bytes_per_s=bandwidth,
+        flops_per_s=rates,
+        tau_ns=Figure(value=tau * faster, low=low * faster, high=high * faster, source=told, measured=is_h200)
+        if tau_ns is None
+        else Figure(value=tau_ns, low=tau_ns, high=tau_ns, source="as given", measured=False),
+        node_gap_ns=msgspec.structs.replace(gap, low=gap.low if few is None else min(few, gap.value)),
+        replay_gap_ns=_cost(own, "replay_gap_ns", said),
+        graph_launch_ns=_cost(own, "graph_launch_ns", said),
+        graph_launch_per_node_ns=_cost(own, "graph_launch_per_node_ns", said),
+        kernel_start=Figure(value=1.0, low=1.0, high=1.0, source=f"as in one sample, {H200_RUN}", measured=True)
+        if name == "h200"
+        else Figure(value=1.0, low=0.7, high=1.5, source="assumed as on an H200", measured=False),
+    )
+
+
+def _rate(
+    measured: float | None, published: float, of_h200: float | None, dtype: str | None, card: _Published, said: str
+) -> Figure:
+    """A rate as measured, else the share of the published one that an H200 reaches of its own."""
+    value, spread, source = measured, _SPREAD_MEASURED, said
+    if value is None:
+        h200 = _PUBLISHED["h200"]
+        assert of_h200 is not None
+        reached = of_h200 / (h200.bandwidth_bytes_per_s if dtype is None else h200.flops_per_s[dtype])
+        value, spread = published * reached, _SPREAD_PUBLISHED
+        source = f"{card.source} × {reached:.2f}, the share that an H200 was measured to reach"
+    return Figure(
+        value=value, low=value * (1 - spread), high=value * (1 + spread), source=source, measured=measured is not None
+    )
+
+
+def _cost(own: Calibration, name: str, said: str) -> Figure:
+    """A time of graphs as measured on this machine, else that of an H200 and between what H200 hosts were seen at."""
+    measured: float | None = getattr(own, name)
+    value: float = getattr(_H200, name) if measured is None else measured
+    low, high = _SEEN[name] if name in _SEEN and (own is _H200 or measured is None) else (value, value)
+    source = said if measured is not None else "assumed as on an H200"
+    return Figure(value=value, low=low, high=high, source=source, measured=measured is not None)
+
+
+def name_of(machine: str) -> str | None:
+    """The name in the table of a GPU as its driver calls it ('NVIDIA GeForce RTX 4090'); null where it has none."""
+    plain = machine.lower().replace(" ", "")
+    return next((name for name in NAMES if name in plain), None)

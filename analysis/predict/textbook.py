@@ -1,0 +1,202 @@
+"""The launch-overhead model of textbooks: one decode step reads its weights once, in N kernels.
+
+    W       weights ÷ bandwidth            GPU work: reading the weights is all that takes time
+    serial  W + N·τ                        eager, when host and GPU wait for each other
+    bound   max(W, N·τ)                    eager, when they overlap fully
+    graph   W + (N − 1)·ν + τ              the step as one CUDA graph: one launch, ν between its nodes
+
+Nothing in it is measured: it says what to expect, and how it moves. Of a capture it takes over N, τ, ν, bytes and
+bandwidth, and says beside it what its own W and step times were. ``launchscope whatif`` simulates a recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Final
+
+import msgspec
+
+from ..model.document import baseline
+from ..model.errors import LaunchscopeError
+from ..model.version import __version__
+from ..report import Report
+from ..step_model.bound import NS_PER_S, bound_ns, serial_ns
+
+_BASIS: Final = "predicted: W is weights ÷ bandwidth, a graph is launched in τ"
+
+MOSTLY_LAUNCHED: Final = 0.8
+"""Launches per GPU op below which a step replays graphs already: there is nothing left for a graph to save."""
+
+
+class PredictedStepDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of the model. Times in ns."""
+
+    weight_bytes: float | None  # null where W is measured and the bytes are not known
+    kernels: float
+    tau_ns: float  # host time per launch
+    bandwidth_bytes_per_s: float | None
+    node_gap_ns: float  # ν, GPU time from one node of a graph to the next
+    gpu_work_ns: float
+    gpu_work_from: str = "bytes"  # weights ÷ bandwidth; or 'measured'
+    launch_ns: float  # N·τ
+    serial_ns: float
+    bound_ns: float
+    graph_ns: float
+    speedup_serial: float  # serial ÷ graph
+    speedup_bound: float  # bound ÷ graph
+    launch_tax_share: float  # of the serial step: N·τ ÷ (W + N·τ)
+
+
+class ModelDoc(PredictedStepDoc, frozen=True, kw_only=True):
+    """The step of the first combination of what was given; ``steps`` has those of all, in their order."""
+
+    schema: str = "launchscope.model/1"
+    launchscope: str
+    basis: str
+    source: str | None = None  # the capture or trace whose values stand where none were given
+    measured_ns: dict[str, float] = {}  # its step times by mode
+    steps: list[PredictedStepDoc]
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a capture or a trace measured of one mode that launches kernel by kernel; null where it doesn't tell."""
+
+    source: str
+    kernels: float  # GPU ops of a step
+    tau_ns: float
+    gpu_work_ns: float
+    weight_bytes: float | None = None  # all bytes that a step reads
+    bandwidth_bytes_per_s: float | None = None
+    node_gap_ns: float = 0.0
+    measured_ns: Mapping[str, float] = field(default_factory=dict)  # T by mode
+
+
+def measured_values(report: Report) -> Values:
+    """The values of a report's baseline; LaunchscopeError where a step of it replays graphs or has no host time."""
+    profile = report.document.profile
+    name = None if profile is None else baseline(profile.modes)
+    if profile is None or name is None:
+        return _of_trace(report)
+    mode, costs = profile.modes[name], profile.calibration
+    work_ns = mode.gpu_work_without_waiting_ns or mode.gpu_work_ns  # one GPU waits for no other rank
+    path = report.analyses[0].trace.source.path.partition(".zip")[0] if report.analyses else "its traces"
+    source = f"{path}, {name}"
+    if not (work_ns and mode.gpu_ops and mode.launches and mode.tau_step_ns):
+        raise LaunchscopeError(
+            f"{source}: GPU work or host time of a launch is not known, so there is nothing to start from"
+        )
+    _require_launches(source, mode.launches, mode.gpu_ops)
+    return Values(
+        source=source,
+        kernels=mode.gpu_ops,
+        tau_ns=mode.tau_step_ns,
+        gpu_work_ns=work_ns,
+        weight_bytes=None if profile.floor is None else profile.floor.bytes,
+        bandwidth_bytes_per_s=None if costs is None else costs.bandwidth_bytes_per_s,
+        node_gap_ns=0.0 if costs is None else costs.node_gap_ns or 0.0,
+        measured_ns={each: doc.step_ns.median for each, doc in profile.modes.items() if doc.step_ns is not None},
+    )
+
+
+def _of_trace(report: Report) -> Values:
+    """As profiled, the profiler's cost included."""
+    for trace in report.document.traces:
+        ops = trace.coverage.gpu_ops if trace.steps is None else trace.steps.gpu_ops.median
+        if trace.bound is not None and trace.bound.tau_ns and ops:
+            _require_launches(trace.name, trace.bound.launches, ops)
+            return Values(
+                source=f"{trace.name}, as profiled",
+                kernels=ops,
+                tau_ns=trace.bound.tau_ns,
+                gpu_work_ns=trace.bound.gpu_work_ns,
+                measured_ns={trace.mode or "as profiled": trace.bound.step_ns},
+            )
+    raise LaunchscopeError("no trace in it tells GPU work and the host time of its launches")
+
+
+def _require_launches(source: str, launches: float, ops: float) -> None:
+    if launches < MOSTLY_LAUNCHED * ops:
+        raise LaunchscopeError(f"{source}: {launches:,.0f} launches for {ops:,.0f} GPU ops: it replays graphs already")
+
+
+def model_document(steps: list[PredictedStepDoc], start: Values | None = None) -> ModelDoc:
+    """The document of one step or several."""
+    return ModelDoc(
+        **msgspec.structs.asdict(steps[0]),
+        launchscope=__version__,
+        basis=_BASIS if start is None else f"{_BASIS}; or W is as measured",
+        source=None if start is None else start.source,
+        measured_ns={} if start is None else dict(start.measured_ns),
+        steps=steps,
+    )
+
+
+def steps_from(
+    start: Values,
+    weights: Sequence[float] = (),
+    kernels: Sequence[float] = (),
+    taus_ns: Sequence[float] = (),
+    bandwidths: Sequence[float] = (),
+    node_gap_ns: float | None = None,
+) -> list[PredictedStepDoc]:
+    """As ``steps``, with what was measured where nothing is given; with its own W first where that may stay."""
+    gap = start.node_gap_ns if node_gap_ns is None else node_gap_ns
+    kernels, taus_ns = kernels or [start.kernels], taus_ns or [start.tau_ns]
+    found = []
+    if not weights and not bandwidths:
+        for count, tau in product(kernels, taus_ns):
+            one = _step(start.gpu_work_ns, count, tau, gap)
+            found.append(
+                msgspec.structs.replace(
+                    one,
+                    weight_bytes=start.weight_bytes,
+                    bandwidth_bytes_per_s=start.bandwidth_bytes_per_s,
+                    gpu_work_from="measured",
+                )
+            )
+    weights = weights or ([start.weight_bytes] if start.weight_bytes else [])
+    bandwidths = bandwidths or ([start.bandwidth_bytes_per_s] if start.bandwidth_bytes_per_s else [])
+    found += steps(weights, kernels, taus_ns, bandwidths, gap)
+    if not found:
+        raise LaunchscopeError(f"{start.source}: bytes or bandwidth are not known: give --weights and --bandwidth")
+    return found
+
+
+def steps(
+    weights: Sequence[float],
+    kernels: Sequence[float],
+    taus_ns: Sequence[float],
+    bandwidths: Sequence[float],
+    node_gap_ns: float = 0.0,
+) -> list[PredictedStepDoc]:
+    """The model for every combination; bytes, counts, ns and bytes per second, all above 0 (τ and ν may be 0)."""
+    return [step(*each, node_gap_ns) for each in product(weights, kernels, taus_ns, bandwidths)]
+
+
+def step(weight_bytes: float, kernels: float, tau_ns: float, bandwidth: float, node_gap_ns: float) -> PredictedStepDoc:
+    """One combination."""
+    told = _step(weight_bytes / bandwidth * NS_PER_S, kernels, tau_ns, node_gap_ns)
+    return msgspec.structs.replace(told, weight_bytes=weight_bytes, bandwidth_bytes_per_s=bandwidth)
+
+
+def _step(work_ns: float, kernels: float, tau_ns: float, node_gap_ns: float) -> PredictedStepDoc:
+    serial, bound = serial_ns(work_ns, kernels, tau_ns), bound_ns(work_ns, kernels, tau_ns)
+    graph = work_ns + max(kernels - 1, 0) * node_gap_ns + tau_ns
+    return PredictedStepDoc(
+        weight_bytes=None,
+        kernels=kernels,
+        tau_ns=tau_ns,
+        bandwidth_bytes_per_s=None,
+        node_gap_ns=node_gap_ns,
+        gpu_work_ns=work_ns,
+        launch_ns=kernels * tau_ns,
+        serial_ns=serial,
+        bound_ns=bound,
+        graph_ns=graph,
+        speedup_serial=serial / graph,
+        speedup_bound=bound / graph,
+        launch_tax_share=kernels * tau_ns / serial,
+    )

@@ -1,0 +1,1 @@
+"""The modes of a capture side by side, and its ranks."""

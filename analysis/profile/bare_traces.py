@@ -1,0 +1,88 @@
+"""Traces without a capture around them, read and analysed: one by one, those that can't be told with their reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from ..figures.analyses import TraceAnalysis, analyze_trace
+from ..inputs.trace_files import TraceFile
+from ..model.document import RanksOfStepDoc, SkippedDoc, UnreadDoc, WarningDoc
+from ..model.errors import UnreadableInput, one_line
+from ..model.trace import Notice, Trace, utf8_text
+from .fusion_advice import with_fusion
+from .rank_documents import traces_document
+from .ranks_together import put_together, sets_of_ranks
+
+LOST: Final = ("cut_file", "damaged_file", "lost_records", "graph_level", "unreadable_times")
+"""Warnings of a file that is damaged, or lacks records: what ``--strict`` refuses, whatever the format."""
+
+
+def analyze_files(
+    files: Sequence[TraceFile],
+    *,
+    step_regex: str | None,
+    strict: bool,
+    alone: bool,
+    cache: bool,
+    progress: Callable[[str, int | None, int], None] | None = None,
+) -> tuple[dict[TraceFile, TraceAnalysis], list[UnreadDoc], list[RanksOfStepDoc]]:
+    """What can be told of the files; why not of the others: unreadable ones, and those without GPU ops where others
+    have some; and what those of several ranks tell together.
+
+    UnreadableInput when none can be read, for any that can't where it is ``alone`` in its report or ``strict``, and
+    for one that is not whole where ``strict``.
+    """
+    analyses: dict[TraceFile, TraceAnalysis] = {}
+    reasons: dict[TraceFile, str] = {}
+    for file in files:
+        try:
+            trace = file.open(progress, cache=cache)
+            if strict:
+                require_whole(trace)
+        except UnreadableInput as error:
+            if strict or alone:
+                raise
+            reasons[file] = utf8_text(str(error)).removeprefix(f"{utf8_text(one_line(file.source))}: ")
+        else:
+            analyses[file] = analyze_trace(trace, name=file.name, step_regex=step_regex)
+    if files and not analyses:
+        first, reason = next(iter(reasons.items()))
+        raise UnreadableInput(f"none of {len(files):,} files can be read; the first: {first.source}: {reason}")
+    if any(len(analysis.trace.gpu_ops) for analysis in analyses.values()):
+        for file in [file for file, analysis in analyses.items() if not len(analysis.trace.gpu_ops)]:
+            reasons[file] = why_no_gpu_ops(analyses.pop(file))
+    together = [put_together(own, [None] * len(own)) for own in sets_of_ranks(list(analyses.values()))]
+    ranked = {analysis.name: analysis for each in together for analysis in each.analyses}
+    told = {file: with_fusion(ranked.get(analysis.name, analysis)) for file, analysis in analyses.items()}
+    unread = [UnreadDoc(path=file.name, reason=reasons[file]) for file in files if file in reasons]
+    return told, unread, [traces_document(each) for each in together]
+
+
+def skipped_files(skipped: Iterable[tuple[str, str]]) -> list[SkippedDoc]:
+    """Files that are not read, (name, reason), by reason, the most frequent first."""
+    names: dict[str, list[str]] = {}
+    for name, reason in skipped:
+        names.setdefault(reason, []).append(name)
+    by_count = sorted(names.items(), key=lambda each: -len(each[1]))
+    return [SkippedDoc(reason=reason, count=len(each), first=each[0]) for reason, each in by_count]
+
+
+def why_no_gpu_ops(analysis: TraceAnalysis) -> str:
+    """The likely reason why a trace holds no GPU op."""
+    warnings = analysis.document.warnings
+    return next(w.message for code in ("graph_level", "no_gpu_ops") for w in warnings if w.code == code)
+
+
+def require_whole(trace: Trace) -> None:
+    """UnreadableInput when the file is damaged, records of it are known to be lost, or its profiler says that some may
+    be.
+    """
+    if not trace.complete or lost_words(trace.notices):
+        lost = lost_words(trace.notices) or "records are known to be lost"
+        raise UnreadableInput(f"{trace.source.path}: not whole, so refused as asked: {lost}")
+
+
+def lost_words(notices: Iterable[Notice | WarningDoc]) -> str:
+    """What they say of damage and of lost records; nothing where they say nothing of it."""
+    return "; ".join(notice.message for notice in notices if notice.code in LOST)

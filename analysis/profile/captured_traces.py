@@ -1,0 +1,131 @@
+"""The traces of a capture, each analysed with what the capture knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import msgspec
+
+from ..facts.excerpt import excerpt
+from ..figures.analyses import TraceAnalysis, analyze_trace
+from ..inputs.readers import Progress, read_trace
+from ..model.capture import AS_WRITTEN, Capture, Manifest, ProcessRecord
+from ..model.document import ModeDoc, ProfileDoc, WarningDoc, fusion_of
+from ..model.errors import UnreadableInput
+from ..model.trace import Trace, utf8_text
+from .advice import with_advice
+from .bare_traces import require_whole
+from .fusion_advice import with_captured_fusion
+from .inferred import with_inferred_operators
+from .measured_mode import submit_ns
+from .profile import profile_document
+from .rank_documents import ranks_document
+from .ranks_together import Together, put_together
+
+
+def analyze_capture(
+    capture: Capture, step_regex: str | None, strict: bool, progress: Progress | None = None
+) -> tuple[list[TraceAnalysis], ProfileDoc]:
+    """Every trace of a capture that can be read; one that can't becomes a warning of its mode, unless ``strict``."""
+    analyses: list[TraceAnalysis] = []
+    unreadable: dict[str, list[str]] = {}
+    for path, sessions in groupby(_sessions(capture), key=lambda session: session.trace):
+        of_one_file = list(sessions)
+        try:
+            trace = read_trace(capture.trace_bytes(path), f"{capture.path.name}/{path}", progress=progress)
+            if strict:
+                require_whole(trace)
+            analyses += [_analyze(capture, session, part, step_regex) for session, part in _parts(trace, of_one_file)]
+        except UnreadableInput as error:
+            if strict:
+                raise
+            for session in of_one_file:
+                unreadable.setdefault(session.mode, []).append(utf8_text(str(error)))
+    together = _together(capture.manifest, analyses)
+    analyses = [analysis for each in together for analysis in each.analyses] if together else analyses
+    manifest, told, others = _told(capture.manifest, analyses)
+    told, fused_run = with_captured_fusion(with_inferred_operators(told), manifest.calibration)
+    profile = msgspec.structs.replace(profile_document(manifest, told), fused_run=fused_run)
+    advised = with_advice(profile, fusion_of(each.document for each in told))
+    if capture.manifest.ranks:
+        ranks = ranks_document(capture.manifest, manifest.ranks[0].rank, together)
+        advised = msgspec.structs.replace(advised, ranks=ranks)
+    return [*told, *others], _with_warnings(advised, unreadable)
+
+
+def _together(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> list[Together]:
+    """The recordings of several ranks by mode, pass and repeat; none of a capture of one process."""
+    if not manifest.ranks:
+        return []
+    hosts = {record.rank: record.host for record in manifest.ranks}
+    sets: dict[tuple[str | None, str | None, int | None], list[TraceAnalysis]] = {}
+    for each in analyses:
+        sets.setdefault((each.mode, each.trace_pass, each.repeat), []).append(each)
+    return [put_together(own, [hosts.get(each.trace.rank or 0) for each in own]) for own in sets.values()]
+
+
+def _told(
+    manifest: Manifest, analyses: list[TraceAnalysis]
+) -> tuple[Manifest, list[TraceAnalysis], list[TraceAnalysis]]:
+    """The rank that the modes' figures are of, the first one: its manifest, its recordings, and those of the others."""
+    if not manifest.ranks:
+        return manifest, analyses, []
+    first = min(record.rank for record in manifest.ranks)
+    own = [each for each in analyses if each.trace.rank == first]
+    others = [each for each in analyses if each.trace.rank != first]
+    of_first = tuple(record for record in manifest.ranks if record.rank == first)
+    return msgspec.structs.replace(manifest.of_rank(first), ranks=of_first), own, others
+
+
+@dataclass(frozen=True)
+class _Session:
+    """One mode's steps in one profiler session."""
+
+    mode: str
+    process: ProcessRecord
+    trace: str
+
+
+def _sessions(capture: Capture) -> Iterator[_Session]:
+    for mode, record in capture.manifest.modes.items():
+        for process in record.processes:
+            if process.trace is not None:
+                yield _Session(mode, process, process.trace)
+
+
+def _parts(trace: Trace, sessions: list[_Session]) -> Iterator[tuple[_Session, Trace]]:
+    """Each session's own part of the trace: all of it, or of a shared one from its first step to the next one's."""
+    starts = [min((start for start, _ in session.process.marks_ns), default=None) for session in sessions]
+    known = sorted(start for start in starts if start is not None)
+    for session, start in zip(sessions, starts, strict=True):
+        if start is None or len(known) < 2:
+            yield session, trace
+            continue
+        after = next((other for other in known if other > start), None)
+        yield session, excerpt(trace, start, after)
+
+
+def _analyze(capture: Capture, session: _Session, trace: Trace, step_regex: str | None) -> TraceAnalysis:
+    process = session.process
+    manifest = capture.manifest if process.rank is None else capture.manifest.of_rank(process.rank)
+    return analyze_trace(
+        trace if process.rank is None else replace(trace, rank=process.rank),
+        name=session.trace,
+        mode=None if session.mode == AS_WRITTEN else session.mode,
+        trace_pass=process.trace_pass,
+        repeat=process.repeat,
+        marks_ns=process.marks_ns,
+        step_regex=step_regex,
+        host_submit_ns=submit_ns(manifest.modes[session.mode]),
+        calibration=capture.manifest.calibration,
+    )
+
+
+def _with_warnings(profile: ProfileDoc, unreadable: Mapping[str, list[str]]) -> ProfileDoc:
+    modes: dict[str, ModeDoc] = {}
+    for name, mode in profile.modes.items():
+        more = [WarningDoc(code="unreadable_trace", message=message) for message in unreadable.get(name, ())]
+        modes[name] = msgspec.structs.replace(mode, warnings=[*mode.warnings, *more])
+    return msgspec.structs.replace(profile, modes=modes)

@@ -1,0 +1,266 @@
+"""Why graphs did not engage in a profile: from what the profiled processes recorded, and from their traces.
+
+docs/graphs.md says from where each reason is read, and what can't be told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Final
+
+from msgspec.structs import replace
+
+from ..figures.analyses import TraceAnalysis
+from ..figures.graphs.findings import remedy, trace_findings
+from ..model.capture import AS_WRITTEN, UNGRAPHED, CompileRecord, Failure, OwnGraphs, ReplacedBuffer
+from ..model.graph_document import FindingDoc
+from ..model.units import number, one_line, plural, share
+from .measured_mode import MeasuredMode
+
+_NO_CAPTURE: Final = "can't be captured"
+_PLACE: Final = re.compile(r"\S+:\d+ in ")
+_PHASE: Final = re.compile(r"\(([a-z ]+)\)")
+_BREAKS: Final = re.compile(r"broke the step into pieces at (\d+) places")
+_OVERWRITE: Final = "overwrite the buffer that was captured, instead of making a new one: buffer.copy_(new)"
+_RICHEST: Final = ("stacks", "cpu_cuda", "cuda")
+"""Passes by how much they know of operators and lines."""
+
+
+def profile_findings(modes: Mapping[str, MeasuredMode], first: str | None, batch_size: int | None) -> list[FindingDoc]:
+    """The findings of all modes; one that several share is told once. ``first``: the mode that the verdict is about."""
+    found = [
+        *chain.from_iterable(_failed(mode) for mode in modes.values()),
+        *_target(modes, first, batch_size),
+        *chain.from_iterable(_outputs(mode) for mode in modes.values()),
+        *chain.from_iterable(_compiled(mode) for mode in modes.values()),
+    ]
+    for mode in modes.values():
+        found += _of_traces(mode, waits=mode.name == first and not any(f.code == "capture_failed" for f in found))
+    return _merged(found)
+
+
+def _merged(found: Iterable[FindingDoc]) -> list[FindingDoc]:
+    merged: dict[tuple[str, str, str | None], FindingDoc] = {}
+    for each in found:
+        key = (each.code, each.what, each.line)
+        known = merged.setdefault(key, each)
+        if each.mode not in (known.mode or "").split(", "):
+            merged[key] = replace(known, mode=f"{known.mode}, {each.mode}")
+    return list(merged.values())
+
+
+def _failed(mode: MeasuredMode) -> Iterator[FindingDoc]:
+    """Why nothing of a graph mode or a compiled mode was timed."""
+    if mode.error is None or mode.name in ("eager", AS_WRITTEN):
+        return
+    failure = next((p.failure for p in mode.record.processes if p.failure is not None), None)
+    if failure is None:
+        failure = _from_words(mode.error)
+    if failure.reason.startswith(_NO_CAPTURE):
+        yield _not_captured(failure, "the step can't be captured", mode.name)
+    else:
+        yield FindingDoc(
+            code="mode_failed",
+            what=f"the mode failed: {one_line(failure.reason)}",
+            line=failure.line,
+            how=_after_failure(failure),
+            mode=mode.name,
+        )
+
+
+def _from_words(error: str) -> Failure:
+    """Of a capture that is older than the record of failures, or a process that died: its words have the line."""
+    reason, at, line = error.rpartition(", at ")
+    known = at and _PLACE.match(line)
+    phase = _PHASE.search(error)
+    return Failure(phase=phase[1] if phase else "", reason=reason if known else error, line=line if known else None)
+
+
+def _not_captured(failure: Failure, what: str, mode: str | None) -> FindingDoc:
+    at = "" if failure.operator is None else f": {failure.operator} waits for the GPU or depends on its results"
+    return FindingDoc(
+        code="capture_failed",
+        what=what + at,
+        evidence=[one_line(failure.reason)],
+        line=failure.line,
+        how=remedy(failure.operator, failure.line),
+        mode=mode,
+    )
+
+
+def _after_failure(failure: Failure) -> str:
+    if failure.reason.startswith("out of GPU memory"):
+        return "free memory, or take a smaller batch, context or model: the mode needs more than eager does"
+    if failure.phase == "compile" or failure.reason.startswith("torch.compile failed"):
+        return "run the step under torch.compile by itself: its own message says more (TORCH_LOGS=+dynamo)"
+    return "mend what the message says; eager runs without it"
+
+
+def _target(modes: Mapping[str, MeasuredMode], first: str | None, batch_size: int | None) -> Iterator[FindingDoc]:
+    """What the target did with graphs and buffers of its own: the same in every process."""
+    processes = [process for mode in modes.values() for process in mode.record.processes]
+    own = next((p.own_graphs for p in processes if p.own_graphs is not None), None)
+    replaced = next((p.replaced for p in processes if p.replaced), ())
+    if own is not None:
+        for failure in own.failed:
+            what = "a capture in the target's own code failed, and it went on without a graph"
+            yield _not_captured(failure, what, first)
+        if own.captured and not own.replayed:
+            yield _not_replayed(own, batch_size, first)
+        if own.unread_inputs:
+            yield _unread(own, [buffer for buffer in replaced if buffer.input is None], first)
+    for buffer in replaced:
+        if buffer.input is not None:
+            yield FindingDoc(
+                code="replaced_buffer",
+                what=f"the step puts a new tensor in the place of {buffer.variable}, the input {buffer.input!r}",
+                evidence=["a graph goes on reading the tensor that it was captured with"],
+                line=buffer.line,
+                how=f"overwrite it in place: {buffer.variable}.copy_(…)",
+                mode=first,
+            )
+
+
+def _not_replayed(own: OwnGraphs, batch_size: int | None, mode: str | None) -> FindingDoc:
+    evidence = [f"{plural(own.captured, 'graph')} captured while the target was built; its step replays none"]
+    if batch_size is None or not own.sizes or batch_size in own.sizes:
+        return FindingDoc(
+            code="not_replayed",
+            what="the target captures graphs, but its step replays none",
+            evidence=evidence,
+            how="find the condition that chooses the replay: a size without a graph, a flag, a stream",
+            mode=mode,
+            basis="inferred",
+        )
+    sizes = ", ".join(map(str, own.sizes))
+    larger = min((size for size in own.sizes if size > batch_size), default=None)
+    bucket = larger or 1 << (batch_size - 1).bit_length()
+    waste = f"{bucket - batch_size} of {bucket} rows are padding then ({share(1 - batch_size / bucket)})"
+    how = f"pad to {bucket}: {waste}" if larger else f"capture batch {batch_size}, or {bucket} and pad to it: {waste}"
+    if bucket == batch_size:
+        how = f"capture batch {batch_size}, too"
+    return FindingDoc(
+        code="off_ladder",
+        what=f"batch {batch_size} is not among the captured sizes {sizes}: the step runs without a graph",
+        evidence=[*evidence, f"the sizes are the keys of {own.table}"],
+        how=how,
+        mode=mode,
+    )
+
+
+def _unread(own: OwnGraphs, replaced: list[ReplacedBuffer], mode: str | None) -> FindingDoc:
+    names = ", ".join(repr(name) for name in own.unread_inputs)
+    evidence = ["changed by itself, it leaves the outputs of the step the same, bit for bit"]
+    evidence += [f"the step puts a new tensor in the place of {buffer.variable}" for buffer in replaced]
+    variable = replaced[0].variable if len(replaced) == 1 else None
+    return FindingDoc(
+        code="frozen_input",
+        what=f"the target's graph does not read the input {names}",
+        evidence=evidence,
+        line=next((buffer.line for buffer in replaced if buffer.line is not None), None),
+        how=_OVERWRITE if variable is None else f"overwrite what was captured: {variable}.copy_(new)",
+        mode=mode,
+        basis="measured" if replaced else "inferred",
+    )
+
+
+def _outputs(mode: MeasuredMode) -> Iterator[FindingDoc]:
+    """Inputs that a graph of ours was frozen on."""
+    checks = [p.output for p in mode.record.processes if p.output is not None and mode.name in UNGRAPHED]
+    for check in checks:
+        names = ", ".join(repr(name) for name in check.frozen_inputs)
+        if names or (check.note or "").startswith("frozen"):
+            yield FindingDoc(
+                code="frozen_input",
+                what=f"the graph does not read the input {names}"
+                if names
+                else "the graph is frozen on its first input",
+                evidence=["changed by itself, it changes eager's outputs and not the graph's"] if names else [],
+                how="keep it a tensor that the step overwrites: a number read by Python is baked in at the capture",
+                mode=mode.name,
+            )
+
+
+def _compiled(mode: MeasuredMode) -> Iterator[FindingDoc]:
+    """What torch.compile said of itself; of captures that are older than its record, the number of breaks."""
+    records = [p.compiler for p in mode.record.processes if p.compiler is not None]
+    if records:
+        yield from _compiler(max(records, key=_size), mode.name)
+        return
+    notes = chain.from_iterable(p.notes for p in mode.record.processes)
+    broken = next((found for note in notes if (found := _BREAKS.search(note))), None)
+    if broken is not None:
+        yield FindingDoc(
+            code="graph_break",
+            what=f"torch.compile cut the step into pieces at {plural(int(broken[1]), 'place')}",
+            how="TORCH_LOGS=graph_breaks names them; profile again with this launchscope, which does, too",
+            mode=mode.name,
+        )
+
+
+def _size(record: CompileRecord) -> int:
+    return len(record.graph_breaks) + len(record.recompiles) + len(record.cudagraph_skips)
+
+
+def _compiler(record: CompileRecord, mode: str) -> Iterator[FindingDoc]:
+    pieces = plural(record.unique_graphs or 0, "graph")
+    for each in record.graph_breaks:
+        yield FindingDoc(
+            code="graph_break",
+            what=f"torch.compile cut the step into pieces: {one_line(each.reason)}",
+            evidence=[f"{pieces} in all; {plural(each.count, 'break')} here"],
+            line=each.line,
+            how=_without_break(each.line, each.hint),
+            mode=mode,
+        )
+    for again in record.recompiles:
+        gave_up = ", and gave it up at its limit: it runs as written" if record.limit_reached else ""
+        yield FindingDoc(
+            code="recompiles",
+            what=f"torch.compile compiled {again.function} anew {number(again.count)}×{gave_up}",
+            evidence=[f"failed guard: {one_line(again.guard)}"],
+            line=again.line,
+            how="make what the guard names constant from step to step, or a tensor",
+            mode=mode,
+        )
+    for reason in record.cudagraph_skips:
+        yield FindingDoc(
+            code="cudagraph_skip",
+            what=f"torch.compile left out the CUDA graphs that it was asked for: {one_line(reason)}",
+            how="mend what it names, or capture the compiled step by hand (mode fused_graph)",
+            mode=mode,
+        )
+
+
+def _without_break(line: str | None, hint: str | None) -> str:
+    """For what waits for the GPU torch's own hint would not help a capture."""
+    known = remedy(line)
+    if known != remedy(None):
+        return known
+    if hint and "file an issue" not in hint:
+        return one_line(hint)
+    return "move it out of the step, or write it in operators that torch.compile knows"
+
+
+def _of_traces(mode: MeasuredMode, *, waits: bool) -> list[FindingDoc]:
+    """By the `cuda` pass, which slows a step the least; operators and lines from the pass that knows most of them."""
+    chosen = next(iter(mode.cuda), None)
+    if chosen is None or chosen.document.graph_doctor is None:
+        return []
+    named = min(mode.analyses, key=_rank).document
+    steps = chosen.document.steps
+    found = trace_findings(
+        chosen.document.graph_doctor,
+        named.blocking_calls,
+        None if steps is None else steps.period_ns,
+        named.graph_doctor,
+    )
+    return [replace(each, mode=mode.name) for each in found if waits or each.code != "waits_in_step"]
+
+
+def _rank(analysis: TraceAnalysis) -> int:
+    document = analysis.document
+    known = analysis.trace_pass in _RICHEST and document.graph_doctor is not None and document.steps is not None
+    return _RICHEST.index(analysis.trace_pass or "cuda") if known else len(_RICHEST)

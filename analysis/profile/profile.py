@@ -1,0 +1,340 @@
+"""A profiled model: several modes of one decode step side by side, the unprofiled step time as the truth.
+
+Samples and calibration come from a capture's manifest, W and the split of the idle time from its `cuda` traces.
+Every definition is in docs/metrics.md, "A profiled model". What can't be told is null, with its reason under
+``withheld``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
+from statistics import median
+from typing import Any, Final
+
+import msgspec
+
+from ..figures.analyses import TraceAnalysis
+from ..figures.communication import NO_COLLECTIVES, NOT_IN_COMMON
+from ..figures.next_steps import ModeFigures, next_steps
+from ..figures.observer import observer_effect
+from ..figures.verdict import StepFacts, verdict
+from ..model import units
+from ..model.capture import AS_WRITTEN, COMPILED, GRAPH_OF, UNGRAPHED, Manifest, ProcessRecord
+from ..model.document import (
+    TAX_FIELDS,
+    BoundDoc,
+    CalibrationDoc,
+    FloorDoc,
+    ModeDoc,
+    ProcessDoc,
+    ProfileDoc,
+    StepTimeDoc,
+    VerdictDoc,
+    baseline,
+)
+from ..step_model.bound import bound_ns, serial_ns
+from .graph_reasons import profile_findings
+from .measured_mode import MeasuredMode, median_or_none
+from .mode_warnings import mode_warnings
+
+OVER_STEP: Final = 0.05  # share of T that N·τ, measured apart, may lie over it
+
+
+def measured_modes(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> dict[str, MeasuredMode]:
+    """The modes of one process, or of one rank."""
+    return {
+        name: MeasuredMode(name, record, [a for a in analyses if _is_of(a, name)], manifest)
+        for name, record in manifest.modes.items()
+    }
+
+
+def mode_documents(modes: dict[str, MeasuredMode]) -> dict[str, ModeDoc]:
+    """Their figures, in their order, failed ones included."""
+    return {name: _mode_document(mode, modes) for name, mode in modes.items()}
+
+
+def profile_document(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> ProfileDoc:
+    """The profile part of the report, of one process or one rank."""
+    modes = measured_modes(manifest, analyses)
+    documents = mode_documents(modes)
+    base = baseline(documents)
+    calibration = manifest.calibration
+    return ProfileDoc(
+        calibration=None if calibration is None else CalibrationDoc(**msgspec.structs.asdict(calibration)),
+        floor=None if manifest.floor is None else FloorDoc(**msgspec.structs.asdict(manifest.floor)),
+        modes=documents,
+        seconds=dict(manifest.seconds),
+        verdict=None if base is None else documents[base].verdict,
+        graph_findings=profile_findings(modes, base, manifest.target.batch_size),
+    )
+
+
+def _is_of(analysis: TraceAnalysis, mode: str) -> bool:
+    return analysis.mode == (None if mode == AS_WRITTEN else mode)
+
+
+def _mode_document(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> ModeDoc:
+    figures = _Figures()
+    _time_figures(figures, mode, modes)
+    _idle_figures(figures, mode)
+    _prediction_figures(figures, mode, modes)
+    _cost_figures(figures, mode)
+    bound = _bound_document(mode)
+    if bound is None:
+        figures.withheld["bound"] = mode.error or "needs T and W"
+    judged = _verdict(mode, modes)
+    if judged is None:
+        figures.withheld["verdict"] = mode.error or "nothing was timed"
+    return ModeDoc(
+        **figures.values,
+        processes=[_process_document(p) for p in mode.record.processes],
+        host_submit_source=_source(mode),
+        bound=bound,
+        verdict=judged,
+        observer_effect=observer_effect(mode.sessions),
+        error=mode.error,
+        warnings=mode_warnings(mode),
+        withheld=figures.withheld,
+    )
+
+
+class _Figures:
+    """The figures of one mode, each with its reason where it is null."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.withheld: dict[str, str] = {}
+
+    def put(self, name: str, value: object, otherwise: str) -> None:
+        self.values[name] = value
+        if value is None:
+            self.withheld[name] = otherwise
+
+
+def _time_figures(figures: _Figures, mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> None:
+    untimed = mode.error or "nothing was timed"
+    no_trace = mode.error or "no `cuda` trace of this mode with steps"
+    figures.put("step_ns", mode.step_ns, untimed)
+    figures.put("host_submit_ns", mode.host_submit_ns, mode.error or "it was not measured")
+    figures.put("tau_step_ns", mode.tau_step_ns, mode.error or "needs host_submit_ns and launches")
+    figures.put("tau_api_ns", mode.tau_api_ns, no_trace)
+    figures.put("gpu_work_ns", mode.busy_ns, no_trace)
+    untold = mode.error or _why_waiting_is_untold(mode) or no_trace
+    figures.put("gpu_work_without_waiting_ns", mode.without_waiting_ns, untold)
+    figures.put("waiting_ns", mode.waiting_ns, untold)
+    figures.put("gpu_work_uncertainty_ns", mode.uncertainty_ns, no_trace)
+    figures.put("launches", mode.launches, no_trace)
+    figures.put("kernels", mode.kernels, no_trace)
+    figures.put("gpu_ops", mode.gpu_ops, no_trace)
+    figures.put("floor_ns", mode.floor_ns, _why_no_floor(mode.manifest))
+    eager = modes.get("eager")
+    figures.put("speedup", _speedup(eager, mode) if eager else None, "no repeat has both eager and this mode")
+
+
+def _why_waiting_is_untold(mode: MeasuredMode) -> str | None:
+    """None without a trace."""
+    if not mode.cuda:
+        return None
+    told = [a.document.communication for a in mode.cuda]
+    return next((each.reason or NOT_IN_COMMON for each in told if each is not None), NO_COLLECTIVES)
+
+
+def _idle_figures(figures: _Figures, mode: MeasuredMode) -> None:
+    if mode.exposed_ns is None:
+        why = mode.error or "needs T and W"
+    elif not mode.resolved:
+        why = "below resolution: T − W is smaller than W's uncertainty"
+    elif mode.shares is None:
+        why = "the `cuda` pass has no steady idle time that could be split, or no calibration to replace the profiler's"
+    else:
+        why = ""
+    figures.put("exposed_idle_ns", mode.exposed_ns, why)
+    fraction = None
+    if mode.resolved and mode.exposed_ns is not None and mode.step_ns is not None and mode.step_ns.median > 0:
+        fraction = mode.exposed_ns / mode.step_ns.median
+    figures.put("true_idle_fraction", fraction, why)
+    for tax, name in TAX_FIELDS.items():
+        figures.put(name, None if mode.taxes_ns is None else mode.taxes_ns[tax], why)
+
+
+def _prediction_figures(figures: _Figures, mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> None:
+    """The graph time that the ungraphed mode predicts, beside both; its error against the graph that was measured."""
+    source = modes.get(UNGRAPHED.get(mode.name, mode.name))
+    graph = modes.get(GRAPH_OF.get(mode.name, mode.name)) if mode.name != AS_WRITTEN else None
+    predicted = source.predicted_graph_ns if source else None
+    if source is not None and source.holds_waiting:
+        needed = "the work of its source holds waiting for other ranks, which can't be told from transfer"
+    else:
+        needed = f"needs W of {UNGRAPHED.get(mode.name, mode.name)} and a whole calibration (launchscope calibrate)"
+    replays = source is not None and source.replays_graphs
+    figures.put("predicted_graph_ns", predicted, "the step replays graphs already" if replays else needed)
+    error = None
+    if predicted is not None and graph is not None and graph.step_ns is not None and graph.exposed_ns:
+        error = (predicted - graph.step_ns.median) / graph.exposed_ns
+    figures.put("predicted_graph_error", error, "needs the prediction, and T and W of the graph mode")
+
+
+def _cost_figures(figures: _Figures, mode: MeasuredMode) -> None:
+    graphed = mode.name in UNGRAPHED
+    compiled = mode.name in COMPILED
+    as_written = mode.name == AS_WRITTEN  # by whose hand, and when, nobody measured
+    unmeasured = mode.error or "it was not measured"
+    no_graph = unmeasured if graphed or as_written else "not a graph mode"
+    no_compile = unmeasured if as_written else mode.error or "no process compiled from a cold cache"
+    memory = mode.median_of("graph_memory_bytes")
+    figures.put("capture_ns", mode.median_of("capture_ns"), no_graph)
+    figures.put("graph_memory_bytes", None if memory is None else round(memory), no_graph)
+    figures.put("compile_ns", mode.compile_ns, no_compile if compiled or as_written else "not compiled")
+    checks = [p.output for p in mode.record.processes if p.output is not None]
+    unchecked = "eager is the reference" if mode.name == "eager" else mode.error or "no output to compare"
+    figures.put("output_matches_eager", all(c.matches for c in checks) if checks else None, unchecked)
+    for name in ("max_abs_error", "max_relative_error"):
+        errors = [error for check in checks if (error := getattr(check, name)) is not None and isfinite(error)]
+        figures.put(name, max(errors, default=None), unchecked if not checks else "no floating-point output compared")
+    figures.put("output_tolerance", min((c.tolerance for c in checks), default=None), unchecked)
+
+
+def _speedup(eager: MeasuredMode, mode: MeasuredMode) -> float | None:
+    """T_eager ÷ T, paired by repeat: the median of the pairs' ratios; None without a pair."""
+    by_repeat = {p.repeat: median(p.samples_ns) for p in eager.timed}
+    pairs = [(by_repeat[p.repeat], median(p.samples_ns)) for p in mode.timed if p.repeat in by_repeat]
+    return median_or_none(theirs / own for theirs, own in pairs if own > 0)
+
+
+def _why_no_floor(manifest: Manifest) -> str:
+    if manifest.floor is None:
+        return "the bytes that a step reads could not be counted"
+    return "this machine's bandwidth was not measured (launchscope calibrate)"
+
+
+def _source(mode: MeasuredMode) -> str | None:
+    if mode.host_submit_ns is None:
+        return None
+    return "as profiled" if mode.submits_as_profiled else "unprofiled"
+
+
+def _bound_document(mode: MeasuredMode) -> BoundDoc | None:
+    if mode.step_ns is None or mode.work_ns is None or mode.launches is None:
+        return None
+    tau = mode.tau_step_ns
+    return BoundDoc(
+        basis="profile",
+        gpu_work_ns=mode.work_ns,
+        launches=mode.launches,
+        tau_ns=tau,
+        bound_ns=None if tau is None else bound_ns(mode.work_ns, mode.launches, tau),
+        serial_ns=None if tau is None else serial_ns(mode.work_ns, mode.launches, tau),
+        step_ns=mode.step_ns.median,
+        host_submit_ns=mode.host_submit_ns,
+        host_submit_source=_source(mode),
+        note="; ".join(_bound_notes(mode, mode.step_ns, mode.work_ns, mode.launches, tau)) or None,
+    )
+
+
+def _bound_notes(
+    mode: MeasuredMode, step: StepTimeDoc, work_ns: float, launches: float, tau: float | None
+) -> Iterator[str]:
+    """How not to read the bound."""
+    if mode.holds_waiting:
+        unsplit = units.duration(mode.unsplit_ns)
+        yield f"W holds {unsplit} inside collectives, waiting for other ranks included, as recorded"
+    note = None if tau is None else _bound_note(mode, step, work_ns, launches * tau)
+    if note is not None:
+        yield note
+
+
+def _bound_note(mode: MeasuredMode, step: StepTimeDoc, work_ns: float, host_ns: float) -> str | None:
+    """How not to read the bound; None where N·τ doesn't set it."""
+    if host_ns <= work_ns:
+        return None
+    if host_ns <= max(step.median * (1 + OVER_STEP), step.ci_high or 0.0):
+        return "where launching is the limit, N·τ is the step itself: T ÷ bound ≈ 1 proves nothing by itself"
+    how = "under the profiler" if mode.submits_as_profiled else "alone, into an empty queue,"
+    return f"N·τ is longer than T, so it bounds nothing here: submitting a step {how} took the host longer"
+
+
+def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc | None:
+    if mode.step_ns is None:
+        return None
+    calibration = mode.manifest.calibration
+    graph = modes.get(GRAPH_OF.get(mode.name, ""))
+    unreliable = sorted({reason for a in mode.cuda if not a.document.coverage.reliable for reason in a.unreliable})
+    if not mode.cuda:
+        unreliable = ["no `cuda` trace of this mode with steps, so its GPU work is not known"]
+    steps = [a.document.steps for a in mode.cuda if a.document.steps]
+    return verdict(
+        StepFacts(
+            basis="profile",
+            step_ns=mode.step_ns.median,
+            gpu_work_ns=_work_of_step(mode),
+            waiting_ns=mode.waiting_ns or 0.0,
+            unsplit_ns=mode.unsplit_of_step_ns,
+            waits_for=_waits_for(mode),
+            alone=all(a.waits is None for a in mode.cuda),
+            gpu_ops=1.0 if mode.gpu_ops is None else mode.gpu_ops,
+            launches=mode.launches or 0.0,
+            tau_ns=mode.tau_step_ns,
+            taxes_ns=mode.taxes_ns,
+            work_uncertainty_ns=mode.uncertainty_ns or 0.0,
+            host_as_profiled=mode.submits_as_profiled,
+            graph_launches=median_or_none(s.graph_launches.median or 0.0 for s in steps) or 0.0,
+            unreliable=tuple(unreliable),
+            floor_ns=mode.floor_ns,
+            node_gap_ns=calibration.node_gap_ns if calibration else None,
+            predicted_graph_ns=mode.predicted_graph_ns if mode.name in GRAPH_OF else None,
+            graph_obstacle=graph.error if graph else None,
+            blocking=_blocking(mode.cuda),
+            measured=tuple(next_steps(mode.name, {name: _figures_of(m) for name, m in modes.items()})),
+        )
+    )
+
+
+def _waits_for(mode: MeasuredMode) -> int | None:
+    """The rank for which it waits mostly in every recording; null where that differs."""
+    found = {a.waits_for for a in mode.cuda}
+    return found.pop() if len(found) == 1 else None
+
+
+def _work_of_step(mode: MeasuredMode) -> float | None:
+    """W in a step of length T: what collectives wait, or may wait, in it as it would be without the profiler."""
+    if mode.work_ns is None:
+        return None
+    unsplit = mode.unsplit_ns if mode.holds_waiting else 0.0
+    return mode.work_ns - unsplit + mode.unsplit_of_step_ns + (mode.waiting_ns or 0.0)
+
+
+def _figures_of(mode: MeasuredMode) -> ModeFigures:
+    predictor = mode.name in UNGRAPHED
+    return ModeFigures(
+        step_ns=mode.step_ns,
+        work_ns=mode.work_ns,
+        work_uncertainty_ns=mode.uncertainty_ns,
+        kernels=mode.kernels,
+        floor_ns=mode.floor_ns,
+        floor_bytes=mode.manifest.floor.bytes if mode.manifest.floor else None,
+        bandwidth=mode.manifest.calibration.bandwidth_bytes_per_s if mode.manifest.calibration else None,
+        graph_memory_bytes=mode.median_of("graph_memory_bytes") if predictor else None,
+        capture_ns=mode.median_of("capture_ns"),
+        compile_ns=mode.compile_ns,
+        streams_saving_ns=mode.streams_saving_ns,
+        predicted_graph_ns=mode.predicted_graph_ns,
+        matches=all(p.output.matches for p in mode.record.processes if p.output is not None),
+    )
+
+
+def _blocking(analyses: Iterable[TraceAnalysis]) -> tuple[str, ...]:
+    """Blocking calls inside the step, in words, without repeats."""
+    return tuple(dict.fromkeys(words for analysis in analyses for words in analysis.blocking_words))
+
+
+def _process_document(process: ProcessRecord) -> ProcessDoc:
+    clocks = [s.sm_clock_mhz for s in (process.before, process.after) if s is not None]
+    return ProcessDoc(
+        repeat=process.repeat,
+        samples_ns=list(process.samples_ns),
+        warmup_ns=list(process.warmup_ns),
+        host_submit_ns=list(process.host_submit_ns),
+        clocks_mhz=[clock for clock in clocks if clock is not None],
+        started=process.started,
+    )

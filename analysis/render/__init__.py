@@ -1,0 +1,1 @@
+"""Blocks and documents as text or bytes."""

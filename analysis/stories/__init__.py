@@ -1,0 +1,1 @@
+"""Documents in words: what a person reads of each, as blocks."""

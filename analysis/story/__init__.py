@@ -1,0 +1,1 @@
+"""What a report is told in: blocks, and tables that fit."""

@@ -1,0 +1,1 @@
+"""Charts, and the model of a step to play with."""

@@ -1,0 +1,148 @@
+"""What the model says, in words: measured, predicted, the change, and what is assumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...analysis.model.capture import GRAPH_OF
+from ...analysis.model.units import (
+    MISSING,
+    byte_size,
+    duration,
+    duration_interval,
+    number,
+    one_line,
+    printable,
+    rate,
+    share,
+)
+from ...analysis.step_model.bound import (
+    Knobs,
+    Prediction,
+    StepModel,
+    predict,
+    turning_kernels,
+    turning_tau_ns,
+)
+from ..view import View
+from .starting_point import FORMATS, StartingPoint, apply
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the readout, in words."""
+
+    label: str
+    measured: str
+    predicted: str
+    change: str
+
+
+def readout(start: StartingPoint, view: View) -> tuple[Row, ...]:
+    """What was measured, what is predicted at these knobs, and the change from what the model says without any."""
+    step = start.step
+    if step is None:
+        return (Row("no model", MISSING, one_line(start.reason), MISSING),)
+    knobs = apply(start, view.knobs)
+    before, after = predict(step), predict(step, knobs)
+    tau = step.tau_ns if knobs.tau_ns is None else knobs.tau_ns
+    one_by_one = f"{printable(start.mode)}: max(W, N·τ)"
+    rows = [
+        _time_row(one_by_one, measured_time(start, start.mode), before.eager_ns, after.eager_ns),
+        _time_row("without any overlap: W + N·τ", MISSING, before.serial_ns, after.serial_ns),
+    ]
+    if before.graph_ns is not None:
+        rows.append(
+            _time_row(
+                "as one CUDA graph", measured_time(start, GRAPH_OF.get(start.mode, "")), before.graph_ns, after.graph_ns
+            )
+        )
+    if start.fused is not None:
+        old, new = predict(start.fused), predict(start.fused, apply(start, view.knobs, start.fused))
+        rows.append(_time_row("fused: max(W, N·τ)", measured_time(start, "fused"), old.eager_ns, new.eager_ns))
+        if old.graph_ns is not None:
+            rows.append(
+                _time_row("fused, as one CUDA graph", measured_time(start, "fused_graph"), old.graph_ns, new.graph_ns)
+            )
+    rows += [
+        _time_row("GPU work W", duration(step.gpu_work_ns), step.gpu_work_ns, after.gpu_work_ns),
+        *(
+            []
+            if before.floor_ns is None
+            else [_time_row("floor", duration(before.floor_ns), before.floor_ns, after.floor_ns)]
+        ),
+        _row("launches N", number(step.launches), number(whole(after.launches)), step.launches, after.launches),
+        _time_row("host time per launch τ", duration(step.tau_ns), step.tau_ns, tau),
+        _time_row(
+            "launching, N·τ", duration(step.launches * step.tau_ns), step.launches * step.tau_ns, after.launches * tau
+        ),
+        Row("the limit", _limit(before, step.tau_ns), _limit(after, tau), _turns(step, knobs)),
+    ]
+    return (*rows, *(Row("assumed", "", text, "") for text in assumptions(start, view)))
+
+
+def measured_time(start: StartingPoint, name: str) -> str:
+    """T of a mode with its interval."""
+    found = next((mode for mode in start.measured if mode.name == name), None)
+    return MISSING if found is None else duration_interval(found.step.median, found.step.ci_low, found.step.ci_high)
+
+
+def _time_row(label: str, measured: str, before: float | None, after: float | None) -> Row:
+    return _row(label, measured, duration(after), before, after)
+
+
+def _row(label: str, measured: str, predicted: str, before: float | None, after: float | None) -> Row:
+    return Row(label, measured, predicted, _change(before, after))
+
+
+def _change(before: float | None, after: float | None) -> str:
+    """In per cent, with its sign; missing where nothing changes."""
+    if not before or after is None or abs(after / before - 1) < 1e-6:
+        return MISSING
+    relative = after / before - 1
+    return f"{'+' if relative > 0 else ''}{share(relative)}"
+
+
+def whole(count: float) -> float:
+    """A predicted count, rounded where a part of one says nothing."""
+    return round(count) if abs(count - round(count)) < 1e-6 or count > 10 else count
+
+
+def _limit(told: Prediction, tau_ns: float) -> str:
+    host = told.launches * tau_ns
+    name, sign = ("launching", ">") if host > told.gpu_work_ns else ("the GPU", "≤")
+    return f"{name}: N·τ {duration(host)} {sign} W {duration(told.gpu_work_ns)}"
+
+
+def _turns(step: StepModel, knobs: Knobs) -> str:
+    """Where the limit changes hands, at these knobs."""
+    tau, kernels = turning_tau_ns(step, knobs), turning_kernels(step, knobs)
+    words = [] if tau is None else [f"at τ = {duration(tau)}"]
+    words += [] if kernels is None else [f"at {number(whole(kernels))} GPU ops"]
+    return f"turns {' or '.join(words)}" if words else MISSING
+
+
+def assumptions(start: StartingPoint, view: View) -> tuple[str, ...]:
+    """What the prediction takes for granted, in sentences."""
+    step = start.step
+    if step is None:
+        return ()
+    told = [f"the starting point is {printable(start.mode)}, {start.basis}"]
+    knobs, over = apply(start, view.knobs), "what the kernels take over it stays"
+    if knobs.kernels is not None:
+        told.append(
+            "the launches follow the number of kernels"
+            + ("" if predict(step).floor_ns is None else ", and so does what these take over the floor")
+        )
+    if knobs.bandwidth_bytes_per_s is not None:
+        told.append(f"the floor follows the bandwidth, {rate(knobs.bandwidth_bytes_per_s, 'B')}; {over}")
+    if knobs.batch_size is not None and step.weight_bytes is not None and step.floor is not None:
+        rest = byte_size((step.floor.bytes or 0) - step.weight_bytes)
+        told.append(
+            f"batch {number(knobs.batch_size)}: weights are read once, the other {rest} of the floor grow; {over}"
+        )
+    if knobs.weight_bytes is not None:
+        width = knobs.weight_bytes / (step.weight_bytes or 1) * (start.weight_width or 0)
+        name, size = dict(FORMATS).get(round(width, 6), "others"), byte_size(knobs.weight_bytes)
+        told.append(f"weights as {name}: {size} at {width:g} bytes each; scales and unpacking cost nothing; {over}")
+    return (*told, *start.notes)

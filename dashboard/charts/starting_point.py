@@ -1,0 +1,263 @@
+"""Where the model to play with starts: the step as it was measured, and the knobs that can be turned from there.
+
+The knobs of a view are factors of what was measured (``tau``, ``bandwidth``, ``kernels``), a count (``batch``) and
+bytes per weight (``weights``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from ...analysis.model.capture import GRAPH_OF, Calibration, Floor
+from ...analysis.model.document import ModeDoc, ProfileDoc, StepTimeDoc, TargetDoc
+from ...analysis.model.units import duration, number, rate
+from ...analysis.predict.whatif.gpu_work import weights_of
+from ...analysis.step_model.bound import Knobs, StepModel, predict
+from ...analysis.stories.mode_table import shown_name
+from ...analysis.stories.parts import MOSTLY
+from ..band import Band
+from ..opened import Opened
+
+FORMATS: Final = ((2.0, "bf16"), (1.0, "int8"), (0.5, "int4"))
+"""What the weights can be read as: bytes each. Scales and zero points, a few per cent more, are left out."""
+
+_FINEST: Final = 1e-3
+"""Of a slider's position: closer is the same."""
+
+_FIGURES: Final = (
+    ("gpu_work_ns", "GPU work"),
+    ("gpu_ops", "number of GPU ops"),
+    ("launches", "number of launches"),
+    ("tau_step_ns", "host time per launch"),
+)
+"""What a mode must have measured for the model to start from it."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One mode as it was timed."""
+
+    name: str
+    gpu_ops: float
+    step: StepTimeDoc
+
+
+@dataclass(frozen=True)
+class StartingPoint:
+    """The step that the knobs move away from; without one, ``step`` is null and ``reason`` says why."""
+
+    step: StepModel | None
+    reason: str = ""
+    mode: str = ""  # that the step is of, as people read it
+    basis: str = ""  # 'measured without a profiler', 'as profiled'
+    measured: tuple[Measured, ...] = ()  # every mode that was timed, the step's own first
+    fused: StepModel | None = None  # the compiled step, launched kernel by kernel
+    weight_width: float | None = None  # bytes per weight as measured
+    notes: tuple[str, ...] = ()  # what can't be told, and why
+
+
+def starting_point(opened: Opened) -> StartingPoint:
+    """The baseline of a profile; of bare traces the first one that launches kernel by kernel."""
+    profile = opened.report.document.profile
+    if profile is not None and profile.modes:
+        return _of_profile(profile, opened.report.document.target)
+    found = [_of_trace(band) for band in opened.bands if band.device is not None]
+    return next((start for start in found if start.step is not None), next(iter(found), _NOTHING))
+
+
+_NOTHING: Final = StartingPoint(None, "no trace holds a GPU op")
+
+
+def _of_profile(profile: ProfileDoc, target: TargetDoc | None) -> StartingPoint:
+    reasons = []
+    for name, mode in profile.modes.items():
+        if name in GRAPH_OF.values():
+            continue
+        why = _why_no_step(mode)
+        if not why:
+            return _measured_start(name, mode, profile, target)
+        reasons.append(f"{shown_name(name)}: {why}")
+    return StartingPoint(None, "; ".join(reasons) or "no mode was measured that launches kernel by kernel")
+
+
+def _why_no_step(mode: ModeDoc) -> str:
+    """Why the model can't start from this mode; '' where it can."""
+    if mode.step_ns is None:
+        return mode.error or "it was not timed"
+    work, ops, launches, tau = (getattr(mode, field) for field, _ in _FIGURES)
+    for field, what in _FIGURES:
+        if getattr(mode, field) is None:
+            return f"its {what} is not known: {mode.withheld.get(field, 'it was not measured')}"
+    if min(work, ops, launches, tau) <= 0:
+        return "it launches nothing that takes time"
+    if launches < (1 - MOSTLY) * ops:
+        return "the step replays graphs already, so nothing is launched kernel by kernel that a graph could replace"
+    return ""
+
+
+def _measured_start(name: str, mode: ModeDoc, profile: ProfileDoc, target: TargetDoc | None) -> StartingPoint:
+    width, weights = weights_of(target, profile.floor)
+    around = StepModel(  # of every mode
+        gpu_work_ns=0.0,
+        gpu_ops=0.0,
+        launches=0.0,
+        tau_ns=0.0,
+        calibration=Calibration()
+        if profile.calibration is None
+        else Calibration(**msgspec.structs.asdict(profile.calibration)),
+        floor=None if profile.floor is None else Floor(**msgspec.structs.asdict(profile.floor)),
+        weight_bytes=weights,
+        batch_size=1 if target is None or not target.batch_size else target.batch_size,
+    )
+
+    start = _filled(around, mode)
+    fused = profile.modes.get("fused") if name == "eager" else None
+    timed = [
+        Measured(shown_name(other), doc.gpu_ops, doc.step_ns)
+        for other, doc in sorted(profile.modes.items(), key=lambda item: item[0] != name)
+        if doc.step_ns is not None and doc.gpu_ops
+    ]
+    return StartingPoint(
+        step=start,
+        mode=shown_name(name),
+        basis="measured without a profiler",
+        measured=tuple(timed),
+        fused=None if fused is None or _why_no_step(fused) else _filled(around, fused),
+        weight_width=width,
+        notes=tuple(_missing(start, target)),
+    )
+
+
+def _filled(around: StepModel, mode: ModeDoc) -> StepModel:
+    """The model of one mode, whose figures are all there."""
+    work, ops, launches, tau = (getattr(mode, field) for field, _ in _FIGURES)
+    return replace(around, gpu_work_ns=work, gpu_ops=ops, launches=launches, tau_ns=tau)
+
+
+def _missing(step: StepModel, target: TargetDoc | None) -> list[str]:
+    notes = []
+    if predict(step).graph_ns is None:
+        notes.append("no graph is predicted: this machine's graph costs were not measured (launchscope calibrate)")
+    if predict(step).floor_ns is None:
+        notes.append("GPU work stays as measured: the bytes of a step or this machine's bandwidth are not known")
+    elif step.weight_bytes is None:
+        notes.append("no knobs for batch and weights: the number or the type of the parameters is not known")
+    return notes
+
+
+def _of_trace(band: Band) -> StartingPoint:
+    """From what was recorded, the profiler's cost included."""
+    document = band.analysis.document
+    bound, label = document.bound, band.label
+    if bound is None or bound.tau_ns is None:
+        return StartingPoint(
+            None, f"{label}: {document.withheld.get('bound', 'the host time of its launches is not known')}"
+        )
+    ops = document.coverage.gpu_ops if document.steps is None else document.steps.gpu_ops.median or 0.0
+    if (document.graphs.coverage_by_count or 0.0) >= MOSTLY or bound.launches < (1 - MOSTLY) * ops:
+        return StartingPoint(None, f"{label}: the step replays graphs already, and its kernels wait for no launch")
+    if not ops or not bound.launches or bound.gpu_work_ns <= 0 or bound.tau_ns <= 0:
+        return StartingPoint(None, f"{label}: no step in it launches work that takes time")
+    step = StepModel(bound.gpu_work_ns, float(ops), bound.launches, bound.tau_ns, Calibration())
+    time = StepTimeDoc(median=bound.step_ns, ci_low=None, ci_high=None)
+    return StartingPoint(
+        step=step,
+        mode=label,
+        basis="as profiled: the recording's own times",
+        measured=(Measured(label, float(ops), time),),
+        notes=tuple(_missing(step, None)),
+    )
+
+
+@dataclass(frozen=True)
+class Slider:
+    """One knob's slider. Positions are log2 of the knob, so that a step is a factor; ``value`` is as measured."""
+
+    label: str
+    low: float
+    high: float
+    step: float | None  # null: the marks alone
+    marks: dict[float, str]  # whole positions as ints, as dash wants them
+    value: float
+
+    def shown(self, knob: float | None) -> float:
+        """Where the slider stands for a knob of the view; as measured for none."""
+        return self.value if knob is None or knob <= 0 else round(min(max(math.log2(knob), self.low), self.high), 4)
+
+    def factor(self, position: float | None) -> float | None:
+        """The view's knob for a position; None as measured."""
+        if position is None or abs(position - self.value) < _FINEST:
+            return None
+        return float(f"{2.0 ** min(max(position, self.low), self.high):.6g}")
+
+
+def slider_marks(start: StartingPoint) -> dict[str, Slider]:
+    """Knob → slider, of the knobs that change something here; none without a starting point."""
+    step = start.step
+    if step is None:
+        return {}
+    sliders = {"tau": _factors(f"host time per launch τ, measured {duration(step.tau_ns)}", -4, 2)}
+    sliders["kernels"] = _factors(f"GPU ops per step, measured {number(step.gpu_ops)}", -5, 1)
+    bandwidth = step.calibration.bandwidth_bytes_per_s
+    if predict(step).floor_ns is not None and bandwidth:
+        sliders["bandwidth"] = _factors(f"memory bandwidth, measured {rate(bandwidth, 'B')}", -2, 2)
+    if "bandwidth" in sliders and step.weight_bytes is not None and start.weight_width is not None:
+        high = max(8, math.ceil(math.log2(step.batch_size)) + 2)
+        counts: dict[float, str] = {power: number(2.0**power) for power in range(high + 1)}
+        sliders["batch"] = _choice("batch size", counts, step.batch_size, number(step.batch_size))
+        widths: dict[float, str] = {round(math.log2(width)): name for width, name in FORMATS}
+        sliders["weights"] = _choice("weights", widths, start.weight_width, f"{start.weight_width:g} bytes each")
+    return sliders
+
+
+def _choice(label: str, marks: dict[float, str], measured: float, word: str) -> Slider:
+    """A slider that stops at its marks alone; what was measured is one of them."""
+    at = math.log2(measured)
+    if at.is_integer():
+        at = int(at)
+    stops = {at: word} | marks
+    step = 1 if all(isinstance(stop, int) for stop in stops) else None  # with none, no key of a keyboard moves it
+    return Slider(label, min(stops), max(stops), step, dict(sorted(stops.items())), at)
+
+
+def _factors(label: str, low: int, high: int) -> Slider:
+    marks: dict[float, str] = {
+        power: f"×{2**power}" if power > 0 else f"÷{2**-power}" for power in range(low, high + 1)
+    }
+    return Slider(label, low, high, 0.125, marks | {0: "as measured"}, 0)
+
+
+def apply(start: StartingPoint, knobs: Mapping[str, float], step: StepModel | None = None) -> Knobs:
+    """The model's knobs for those of a view, within the sliders' ends; of another step than the start's own if given.
+
+    A knob without a slider here changes nothing.
+    """
+    of, sliders = step or start.step, slider_marks(start)
+    moved = {name: 2.0 ** sliders[name].shown(value) for name, value in knobs.items() if name in sliders}
+    if of is None:
+        return Knobs()
+    bandwidth = of.calibration.bandwidth_bytes_per_s
+    weights = None
+    if "weights" in moved and of.weight_bytes is not None and start.weight_width:
+        weights = of.weight_bytes * moved["weights"] / start.weight_width
+    return Knobs(
+        tau_ns=of.tau_ns * moved["tau"] if "tau" in moved else None,
+        bandwidth_bytes_per_s=bandwidth * moved["bandwidth"] if "bandwidth" in moved and bandwidth else None,
+        kernels=of.gpu_ops * moved["kernels"] if "kernels" in moved else None,
+        batch_size=round(moved["batch"]) if "batch" in moved else None,
+        weight_bytes=weights,
+    )
+
+
+def is_moved(start: StartingPoint, knobs: Mapping[str, float]) -> bool:
+    """True when some knob is not as measured."""
+    sliders = slider_marks(start)
+    return any(
+        name in sliders and abs(sliders[name].shown(value) - sliders[name].value) > _FINEST
+        for name, value in knobs.items()
+    )

@@ -1,0 +1,233 @@
+"""The whole story as one HTML file: opens with a double click, loads nothing, runs nothing but what is in it.
+
+The figures are those of the dashboard, drawn by plotly's own script. A Content-Security-Policy in the file admits that
+script and ours by their hashes, no eval and no request.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import jinja2
+import msgspec
+import plotly  # type: ignore[import-untyped]
+from markupsafe import Markup
+
+from ...analysis.model.units import MISSING, number, plural, printable
+from ..charts.charts import bound_figure, chart_rem, durations_figure, idle_figure
+from ..grid_table import Row, TableData
+from ..opened import Opened, open_bands
+from ..page import cards
+from ..page.graph_view import graph_sections
+from ..page.tables import TABLES, table, table_names
+from ..theme import DARK, LIGHT, Theme
+from ..timeline.timeline import Figure, collective_legend, legend_items
+from .zoom_levels import Timelines, timelines
+
+if TYPE_CHECKING:
+    from ...analysis.report import Report
+
+MOST_BYTES: Final = 7_900_000
+"""Of the file; mail servers take 10 MB, a third of it spent on their encoding."""
+
+LEAST_ROOM: Final = 500_000
+"""Bytes of timelines however large the rest is."""
+
+MOST_ROWS: Final = 500
+"""Of one table."""
+
+_LONG: Final = 60
+"""Characters from which a cell may break anywhere."""
+
+_MOST_NAME: Final = 150
+"""Characters of a name; the rest is in its tooltip."""
+
+_MOST_TEXT: Final = 1_000
+"""Characters of any cell and tooltip: a file may hold names of megabytes."""
+
+HERE: Final = Path(__file__).parent
+ASSETS: Final = HERE.parent / "assets"
+CHARTS: Final[Mapping[str, tuple[str, Callable[[Opened, Theme], Figure]]]] = {
+    "idle": ("Idle time by cause", idle_figure),
+    "durations": ("Kernel durations against τ", durations_figure),
+    "bound": ("The bound", bound_figure),
+}
+_DARK_RULE: Final = re.compile(r'\[data-theme="dark"\] (\{[^}]*\})')
+
+
+@dataclass(frozen=True)
+class Column:
+    """``kind``: an attribute of its cells, or nothing."""
+
+    title: str
+    kind: Markup
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``hint``: what a tooltip says."""
+
+    text: str
+    kind: Markup
+    hint: str
+
+
+@dataclass(frozen=True)
+class PlainTable:
+    """A table as it stands in the file."""
+
+    name: str
+    count: str
+    note: str | None
+    columns: list[Column]
+    rows: list[list[Cell]]
+
+    @property
+    def is_open(self) -> bool:
+        return self.name == next(iter(TABLES))
+
+
+def render(report: Report) -> str:
+    """The file; at most 8 MB unless the tables alone need more."""
+    opened = open_bands(report)
+    bands = [band for key in opened.first if (band := opened.band(key)) is not None]
+    labels = {band.key: band.label for band in bands}
+    words = {
+        "opened": opened,
+        "version": report.document.launchscope,
+        "machine": cards.machine(opened),
+        "sentence": cards.sentence(opened),
+        "notes": cards.notes(opened),
+        "next_steps": cards.next_steps(opened),
+        "cards": cards.cards(opened),
+        "graph_doctor": graph_sections(opened),
+        "legend": legend_items(LIGHT),
+        "collectives": collective_legend(bands),
+        "chart_rem": chart_rem(opened),
+        "charts": [(name, title) for name, (title, _) in CHARTS.items()],
+        "tables": [plain_table(name, table(name, opened, bands), labels) for name in table_names(opened, bands)],
+    }
+    charts = {name: {t.name: draw(opened, t) for t in (LIGHT, DARK)} for name, (_, draw) in CHARTS.items()}
+    empty = Timelines((), (), (), 0)
+    rest = len(_page(words, empty, charts).encode())
+    return _page(words, timelines(bands, max(MOST_BYTES - rest, LEAST_ROOM)), charts)
+
+
+def _page(words: Mapping[str, Any], drawn: Timelines, charts: Mapping[str, Any]) -> str:
+    data = {
+        "timelines": {"time": [each.levels for each in drawn.time], "step": [each.levels for each in drawn.step]},
+        "dark": drawn.dark,
+        "charts": charts,
+    }
+    scripts = (plotly_script(), (HERE / "report.js").read_text("utf-8"))
+    return _template().render(
+        words,
+        policy=policy(scripts),
+        style=Markup(_style()),
+        data=Markup(json_in_html(data)),
+        plotly=Markup(scripts[0]),
+        script=Markup(scripts[1]),
+        steps=len(drawn.time),
+        kept_steps=max(drawn.kept_steps, 1),
+        limits=list(_limits(words["opened"], drawn)),
+    )
+
+
+def plain_table(name: str, data: TableData, labels: Mapping[str, str]) -> PlainTable:
+    """The first MOST_ROWS rows as text; ``labels``: key of a band → how people call it, with one only left out."""
+    total = len(data.rows)
+    count = f"the first {number(MOST_ROWS)} of {plural(total, 'row')}" if total > MOST_ROWS else plural(total, "row")
+    columns = [each for each in data.columns if each["field"] != "band" or len(labels) > 1]
+    rows = [[_cell(row, column, labels) for column in columns] for row in data.rows[:MOST_ROWS]]
+    return PlainTable(name, count, data.note, [Column(each["headerName"], _kind(each)) for each in columns], rows)
+
+
+def _cell(row: Row, column: Mapping[str, Any], labels: Mapping[str, str]) -> Cell:
+    value = row.get(column["field"])
+    if value is None:
+        return Cell(MISSING, _kind(column), "")
+    if not isinstance(value, str):
+        return Cell(f"{value:,.{column['context']['decimals']}f}", _kind(column), "")
+    if column["field"] == "band":
+        return Cell(labels[value], _kind(column), "")
+    if "tooltipField" not in column:
+        return Cell(_cut(value, _MOST_TEXT), _kind(column, value), "")
+    whole, text = str(row[column["tooltipField"]]), _cut(value, _MOST_NAME)
+    return Cell(text, _kind(column, text), "" if whole == text else _cut(whole, _MOST_TEXT))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _kind(column: Mapping[str, Any], text: str = "") -> Markup:
+    if "context" in column:
+        return Markup("")
+    return Markup(' class="text long"') if len(text) > _LONG else Markup(' class="text"')
+
+
+def _limits(opened: Opened, drawn: Timelines) -> Iterator[str]:
+    """What is not in the file."""
+    if len(opened.first) < len(opened.bands):
+        yield f"{number(len(opened.first))} of {plural(len(opened.bands), 'recording')} are in this file."
+    shown = len(drawn.time)
+    if shown < drawn.kept_steps:
+        yield f"The first {plural(shown, 'step')} of {number(drawn.kept_steps)} are in this file."
+    if not drawn.is_complete:
+        yield "Where a lane stays a strip at any zoom, the file had no room: launchscope dashboard shows everything."
+
+
+def json_in_html(value: object) -> str:
+    """JSON that can't end the element it stands in."""
+    return msgspec.json.encode(value).decode().replace("<", "\\u003c")
+
+
+def policy(scripts: Iterable[str]) -> str:
+    """Nothing from anywhere, no eval, and no script but these."""
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {hashes}",
+            "style-src 'unsafe-inline'",  # plotly styles its elements
+            "img-src data: blob:",  # its picture of a chart
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+
+
+@cache
+def plotly_script() -> str:
+    """plotly.js, whole, as the plotly package carries it."""
+    return (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_text("utf-8")
+
+
+def _style() -> str:
+    """The dashboard's look; where no script sets a theme, the system's."""
+    style = (ASSETS / "dashboard.css").read_text("utf-8")
+    found = _DARK_RULE.search(style)
+    assert found is not None, "dashboard.css has a rule for the dark theme"
+    dark = f"@media (prefers-color-scheme: dark) {{ :root:not([data-theme]) {found[1]} }}\n"
+    return style + dark + (HERE / "report.css").read_text("utf-8")
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_shown
+    )
+    return environment.from_string((HERE / "report.html.jinja").read_text("utf-8"))
+
+
+def _shown(value: object) -> object:
+    """Foreign text without characters that draw nothing or move the text around them."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

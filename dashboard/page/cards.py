@@ -1,0 +1,184 @@
+"""The answer first: the verdict as a sentence, what to do next, and one card per mode. Words, no markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...analysis.model import units
+from ...analysis.model.document import ActionDoc, DeviceDoc, ModeDoc, SteadyDoc, TraceDoc, WarningDoc
+from ...analysis.stories import parts
+from ...analysis.stories.parts import headline
+from ..band import Band
+from ..opened import Opened
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One figure of a card; ``hint`` says what it is."""
+
+    label: str
+    value: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """One mode, or one trace. ``failure``: why it has no figures."""
+
+    title: str
+    key: str | None  # of its band, null without one
+    verdict: str | None
+    facts: tuple[Fact, ...]
+    warnings: tuple[str, ...]
+    failure: str | None = None
+    is_baseline: bool = False
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """One thing to do, and what it leaves of the step."""
+
+    what: str
+    basis: str  # measured, predicted; empty where nobody told the gain
+    leaves: str
+    detail: str
+    reasons: str  # one line that tries it, and what says so; empty for what was measured
+
+
+def sentence(opened: Opened) -> str:
+    """The verdict."""
+    profile, base = opened.report.document.profile, opened.baseline
+    if profile is not None and profile.verdict is not None:
+        return headline(profile.verdict, base.label if base else None).text
+    if base is None:
+        return "NO VERDICT: no trace holds a GPU op"
+    return headline(base.analysis.document.verdict, base.label if len(opened.bands) > 1 else None).text
+
+
+def next_steps(opened: Opened) -> list[NextStep]:
+    """What to do next, in the order of the report."""
+    profile, base = opened.report.document.profile, opened.baseline
+    verdict = profile.verdict if profile is not None else base.analysis.document.verdict if base else None
+    return [] if verdict is None else [_next_step(action) for action in verdict.actions]
+
+
+def machine(opened: Opened) -> str:
+    """What was profiled, and where."""
+    document = opened.report.document
+    target, environment = document.target, document.environment or {}
+    words: list[str] = []
+    if target is not None:
+        batch = None if target.batch_size is None else f"batch {target.batch_size}"
+        context = None if target.context_length is None else f"context {units.number(target.context_length)}"
+        words += [word for word in (batch, target.dtype, context) if word]
+    elif opened.baseline is not None:
+        names = opened.baseline.analysis.trace.device_names.values()
+        words += [name for name in dict.fromkeys(names) if name]
+    known = {"gpu": "{}", "driver": "driver {}", "cuda": "CUDA {}", "torch": "torch {}"}
+    words += [form.format(environment[key]) for key, form in known.items() if environment.get(key)]
+    return " · ".join(words)
+
+
+def cards(opened: Opened) -> list[Card]:
+    """A card per mode of a profile, failed ones with their reason; else one per trace shown first."""
+    profile = opened.report.document.profile
+    if profile is None:
+        shown = [band for key in opened.first if (band := opened.band(key)) is not None]
+        return [_trace_card(band, is_baseline=band is opened.baseline) for band in shown]
+    found = []
+    for name, mode in profile.modes.items():
+        band = next((band for band in opened.bands if band.mode is mode), None)
+        title = band.label if band is not None else name.replace("_", " ")
+        is_baseline = band is not None and band is opened.baseline
+        found.append(_mode_card(title, band, mode, is_baseline=is_baseline))
+    return found
+
+
+def notes(opened: Opened) -> list[str]:
+    """What concerns the whole report: labels of the target, and files that could not be read."""
+    document = opened.report.document
+    labels = [] if document.target is None else document.target.labels
+    return [*labels, *(f"{each.path}: left out: {each.reason}" for each in document.unread)]
+
+
+def _mode_card(title: str, band: Band | None, mode: ModeDoc, *, is_baseline: bool) -> Card:
+    key = None if band is None else band.key
+    told = _told([*mode.warnings, *([] if band is None else band.analysis.document.warnings)])
+    if mode.step_ns is None:
+        return Card(title, key, None, (), told, mode.error or "no reason was recorded", is_baseline)
+    verdict = None if mode.verdict is None else headline(mode.verdict).text
+    return Card(title, key, verdict, tuple(_mode_facts(mode)), told, None, is_baseline)
+
+
+def _mode_facts(mode: ModeDoc) -> Iterator[Fact]:
+    step = mode.step_ns
+    assert step is not None
+    why = mode.withheld
+
+    def hint(text: str, figure: str) -> str:
+        return f"{text} Withheld: {why[figure]}" if figure in why else text
+
+    interval = units.duration_interval(step.median, step.ci_low, step.ci_high)
+    yield Fact("step T", interval, "Unprofiled step time, the median over processes, with its 95 % interval.")
+    work = units.duration_pm(mode.gpu_work_ns, mode.gpu_work_uncertainty_ns)
+    yield Fact("GPU work W", work, hint("Time of a step in which the GPU works, as traced.", "gpu_work_ns"))
+    if mode.gpu_work_without_waiting_ns is not None:
+        without = units.duration(mode.gpu_work_without_waiting_ns)
+        yield Fact("but waiting", without, "W without the time that the GPU waits inside collectives for other ranks.")
+        yield Fact("waiting", units.duration(mode.waiting_ns), "The part of T inside collectives, for other ranks.")
+    tax = units.duration(mode.launch_tax_ns)
+    yield Fact("launch tax", tax, hint("Idle time that waits for launches, per step.", "launch_tax_ns"))
+    idle = units.share(mode.true_idle_fraction)
+    yield Fact(
+        "true idle", idle, hint("The part of T without GPU work, and without waiting for ranks.", "true_idle_fraction")
+    )
+    yield Fact("launches", units.number(mode.launches), hint("Host calls per step that start GPU work.", "launches"))
+    yield Fact("kernels", units.number(mode.kernels), hint("Kernels per step.", "kernels"))
+    yield Fact("speedup", units.times(mode.speedup), hint("Against eager, process by process.", "speedup"))
+    effects = mode.observer_effect
+    if effects:
+        told = " · ".join(f"{units.times(effect.median)}\u00a0{name}" for name, effect in effects.items())
+        yield Fact("observer effect", told, "Step time under the profiler ÷ unprofiled, by pass.")
+
+
+def _trace_card(band: Band, *, is_baseline: bool) -> Card:
+    trace = band.analysis.document
+    verdict = headline(trace.verdict).text
+    told = _told(trace.warnings)
+    if band.device is None:
+        return Card(band.label, band.key, None, (), told, "no GPU op in it", is_baseline)
+    return Card(band.label, band.key, verdict, tuple(_trace_facts(trace)), told, None, is_baseline)
+
+
+def _trace_facts(trace: TraceDoc) -> Iterator[Fact]:
+    device = next(each for each in trace.devices if each.device == trace.headline_device)
+    scope: DeviceDoc | SteadyDoc = device.steady or device
+    steps = trace.steps
+    if steps is not None:
+        period = None if steps.period_ns is None else steps.period_ns.median
+        yield Fact(
+            "step", units.duration(period), "First GPU op of a step to the next step's, as profiled; the median."
+        )
+        yield Fact("GPU work W", units.duration(steps.busy_ns.median), "Time of a step in which the GPU works.")
+    else:
+        yield Fact("GPU work", units.duration(device.busy_ns), "Time of the whole recording in which the GPU works.")
+    whole = scope.gaps.total_ns
+    tax = units.ratio(scope.gaps.taxes_ns["launch"], whole) if whole else units.MISSING
+    yield Fact("launch tax", tax, "Share of the idle time that waits for launches, as profiled.")
+    yield Fact("idle", units.share(scope.idle_fraction), "Of the time as profiled; the profiler slows launches down.")
+    launches = units.number(steps.launches.median) if steps is not None else units.number(trace.coverage.launches)
+    yield Fact("launches", launches, "Per step." if steps is not None else "In the whole recording.")
+    kernels = units.number(steps.kernels.median) if steps is not None else units.number(trace.coverage.kernels)
+    yield Fact("kernels", kernels, "Per step." if steps is not None else "In the whole recording.")
+
+
+def _told(warnings: Sequence[WarningDoc]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"{warning.message} [{warning.code}]" for warning in warnings))
+
+
+def _next_step(action: ActionDoc) -> NextStep:
+    detail = "; ".join(part for part in (parts.saving(action), action.detail) if part)
+    leaves = "" if action.step_ns is None else units.duration(action.step_ns)
+    reasons = reversed([*parts.reasons(action)])  # the line may have no room for all of it
+    return NextStep(action.what, parts.basis(action), leaves, detail, units.one_line("; ".join(reasons)))

@@ -1,0 +1,237 @@
+"""What a person does, as what it makes of the view: pure functions. A move that makes no sense leaves the view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypedDict
+
+import msgspec
+
+from ...analysis.model.trace import Ints
+from ..band import Band
+from ..charts.starting_point import slider_marks, starting_point
+from ..opened import Opened
+from ..ranks.moves import of_ranks
+from ..view import Align, HeatOf, Overlay, Theme, View
+
+Op = tuple[str, int]
+"""A GPU op: its band's key, and its row."""
+
+BUTTONS: Final = ("previous", "next", "fit", "theme", "reset")
+
+
+class Point(TypedDict, total=False):
+    """What a click is on, as plotly tells it: the customdata of a rectangle, the labels of a cell of a heat map."""
+
+    customdata: Any
+    x: str | float | None
+    y: str | float | None
+
+
+class Click(TypedDict, total=False):
+    """A click in a figure."""
+
+    points: list[Point]
+
+
+class Cell(TypedDict, total=False):
+    """A click in a table: the id of its row."""
+
+    rowId: str | None
+
+
+class Keys(TypedDict):
+    """The last keys pressed and ranges left by a zoom or pan, and how many there were in all."""
+
+    pressed: list[str | tuple[float, float]]
+    count: int
+
+
+_TOLD: Final[Mapping[str, Any]] = {
+    "click": Click | None,
+    "cell": Cell | None,
+    "keys": Keys | None,
+    "heat_click": Click | None,
+    **dict.fromkeys(BUTTONS, int | None),
+    "align": Align,
+    "overlays": list[Overlay] | None,
+    "search": str | None,
+    "bands": list[str] | None,
+    "compare_a": str | None,
+    "compare_b": str | None,
+    "heat": HeatOf,
+    "ranks": str,
+    "rank_a": str | None,
+    "rank_b": str | None,
+}
+
+
+def kind_told(name: str) -> Any:
+    """The type of what the control of this name tells; what isn't in _TOLD is a slider."""
+    return _TOLD.get(name, float | None)
+
+
+_BESIDE: Final = 10  # durations of an op that are shown on either side of its start
+_LEAST_BESIDE_US: Final = 50.0
+_DIGITS: Final = 12  # of the number of a row at most
+
+
+def shown_bands(opened: Opened, view: View) -> list[Band]:
+    """The bands of the view; those shown first where it names none that there is."""
+    return opened.shown(view.bands)
+
+
+def zoomed(view: View, x: Sequence[float] | None) -> View:
+    """The view of the range that a zoom or pan leaves."""
+    if not x or len(x) != 2 or not x[0] < x[1]:
+        return view
+    return msgspec.structs.replace(view, x=(float(x[0]), float(x[1])))
+
+
+def clicked(opened: Opened, click: Mapping[str, Any] | None) -> Op | None:
+    """The GPU op that a click is on: itself, the first one of a launch, the one after a gap; null beside one."""
+    points: Any = (click or {}).get("points") or [{}]
+    custom = points[0].get("customdata")
+    if not isinstance(custom, (list, tuple)) or len(custom) != 3:
+        return None
+    key, kind, row = custom
+    band = opened.band(key) if isinstance(key, str) else None
+    op = _op_of(band, kind, row) if band is not None and isinstance(row, int) else None
+    return None if op is None else (key, op)
+
+
+def _op_of(band: Band, kind: str, row: int) -> int | None:
+    match kind:
+        case "gpu_op":
+            ops: range | Ints = range(len(band.analysis.trace.gpu_ops))
+        case "launch":
+            ops = band.analysis.launch_times.first_op
+        case "gap" if band.device is not None:
+            ops = band.analysis.gaps[band.device].next_op
+        case _:
+            return None
+    return int(ops[row]) if 0 <= row < len(ops) else None
+
+
+def op_of_row(row_id: str | None) -> Op | None:
+    """The GPU op that a table's row names by its id."""
+    key, _, row = (row_id or "").rpartition("|")[0].rpartition("|")
+    return (key, int(row)) if row.isascii() and row.isdigit() and len(row) < _DIGITS else None
+
+
+def show_op(opened: Opened, view: View, op: Op | None) -> View:
+    """Select an op, and move to where it can be seen."""
+    band = None if op is None else opened.band(op[0])
+    if op is None or band is None or op[1] >= len(band.analysis.trace.gpu_ops):
+        return view
+    start_ns, dur_ns = (int(getattr(band.analysis.trace.gpu_ops, name)[op[1]]) for name in ("start_ns", "dur_ns"))
+    windows = band.step_windows
+    step = max((place for place, (begin, _) in enumerate(windows) if begin <= start_ns), default=0)
+    into_step_us = (start_ns - windows[step][0]) / 1000
+    beside_us = max(_BESIDE * dur_ns / 1000, _LEAST_BESIDE_US)
+    shown = tuple(each.key for each in shown_bands(opened, view))
+    return msgspec.structs.replace(
+        view,
+        selected=op,
+        step=step,
+        align="time",
+        x=(into_step_us - beside_us, into_step_us + beside_us),
+        bands=view.bands if band.key in shown else (*shown, band.key),
+    )
+
+
+def follow_op(opened: Opened, view: View, op: Op) -> View:
+    """Select an op; move there only where it is out of view."""
+    there = show_op(opened, view, op)
+    band = opened.band(op[0])
+    if band is None or there.step != view.step or there.x is None or there.x == view.x:
+        return there
+    if view.align == "clock":
+        return there
+    start, end = band.step_windows[there.step]
+    scale = 1.0 if view.align == "time" else 1000 / max(1, end - start)
+    place = sum(there.x) / 2 * scale
+    if view.x is None or view.x[0] <= place <= view.x[1]:
+        return msgspec.structs.replace(view, selected=op, bands=there.bands)
+    return there
+
+
+def happened(
+    opened: Opened,
+    view: View,
+    name: str,
+    told: Mapping[str, Any],
+    answered: Mapping[str, Any],
+    scheme: str | None,
+) -> View:
+    """The view after what a person did with the control of this name; the same one where that changes nothing.
+
+    ``told`` is what the controls tell, ``answered`` what they told when the page was answered last: Dash drops an
+    answer that is overtaken by the next event, so that several clicks and keys may have come since.
+    """
+    change = msgspec.structs.replace
+    clicks = (told[name] or 0) - (answered.get(name) or 0) if name in BUTTONS else 0
+    match name:
+        case "click":
+            return change(view, selected=clicked(opened, told["click"]))
+        case "cell":
+            return show_op(opened, view, op_of_row((told["cell"] or {}).get("rowId")))
+        case "keys":
+            for key in _new_keys(told["keys"], answered.get("keys")):
+                view = pressed(opened, view, key)
+            return view
+        case "previous" | "next":
+            return stepped(opened, view, clicks if name == "next" else -clicks) if clicks else view
+        case "theme":
+            other: Theme = "light" if (view.theme or scheme) == "dark" else "dark"
+            return change(view, theme=other) if clicks % 2 else view
+        case "fit":
+            return change(view, x=None)
+        case "reset":
+            return change(view, knobs={})
+        case "align":
+            return change(view, align=told["align"], x=None)
+        case "overlays":
+            return change(view, overlays=tuple(told["overlays"] or ()))
+        case "search":
+            return change(view, search=told["search"] or "")
+        case "bands":
+            chosen = tuple(told["bands"] or ())
+            return change(view, bands=() if chosen == opened.first else chosen)
+        case "heat_click" | "heat" | "ranks" | "rank_a" | "rank_b":
+            return of_ranks(opened, view, name, told)
+        case "compare_a" | "compare_b":
+            return change(view, compare=(told["compare_a"] or "", told["compare_b"] or ""))
+        case knob:
+            factor = slider_marks(starting_point(opened))[knob].factor(told[knob])
+            others = {other: value for other, value in view.knobs.items() if other != knob}
+            return change(view, knobs=others if factor is None else others | {knob: factor})
+
+
+def _new_keys(now: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> Sequence[str | list[float]]:
+    """Keys pressed and ranges told since: the page tells the last ones, and how many there were in all."""
+    if now is None:
+        return ()
+    new = now["count"] - (before or {"count": 0})["count"]
+    return now["pressed"][-new:] if new > 0 else ()
+
+
+def pressed(opened: Opened, view: View, key: str | list[float]) -> View:
+    """What a key does. Those that zoom and pan, a drag and the wheel move the figure, which then tells its range."""
+    match key:
+        case [_, _]:
+            return zoomed(view, key)
+        case "f":
+            return msgspec.structs.replace(view, x=None)
+        case "[" | "]":
+            return stepped(opened, view, 1 if key == "]" else -1)
+        case "Escape":
+            return msgspec.structs.replace(view, selected=None)
+        case _:
+            return view
+
+
+def stepped(opened: Opened, view: View, by: int) -> View:
+    """Another step, of those that there are."""
+    last = max((len(band.step_windows) for band in shown_bands(opened, view)), default=1) - 1
+    return msgspec.structs.replace(view, step=min(max(view.step + by, 0), max(last, 0)), x=None)

@@ -1,0 +1,158 @@
+"""Charts, what a click shows, and what a comparison tells, as components."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from dash import dcc, html
+
+from ...analysis.model.kernel_names import short_names
+from ...analysis.model.units import byte_size, duration, number, plural
+from ..controls import named
+from ..enlarged import css_px, enlarged, scale_of
+from ..opened import Opened
+from ..plotting import Figure
+from ..view import View, to_query
+from .compare_view import Section, compare_sections
+from .details import Details, GapBefore, LaunchOf, NodeOf, details
+from .moves import Op, follow_op
+
+Pair = tuple[str, Any]
+
+GRAPH_CONFIG: Final[Any] = {"displaylogo": False, "responsive": True, "showTips": False}
+STILL_CONFIG: Final[Any] = GRAPH_CONFIG | {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
+MODEL_REM: Final = 24.0
+"""Height of the model's charts."""
+
+
+def chart(name: str, figure: Figure, height_rem: float, scale: float) -> dcc.Graph:
+    """A chart that is made with its figure: an empty one takes a browser as long to draw."""
+    larger = enlarged(figure, scale)
+    return dcc.Graph(id=name, figure=larger, config=GRAPH_CONFIG, responsive=True, style={"height": f"{height_rem}rem"})
+
+
+def still_graph(name: str, figure: Figure, width_px: int, label: str) -> html.Div:
+    """A figure of its own height that can only be clicked; ``label`` says what it is to those who can't see it."""
+    height = figure["layout"].pop("height")
+    graph = dcc.Graph(
+        id=name,
+        figure=enlarged(figure, scale_of(width_px)),
+        config=STILL_CONFIG,
+        responsive=True,
+        style={"height": css_px(height)},
+    )
+    return html.Div(graph, role="group", **named(label))
+
+
+def details_panel(opened: Opened, view: View) -> Any:
+    """The selected GPU op: itself, its launch, its place, and its counterparts in the other modes."""
+    if view.selected is None:
+        return []
+    found = details(opened, *view.selected)
+    if found is None:
+        return html.P("The link names a GPU op that is not in this report.", className="warning")
+    parts = [
+        _pairs("the op", _op(found)),
+        _pairs("its launch", _launch(found.launch, found.why_no_launch)),
+        _pairs("before it", _gap(found.gap)),
+        html.Div(
+            [html.Strong("in other modes"), html.Ul([html.Li(each) for each in _counterparts(opened, found, view)])],
+            className="wide",
+        ),
+    ]
+    return html.Div([html.H3(found.short_name, title=found.name), *parts])
+
+
+def _pairs(title: str, pairs: Iterator[Pair]) -> html.Div:
+    rows = [part for label, value in pairs for part in (html.Dt(label), html.Dd(value))]
+    return html.Div([html.Strong(title), html.Dl(rows)])
+
+
+def _op(found: Details) -> Iterator[Pair]:
+    yield "full name", found.name
+    yield "duration", duration(found.dur_ns)
+    yield "all of this name", f"median {duration(found.median_ns)}, p90 {duration(found.p90_ns)}"
+    yield "how many", f"{number(found.occurrences_in_step)} in the step, {number(found.occurrences_in_all)} in all"
+    where = "" if found.step is None else f"{duration(found.start_in_step_ns)} into step {found.step + 1} · "
+    yield "where", f"{where}device {found.device}, stream {found.stream}"
+    if found.bytes is not None:
+        yield "bytes", byte_size(found.bytes)
+    if found.operator is not None:
+        yield "operator", found.operator + (" (inferred)" if found.operator_inferred else "")
+    if found.stack:
+        yield "stack", html.Ol([html.Li(frame) for frame in found.stack])
+    if found.node is not None:
+        yield from _node(found.node)
+
+
+def _node(node: NodeOf) -> Iterator[Pair]:
+    yield "in a graph", f"node {node.ordinal + 1} of {number(node.nodes)}, {node.graph}"
+    yield "replay", f"{node.replay + 1} of {number(node.replays)}"
+
+
+def _launch(launch: LaunchOf | None, why_not: str | None) -> Iterator[Pair]:
+    if launch is None:
+        yield "none", why_not or "not in the file"
+        return
+    yield "API", launch.api
+    yield "overhead", duration(launch.overhead_ns)
+    yield "latency", duration(launch.latency_ns)
+    yield "queue time", duration(launch.queue_ns)
+    yield "thread", str(launch.thread)
+    if launch.ops > 1:
+        yield "launched", plural(launch.ops, "GPU op")
+
+
+def _gap(gap: GapBefore | None) -> Iterator[Pair]:
+    if gap is None:
+        yield "no gap", "it started while another op ran, or first"
+        return
+    yield "idle", duration(gap.dur_ns)
+    yield from ((cause, duration(ns)) for cause, ns in gap.parts_ns)
+    if gap.boundary:
+        yield "where", "between two steps"
+    if gap.stall_ns:
+        yield "of it a stall", duration(gap.stall_ns)
+    yield "after", short_names([gap.previous])[gap.previous]
+    if gap.host:
+        yield "the host", html.Ol([html.Li(what) for what in gap.host])
+
+
+def _counterparts(opened: Opened, found: Details, view: View) -> Iterator[Any]:
+    for other in found.counterparts:
+        there = follow_op(opened, view, (other.key, other.row))
+        sure = " (inferred)" if other.inferred else ""
+        link = dcc.Link(f"{other.label}: {other.short_name}", href=to_query(there), title=other.name)
+        yield [link, f" {duration(other.dur_ns)} · {other.words}{sure}"]
+    yield from (f"{label}: {why}" for label, why in found.without_counterpart)
+
+
+def comparison_panel(opened: Opened, before: str, after: str) -> Any:
+    """What changed from one band to another."""
+    if opened.band(before) is None or opened.band(after) is None:
+        return html.P("The link names a mode that is not in this report.", className="warning")
+    return [part for section in compare_sections(opened, before, after) for part in section_parts(section)]
+
+
+def section_parts(section: Section) -> Iterator[Any]:
+    """Its title, where it has one, its sentences and its table."""
+    if section.title:
+        yield html.H3(section.title)
+    yield from (html.P(sentence) for sentence in section.sentences)
+    if not section.rows:
+        return
+    head = html.Thead(html.Tr([html.Th(column, scope="col") for column in section.columns]))
+    ops = section.ops or (None,) * len(section.rows)
+    pairs = enumerate(zip(section.rows, ops, strict=True))
+    body = [_row(f"{section.key}-{number}", cells, op, section.named) for number, (cells, op) in pairs]
+    yield html.Div(html.Table([head, html.Tbody(body)]), className="scroll", tabIndex="0")
+
+
+def _row(key: str, cells: Sequence[str], op: Op | None, named: int) -> html.Tr:
+    """A row; where it is of a GPU op, that one's name shows it in the timeline."""
+    told: list[Any] = [*cells]
+    if op is not None:
+        name = {"op": f"{op[0]}|{op[1]}|", "row": key}
+        told[named] = html.Button(cells[named], id=name, className="link", title="Show it in the timeline")
+    return html.Tr([html.Td(cell) for cell in told])

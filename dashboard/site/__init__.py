@@ -1,0 +1,1 @@
+"""The pages put together and served."""

@@ -1,0 +1,136 @@
+"""Serving the page of one report, or of many ranks, until the user ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import webbrowser
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+import flask
+from werkzeug.serving import BaseWSGIServer, make_server
+
+from ...analysis.many.document import RanksDocument
+from ...analysis.model.errors import LaunchscopeError
+from ...analysis.report import Report
+from ..many import app as many_app
+from ..many.rank_pages import RankPages
+from ..many.reading import Read
+from ..opened import open_bands
+from ..page.server import Access
+from ..watched import Watched
+from .app import build_app
+from .uploads import Uploads
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
+
+
+def serve(
+    report: Report, watched: Watched, *, host: str, ports: Iterable[int], browser: bool, say: Callable[[str], None]
+) -> None:
+    """Serve on the first of the ports that is free, until Ctrl-C. LaunchscopeError where none is."""
+
+    def site(access: Access) -> WSGIApplication:
+        def page_of(uploaded: Report, path: str) -> flask.Flask:
+            page: flask.Flask = build_app(open_bands(uploaded), access, Watched(()), uploads, path).server
+            return page
+
+        uploads = Uploads(page_of)
+        return uploads.beside(build_app(open_bands(report), access, watched, uploads).server)
+
+    _serve(site, host=host, ports=ports, browser=browser, say=say)
+
+
+def serve_many(
+    doc: RanksDocument, read: Read, *, host: str, ports: Iterable[int], browser: bool, say: Callable[[str], None]
+) -> None:
+    """Serve the page of many ranks, and those of the ranks that are opened in it; ``read`` makes a report of rows."""
+
+    def site(access: Access) -> WSGIApplication:
+        def page_of(report: Report, path: str) -> flask.Flask:
+            opened = replace(open_bands(report), within="/")
+            page: flask.Flask = build_app(opened, access, Watched(()), None, path).server
+            return page
+
+        pages = RankPages(doc, read, page_of)
+        return pages.beside(many_app.build_app(doc, access, pages).server)
+
+    _serve(site, host=host, ports=ports, browser=browser, say=say)
+
+
+def _serve(
+    site: Callable[[Access], WSGIApplication],
+    *,
+    host: str,
+    ports: Iterable[int],
+    browser: bool,
+    say: Callable[[str], None],
+) -> None:
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line per request
+    with _listen(host, ports) as listening:  # of which the server has a copy
+        bound, port = listening.getsockname()[:2]
+        access = Access.of(host, port)
+        server: BaseWSGIServer = make_server(host, port, site(access), threaded=True, fd=listening.fileno())
+    here, elsewhere = _hosts(host, bound)
+    say(f"open {access.url_at(elsewhere or here)} (Ctrl-C ends it)")
+    if access.token is not None:
+        say(_for_others(access, here, elsewhere))
+    if browser:
+        webbrowser.open(access.url_at(here))
+    server.serve_forever()  # it takes Ctrl-C as its end, and closes
+    say("ended")
+
+
+def _hosts(host: str, bound: str) -> tuple[str, str | None]:
+    """By which name or address this machine's browser reaches the page, and by which that of another machine.
+
+    Who serves on all addresses (0.0.0.0, ::) has named none of them; null where this machine has none for others.
+    """
+    if not ip_address(bound.partition("%")[0]).is_unspecified:
+        return host, host
+    return "localhost", address_for_others(of_version_6=":" in bound)
+
+
+def _for_others(access: Access, here: str, elsewhere: str | None) -> str:
+    if elsewhere is None:
+        return "no address that others could open is known: put this machine's own in the place of localhost"
+    told = "others on the network can open it with this address and its token"
+    return told if here == elsewhere else f"{told}; on this machine {access.url_at(here)} opens it, too"
+
+
+def address_for_others(*, of_version_6: bool) -> str | None:
+    """The address of this machine that its way to other networks begins at; None without one. Nothing is sent."""
+    documentation = [(socket.AF_INET, "192.0.2.1")]  # RFC 5737
+    if of_version_6:  # which takes both
+        documentation.append((socket.AF_INET6, "2001:db8::1"))  # RFC 3849
+    for family, address in documentation:
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as unsent:
+            unsent.connect((address, 9))
+            found: str = unsent.getsockname()[0]
+            if not ip_address(found).is_loopback:
+                return found
+    return None
+
+
+def _listen(host: str, ports: Iterable[int]) -> socket.socket:
+    problem: OSError | None = None
+    for port in ports:
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            listening = socket.socket(family, socket.SOCK_STREAM)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+            listening.listen(128)
+        except (OSError, UnicodeError) as error:
+            problem = error if isinstance(error, OSError) else OSError(f"{host!r} is no address")
+        else:
+            return listening
+    assert problem is not None
+    raise LaunchscopeError(
+        f"can't serve on {host}: {problem.strerror or problem}; choose another with --host or --port"
+    ) from problem

@@ -1,0 +1,1 @@
+"""Timelines: lanes, rectangles and what stands around them."""

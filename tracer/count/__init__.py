@@ -1,0 +1,1 @@
+"""A step counted without a GPU."""

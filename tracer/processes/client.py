@@ -1,0 +1,180 @@
+"""The parent's side of the fork server: start it, give it jobs one at a time, end it and all its children."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from ...analysis.model.errors import MissingRequirement
+from .server import STOP, Event, Request, stacks_of, whole
+
+_GRACE_S: Final = 10.0
+_MEANWHILE_S: Final = 0.25  # how often a wait lets its caller look elsewhere
+
+Meanwhile = Callable[[], None]
+"""Called again and again during a wait."""
+
+
+class ProcessFailed(Exception):
+    """A child process died, failed or was stopped; the message says how. ``kept`` is what it had found, as JSON."""
+
+    def __init__(
+        self,
+        message: str,
+        kept: bytes | None = None,
+        *,
+        timed_out: bool = False,
+        stopped: bool = False,
+        stacks: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.kept = kept
+        self.timed_out = timed_out
+        self.stopped = stopped  # by ForkServer.stop
+        self.stacks = stacks  # of its threads, of one that outlived its time; where that was asked for
+
+
+class ForkServer:
+    """Fresh processes on demand; a context manager that leaves none behind. ``preload`` names what they import,
+    ``environment`` holds variables of theirs alone. ``meanwhile`` is called four times a second while it waits.
+
+    Compiled kernels are cached in a folder of its own, so that a compile time is one from a cold cache.
+    """
+
+    def __init__(
+        self,
+        preload: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        meanwhile: Meanwhile | None = None,
+    ) -> None:
+        self._preload = preload
+        self._environment = dict(environment or {})
+        self._meanwhile = meanwhile
+        self.preload_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._scratch = tempfile.TemporaryDirectory(prefix="launchscope-", ignore_cleanup_errors=True)
+        caches = {
+            "TORCHINDUCTOR_CACHE_DIR": str(Path(self._scratch.name, "inductor")),
+            "TRITON_CACHE_DIR": str(Path(self._scratch.name, "triton")),
+        }
+        reading, writing = os.pipe()
+        self._process = subprocess.Popen(
+            # -P: the current folder's own modules must not take the place of installed ones
+            [sys.executable, "-P", "-m", "launchscope.tracer.processes.server", str(writing), *self._preload],
+            stdin=subprocess.PIPE,
+            stdout=2,
+            pass_fds=(writing,),
+            start_new_session=True,  # Ctrl-C reaches us alone, and we decide
+            env=os.environ | caches | self._environment,
+        )
+        os.close(writing)
+        self._events = reading
+        self._pending = b""
+        self._jobs = 0
+        try:
+            event = self._next_event()
+        except BaseException:  # Ctrl-C while torch is imported
+            self._process.kill()
+            self._close()
+            raise
+        if event is None:
+            self._close()
+            raise MissingRequirement("torch can't be imported; what it printed stands above")
+        self.preload_s = event.seconds
+        return self
+
+    def run(
+        self,
+        function: str,
+        argument: object,
+        kind: type[Any],
+        timeout_s: float,
+        tell: Callable[[str], None],
+        *,
+        stacks: bool = False,
+    ) -> Any:
+        """One job in a fresh process: its result as ``kind``. ProcessFailed when it left none."""
+        self._jobs += 1
+        result = Path(self._scratch.name, f"result-{self._jobs}.json")
+        request = Request(
+            function=function,
+            argument=msgspec.Raw(msgspec.json.encode(argument)),
+            result=str(result),
+            timeout_s=timeout_s,
+            stacks=stacks,
+        )
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(msgspec.json.encode(request) + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise ProcessFailed(self._gone()) from error
+        while (event := self._next_event()) is not None:
+            if event.phase is not None:
+                tell(event.phase)
+            if event.end:
+                kept = result.read_bytes() if result.is_file() else None
+                if event.error is not None:
+                    raise ProcessFailed(
+                        event.error, kept, timed_out=event.timed_out, stopped=event.stopped, stacks=_read(result)
+                    )
+                if not whole(result).is_file():  # os._exit(0), in the target or in a library of it
+                    raise ProcessFailed("ended itself before it was done, with exit status 0", kept)
+                return msgspec.json.decode(result.read_bytes(), type=kind)
+        raise ProcessFailed(self._gone())
+
+    def stop(self) -> None:
+        """End the job that runs; ``run`` raises ProcessFailed. To be called from ``meanwhile``."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(STOP + b"\n")
+            self._process.stdin.flush()
+
+    def __exit__(self, *exception: object) -> None:
+        self._close()
+
+    def _next_event(self) -> Event | None:
+        while b"\n" not in self._pending:
+            while self._meanwhile is not None and not select.select([self._events], [], [], _MEANWHILE_S)[0]:
+                self._meanwhile()
+            received = os.read(self._events, 1 << 16)
+            if not received:
+                return None
+            self._pending += received
+        line, _, self._pending = self._pending.partition(b"\n")
+        return msgspec.json.decode(line, type=Event)
+
+    def _gone(self) -> str:
+        return f"the process that starts the others is gone (exit status {self._process.poll()})"
+
+    def _close(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()  # the server kills its child and ends
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GRACE_S)
+        finally:  # a signal to end may come meanwhile, and a coordinator of ranks leaves nothing to atexit
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+            os.close(self._events)
+            self._scratch.cleanup()
+
+
+def _read(result: Path) -> str:
+    """The stacks that a child left beside its result."""
+    with suppress(OSError):
+        return stacks_of(result).read_text(errors="replace")
+    return ""

@@ -1,0 +1,153 @@
+"""What every coordinator does: run its rank's part of a job in a fresh process, and end it when others have failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ..target.describe import parts_of_target
+from .client import ForkServer, ProcessFailed
+from .exchange import Exchange, Lost
+from .fault import Outcome
+from .rank_child import Among, Asked, Found
+from .rank_options import Place
+from .stuck import stuck
+from .worker import Job, Result
+
+END: Final = "end"
+GRACE_S: Final = 5.0  # for a process to fail by itself once another rank's has
+_PROBE_S: Final = 180.0
+_SLOW_GRACE_S: Final = {"start": 20.0, "build": 20.0, "compile": 60.0}
+"""The same in phases that take some ranks longer than others: one may be about to fail as the others did."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as rank 0 tells it to the others."""
+
+    job: Job
+    port: int  # of the job's store
+    timeout_s: float
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended, as rank 0 tells it to the others; ``error`` is null when all went well."""
+
+    error: str | None = None
+
+
+class Coordinator:
+    """One rank's. It looks around while its process runs."""
+
+    def __init__(self, place: Place, exchange: Exchange, device_layer: str) -> None:
+        self.place = place
+        self.exchange = exchange
+        self.lost: Lost | None = None  # why this run can't go on
+        self._device_layer = device_layer
+        self._server: ForkServer | None = None
+        self._failed_key: str | None = None  # while a job runs
+        self._failed_at: float | None = None
+        self._phase = "start"
+        self._stopping = False
+
+    def use(self, server: ForkServer) -> None:
+        """Run what comes there."""
+        self._server = server
+
+    def look(self) -> None:
+        """Has anybody failed, or gone? Called again and again while a process starts or runs."""
+        if self._stopping:
+            return
+        try:
+            self.exchange.attend()
+            self._look_at_others()
+        except Lost as lost:
+            self.lost = lost
+        if self.lost is not None and self._failed_key is None:
+            raise self.lost
+        if self.lost is not None:
+            self._stop()
+
+    def _look_at_others(self) -> None:
+        if self._failed_key is None:
+            return
+        if self.place.rank and self.exchange.has(END):
+            self._stop()
+        elif self._failed_at is None:
+            self._failed_at = time.monotonic() if self.exchange.has(self._failed_key) else None
+        elif time.monotonic() - self._failed_at > _SLOW_GRACE_S.get(self._phase, GRACE_S):
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._server is not None and self._failed_key is not None:
+            self._stopping = True
+            self._server.stop()
+
+    def probe(self) -> Found:
+        """What this rank has to run on."""
+        assert self._server is not None
+        asked = Asked(device_layer=self._device_layer, local_rank=self.place.local_rank)
+        try:
+            found: Found = self._server.run(
+                "launchscope.tracer.processes.rank_child:probe", asked, Found, _PROBE_S, lambda _: None
+            )
+        except ProcessFailed as error:
+            found = Found(missing=f"the GPU can't be started: the process {error}; what it printed stands above")
+        return msgspec.structs.replace(found, host=self.place.host, local_rank=self.place.local_rank)
+
+    def run(self, number: int, task: Task, folder: Path, tell: Callable[[str], None]) -> Outcome:
+        """This rank's part of job ``number``, its trace below ``folder``. Tells the others when it fails."""
+        assert self._server is not None
+        among = Among(place=self.place, port=task.port, timeout_s=task.timeout_s)
+        job = msgspec.structs.replace(task.job, among=among, folder=str(folder))
+        self._failed_key, self._failed_at = f"job/{number}/failed", None
+        self._phase, self._stopping = "start", False
+
+        def told(phase: str) -> None:
+            self._phase = phase
+            tell(phase)
+
+        try:
+            result = self._server.run(
+                "launchscope.tracer.processes.worker:run", job, Result, task.timeout_s, told, stacks=True
+            )
+            outcome = Outcome(rank=self.place.rank, host=self.place.host, result=result, phase=self._phase)
+        except ProcessFailed as error:
+            outcome = self._of_failed(error, parts_of_target(job.target)[0])
+        if outcome.error is not None and not outcome.stopped:
+            outcome = msgspec.structs.replace(outcome, place=self._say_failed())
+        self._failed_key = None
+        return msgspec.structs.replace(outcome, sends=trace_of(outcome, folder) is not None)
+
+    def _of_failed(self, error: ProcessFailed, script: str) -> Outcome:
+        found = stuck(error.stacks, Path(script).parent) if error.timed_out else None
+        return Outcome(
+            rank=self.place.rank,
+            host=self.place.host,
+            result=msgspec.json.decode(error.kept, type=Result) if error.kept else None,
+            died=str(error),
+            phase=self._phase,
+            line=found.line if found is not None else None,
+            waits=found is not None and found.waits,
+            timed_out=error.timed_out,
+            stopped=error.stopped,
+        )
+
+    def _say_failed(self) -> int:
+        with suppress(Lost):
+            assert self._failed_key is not None
+            order = self.exchange.count(f"{self._failed_key}/order")
+            self.exchange.put(self._failed_key, b"")
+            return order
+        return 0
+
+
+def trace_of(outcome: Outcome, folder: Path) -> Path | None:
+    """The trace that its process left below ``folder``; null when it left none."""
+    record = outcome.result.process if outcome.result else None
+    file = folder / record.trace if record is not None and record.trace else None
+    return file if file is not None and file.is_file() else None

@@ -1,0 +1,1 @@
+"""What the user points at: found, built, watched, and described."""

@@ -1,0 +1,126 @@
+"""Why a mode failed, in words, with the user's own line."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from ...analysis.model.capture import Failure
+
+NO_CAPTURE: Final = "can't be captured"
+"""How the reason of a step begins that a graph can't hold."""
+
+_LONGEST: Final = 300  # characters of somebody else's message
+_RESUMED: Final = re.compile(r"^(?:torch_dynamo_resume_in_)+(.+?)(?:_at_\d+)+$")
+"""How torch.compile names the rest of a function behind a graph break."""
+_INSTALLED: Final = ("site-packages", "dist-packages", f"{os.sep}lib{os.sep}python3")
+
+
+def reason(error: BaseException, phase: str, folder: Path | None) -> str:
+    """One line: what happened, during which phase, at which line of the user's code where that is known."""
+    found = failure(error, phase, folder)
+    return found.reason if found.line is None else f"{found.reason}, at {found.line}"
+
+
+def failure(error: BaseException, phase: str, folder: Path | None) -> Failure:
+    """The same by its parts; the operator is not known here."""
+    chain = list(_chain(error))
+    # leaving a capture that failed raises an error of its own, and so does the compiler
+    told = chain[-1] if phase in ("capture", "compile") else error
+    return Failure(phase=phase, reason=_words(told, phase), line=_place(chain, folder))
+
+
+def nothing_measured(errors: Mapping[str, str | None]) -> str:
+    """Why no mode ran: each reason once, with the modes that it stopped."""
+    modes: dict[str, list[str]] = {}
+    for mode, error in errors.items():
+        modes.setdefault(error or "interrupted", []).append(mode)
+    return "no mode ran: " + "; ".join(f"{', '.join(those)}: {error}" for error, those in modes.items())
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, the one it came from, and so on back to the first; an error ``from None`` is the first."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _words(error: BaseException, phase: str) -> str:
+    import torch
+
+    message = message_of(error)
+    text = first_line(message)
+    if isinstance(error, torch.OutOfMemoryError):
+        return f"out of GPU memory ({phase}): {text.partition(' Including non-PyTorch memory')[0]}"
+    if phase == "capture" and ("captur" in text or "cudaErrorStreamCapture" in message):
+        return (
+            f"{NO_CAPTURE}: the step does something that waits for the GPU or depends on its results "
+            f"(.item(), .cpu(), nonzero, a synchronise) — {text}"
+        )
+    if phase == "compile":
+        return f"torch.compile failed: {type(error).__name__}: {text}"
+    return f"{type(error).__name__} ({phase}): {text}"
+
+
+def message_of(error: BaseException) -> str:
+    """What an error says of itself; nothing where its own code fails at that."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def first_line(text: str) -> str:
+    """The first line of somebody else's message, of bearable length; a lone surrogate, which no file holds, escaped."""
+    text = text.encode("utf-8", "backslashreplace").decode()
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
+    line = re.sub(r"[\x00-\x1f\x7f]", " ", line)
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+def _place(chain: list[BaseException], folder: Path | None) -> str | None:
+    """The innermost frame of the user's code in the earliest error with one."""
+    errors = [traceback.extract_tb(error.__traceback__) for error in chain]
+    found = (innermost(frames, folder, beside) for beside in (True, False) for frames in reversed(errors))
+    return next((line for line in found if line is not None), None)
+
+
+def users_line(frames: Sequence[traceback.FrameSummary], folder: Path | None) -> str | None:
+    """`model.py:42 in decode: x.item()`: their innermost frame, one in the target's own folder first."""
+    return innermost(frames, folder, True) or innermost(frames, folder, False)
+
+
+def innermost(frames: Sequence[traceback.FrameSummary], folder: Path | None, beside: bool) -> str | None:
+    """The innermost frame of theirs; with ``beside`` only one of a file in the target's own folder."""
+    theirs = [f for f in frames if _is_theirs(f.filename) and (not beside or _is_in(f.filename, folder))]
+    if not theirs:
+        return None
+    frame = theirs[-1]
+    place = f"{Path(frame.filename).name}:{frame.lineno} in {innermost_name(frame.name)}"
+    return f"{place}: {(frame.line or '').strip()}"
+
+
+def innermost_name(function: str) -> str:
+    """A function as its author named it: torch.compile has names of its own for the rest behind a graph break."""
+    return _RESUMED.sub(r"\1", function)
+
+
+def _is_theirs(filename: str) -> bool:
+    path = os.path.realpath(filename)
+    own = str(Path(__file__).resolve().parents[1])
+    return not (filename.startswith("<") or path.startswith(own) or is_installed(path))
+
+
+def is_installed(path: str) -> bool:
+    """A file of Python's or of a package's."""
+    return any(part in path for part in _INSTALLED)
+
+
+def _is_in(filename: str, folder: Path | None) -> bool:
+    return folder is not None and Path(os.path.realpath(filename)).is_relative_to(folder.resolve())
