@@ -24,7 +24,6 @@ from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.model.trace import NONE, OpKind, Table, Trace
 from launchscope.analysis.profile.bare_traces import require_whole
-from launchscope.analysis.render import json as json_report
 from launchscope.analysis.render import notebook
 from launchscope.analysis.render.perfetto import trace_file as perfetto
 from launchscope.analysis.report import Report, load
@@ -264,7 +263,7 @@ def require_plain_outputs(report: Report) -> None:
     parser.feed(notebook.render(report))
     parser.close()
     require(parser.tags <= HTML_TAGS, f"tags in HTML: {parser.tags - HTML_TAGS}")
-    require_finite(json_report.render(report).encode())
+    require_finite(report_story.render_json(report).encode())
     if report.analyses:
         require(sum(map(len, perfetto.render(report))) > 0, "no trace for Perfetto")
 

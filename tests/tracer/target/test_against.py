@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.compare.checks import difference
+from launchscope.analysis.compare import difference
 from launchscope.analysis.model.capture import Manifest, open_capture
 from launchscope.analysis.model.errors import BadTarget, LaunchscopeError, NothingMeasured
 from launchscope.analysis.report import load

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from launchscope.analysis.compare import difference
 from launchscope.analysis.compare.check_document import HOLDS, INCONCLUSIVE, REGRESSION
-from launchscope.analysis.compare.checks import difference
 from launchscope.analysis.compare.difference import against_value, change, fewest_processes, is_host_paced
 from launchscope.analysis.compare.snapshot import Timing
 
