@@ -284,7 +284,7 @@ def test_the_policy_admits_the_two_scripts_and_nothing_else() -> None:
 
 def test_the_scripts_can_stand_in_a_capture_as_html() -> None:
     """What would end their element, or be changed by the parser and no longer match its hash."""
-    for script in (html.plotly_script(), (html.HERE / "one_file" / "report.js").read_text("utf-8")):
+    for script in (html.plotly_script(), (html.HERE / "report.js").read_text("utf-8")):
         assert not re.search(r"</script|<!--|\r|\0", script, re.IGNORECASE)
 
 

@@ -34,7 +34,7 @@ def stuck(stacks: str, folder: Path | None) -> Stuck | None:
 
 
 def _is_ours(filename: str) -> bool:
-    return Path(filename).name == "worker.py" and Path(filename).parent.name == "tracer"
+    return Path(filename).name == "worker.py" and Path(filename).parent.name == "processes"
 
 
 def _frames(thread: str) -> list[FrameSummary]:
