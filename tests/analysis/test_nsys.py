@@ -368,6 +368,17 @@ class TestDamage:
             ):
                 opened()
 
+    @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+    def test_a_log_beside_it_makes_no_cut_file_whole(self, suffix: str, tmp_path: Path) -> None:
+        """Zeros there are a log that SQLite passes over, and then it reads the file as it is."""
+        path = tmp_path / "x.sqlite"
+        path.with_name(path.name + suffix).write_bytes(bytes(512))
+        path.write_bytes(PIPIT)
+        assert len(open_trace(path).gpu_ops) == 1591
+        path.write_bytes(PIPIT[:-100])
+        with pytest.raises(UnreadableInput, match="x.sqlite: .* cut"):
+            open_trace(path)
+
     def test_a_file_whose_writer_keeps_no_count_of_pages(self) -> None:
         """The header's count holds where two counters agree; else whole pages are all that is known."""
         uncounted = bytearray(steps().bytes())
