@@ -376,7 +376,7 @@ class TestDamage:
         path.write_bytes(PIPIT)
         assert len(open_trace(path).gpu_ops) == 1591
         path.write_bytes(PIPIT[:-100])
-        with pytest.raises(UnreadableInput, match="x.sqlite: .* cut"):
+        with pytest.raises(UnreadableInput, match=r"x.sqlite: .* cut"):
             open_trace(path)
 
     def test_a_file_whose_writer_keeps_no_count_of_pages(self) -> None:
@@ -412,6 +412,12 @@ class TestDamage:
         )
         assert builder.build().complete
         found = read_trace(altered(builder, f"DELETE FROM StringIds WHERE value = '{name}'"), "x")
+        assert (codes(found), found.complete) == ({"damaged_file": 1}, False)
+
+    def test_a_name_of_which_a_disk_lost_a_part(self) -> None:
+        data = export().launch(0, 1).kernel(2, 1, name="k" * 600).bytes()
+        at = data.index(b"k" * 600)
+        found = read_trace(data[:at] + bytes(512) + data[at + 512 :], "x")
         assert (codes(found), found.complete) == ({"damaged_file": 1}, False)
 
 

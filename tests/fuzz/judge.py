@@ -31,6 +31,8 @@ def is_proven_whole(data: bytes, trace: Trace) -> bool:
     if trace.source.format == "nsys-sqlite":
         return _is_whole_database(text)
     whole = utf8(text).decode("utf-8", "replace")
+    if "\0" in whole:  # may stand for the end of one record, all of others and the beginning of a third
+        return False
     records = _records(whole)
     if trace.source.format == "proton-json":  # older ones: a document a line
         return records is not None or all(_records(line) is not None for line in whole.split("\n") if line.strip())
