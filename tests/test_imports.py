@@ -87,7 +87,7 @@ AT_TOP = {
 }  # fmt: skip
 INSIDE = {
     "analysis": {"pandas", "isal"},
-    "analysis.inputs": {"fsspec"},
+    "analysis.inputs": {"aiohttp", "fsspec"},
     "analysis.many": {"distributed"},
     "analysis.render": {"rich", "perfetto"},
     "tracer": {"torch", "transformers", "pynvml"},

@@ -7,11 +7,14 @@ import json
 import os
 import socket
 import sys
+import threading
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import flask
 import msgspec
@@ -19,6 +22,7 @@ import pytest
 from launchscope.analysis.compare.checks.config import read_config
 from launchscope.analysis.compare.checks.run import check
 from launchscope.analysis.compare.compared_paths import compare
+from launchscope.analysis.inputs import storage
 from launchscope.analysis.inputs.rank_files import RankFile, rank_files
 from launchscope.analysis.inputs.storage import PROTOCOLS
 from launchscope.analysis.many import kept_rows
@@ -413,3 +417,67 @@ def test_what_lies_below_it_is(named: str, path: str, touched: list[str], table:
     assert touched == []
     refusals(*opened(table, named))
     assert touched == [path.partition("://")[0]]
+
+
+@pytest.fixture
+def redirecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str]]]:
+    """A server that leads from /run/ROW?to=URL to the URL, in plain HTTP taken for HTTPS; and what it was asked for."""
+    pytest.importorskip("aiohttp")
+    monkeypatch.setattr(storage, "_HTTPS", "http")
+    monkeypatch.setitem(PROTOCOLS, "http", "aiohttp")
+    asked: list[str] = []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path, _, target = self.path.partition("?to=")
+            asked.append(path)
+            self.send_response(302 if target else 200)
+            if target:
+                self.send_header("Location", unquote(target))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("target", "is_followed"),
+    [
+        ("{}/run/rank1.json", True),
+        ("rank1.json", True),
+        ("/elsewhere/rank1.json", False),
+        ("{}/run/%252e%252e/elsewhere", False),
+        ("http://localhost:9/run/rank1.json", False),
+        ("https://127.0.0.1:9/run/rank1.json", False),  # not what is taken for HTTPS here
+    ],
+)
+def test_no_server_leads_away_from_what_is_named(
+    target: str, is_followed: bool, redirecting: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    address, asked = redirecting
+    path = f"{address}/run/rank0.json?to={target.format(address)}"
+    table = write_table(tmp_path / "ranks.json", [path], [f"{address}/run/"])
+    (told,) = refusals(*opened(table, f"{address}/run/"))
+    assert asked == ["/run/rank0.json", *(["/run/rank1.json"] if is_followed else [])]
+    assert ("0 bytes" if is_followed else "its server leads to") in told
+
+
+def test_what_is_typed_leads_to_other_hosts_yet_to_no_other_protocol(redirecting: tuple[str, list[str]]) -> None:
+    address, asked = redirecting
+    path = f"{address}/run/rank0.json?to="
+    with storage.fetched(f"{path}{address}/elsewhere") as copy:
+        assert copy.read_bytes() == b""
+    with (
+        pytest.raises(UnreadableInput, match="its server leads to ftp://"),
+        storage.fetched(f"{path}ftp://127.0.0.1"),
+    ):
+        pass
+    assert asked == ["/run/rank0.json", "/elsewhere", "/run/rank0.json"]

@@ -78,6 +78,14 @@ class TablePlaces:
             )
         return found
 
+    def may_lead_to(self, url: str) -> bool:
+        """Whether the server of a row may redirect to this URL: its owner named no place, so the inputs don't count."""
+        try:
+            _require_plain(url)
+        except UnreadableInput:
+            return False
+        return self.named.hold(url)
+
 
 def _local(path: str) -> Path | None:
     return local_path(path) if is_url(path) else Path(path)

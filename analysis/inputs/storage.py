@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urljoin
 
 from ..model.errors import LaunchscopeError, MissingRequirement, UnreadableInput
 from ..model.secrets import told_without_secrets, without_secrets
@@ -33,6 +34,7 @@ PROTOCOLS: Final = {
 """What is opened beside local files, and the package that each needs."""
 
 _LOCAL: Final = "file"
+_HTTPS: Final = "https"
 _CHAIN: Final = "::"
 _MAGIC: Final = re.compile(r"[*?\[]")
 _SUFFIXES: Final = (".json", ".json.gz", ".gz", ".sqlite", ".db")
@@ -106,9 +108,12 @@ def listed(url: str) -> list[Stored]:
 
 
 @contextlib.contextmanager
-def fetched(url: str) -> Iterator[Path]:
-    """The file in a temporary folder, under its own name, for as long as the ``with`` block lasts."""
-    system, path = _opened(url)
+def fetched(url: str, may_lead_to: Callable[[str], bool] = lambda url: True) -> Iterator[Path]:
+    """The file in a temporary folder, under its own name, for as long as the ``with`` block lasts.
+
+    A server that redirects is followed to other ``https`` alone, and where ``may_lead_to`` says so of the URL.
+    """
+    system, path = _opened(url, may_lead_to)
     with tempfile.TemporaryDirectory(prefix="launchscope-") as folder:
         local = Path(folder, PurePosixPath(without_secrets(path)).name or "trace")
         with _told(url):
@@ -116,7 +121,7 @@ def fetched(url: str) -> Iterator[Path]:
         yield local
 
 
-def _opened(url: str) -> tuple[AbstractFileSystem, str]:
+def _opened(url: str, may_lead_to: Callable[[str], bool] = lambda url: True) -> tuple[AbstractFileSystem, str]:
     """The file system and the path in it. MissingRequirement names the package that is absent."""
     protocol = allowed_protocol(url)
     try:
@@ -131,9 +136,27 @@ def _opened(url: str) -> tuple[AbstractFileSystem, str]:
     except (ImportError, ValueError) as error:  # ValueError: abfss, of which fsspec knows by adlfs alone
         package = PROTOCOLS[protocol]
         raise MissingRequirement(f"{protocol}:// needs the package {package}: pip install {package}") from error
+    options = _redirected(may_lead_to) if protocol == _HTTPS else {}
     with _told(url):
-        system, path = url_to_fs(url)
+        system, path = url_to_fs(url, **options)
     return system, path
+
+
+def _redirected(may_lead_to: Callable[[str], bool]) -> dict[str, Any]:
+    """Options of fsspec's ``https`` that look at where a server leads, before it is gone to."""
+    from aiohttp import TraceConfig
+
+    async def look(_session: object, _context: object, told: Any) -> None:
+        headers = told.response.headers
+        target = urljoin(str(told.url), headers.get("Location") or headers.get("URI") or "")
+        if not target.startswith(f"{_HTTPS}://") or not may_lead_to(target):
+            told.response.close()
+            shown = [without_secrets(each) for each in (str(told.url), target)]
+            raise UnreadableInput(f"{shown[0]}: not read, as its server leads to {shown[1]}; fetch it by hand")
+
+    config = TraceConfig()
+    config.on_request_redirect.append(look)
+    return {"client_kwargs": {"trace_configs": [config]}, "skip_instance_cache": True}
 
 
 @contextlib.contextmanager

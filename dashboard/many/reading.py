@@ -43,7 +43,7 @@ def _at_hand(path: str, places: TablePlaces | None) -> Iterator[tuple[Path, str 
     """The file on this machine; and the name that people know it by, where that is another one."""
     found = _found(path) if places is None else places.allowed(path)
     if isinstance(found, str):
-        with fetched(found) as copy:
+        with fetched(found, (lambda url: True) if places is None else places.may_lead_to) as copy:
             yield copy, path
         return
     if is_file(found):

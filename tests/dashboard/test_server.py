@@ -38,7 +38,9 @@ def test_and_to_no_other_name(host: str) -> None:
     assert client(LOCAL).get("/", headers={"Host": host}).status_code == 403
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "http://localhost:8050"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "http://localhost:8050", "http://["]
+)
 def test_a_page_of_another_origin_is_refused(origin: str) -> None:
     headers = {"Host": "127.0.0.1:8050", "Origin": origin}
     assert client(LOCAL).get("/", headers=headers).status_code == 403

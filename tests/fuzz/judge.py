@@ -35,7 +35,10 @@ def is_proven_whole(data: bytes, trace: Trace) -> bool:
         return False
     if trace.source.format == "nsys-sqlite":
         return _is_whole_database(text)
-    lists = _lists(utf8(text).decode("utf-8", "replace"))
+    whole = utf8(text).decode("utf-8", "replace")
+    if "\0" in whole:  # may stand for the end of one record, all of others and the beginning of a third
+        return False
+    lists = _lists(whole)
     if trace.source.format == "proton-json":  # older ones: several documents
         return len(lists) > 0
     return len(lists) == 1 and len(lists[0]) == trace.events

@@ -217,7 +217,7 @@ def _ranges(rows: list[Row], base: int) -> list[Row]:
 
 
 def _missing(ops: list[Row], calls: list[Row], ranges: list[Row], strings: dict[int | None, str | None]) -> int:
-    """How many names that a record refers to are not in the table of strings."""
+    """How many names that a record refers to are not in the table of strings, or have zeros in them."""
     asked = {row.get("nameId") for row in calls}
     asked |= {row.get("textId") for row in ranges if row.get("text") is None}
     for row in ops:
@@ -225,7 +225,7 @@ def _missing(ops: list[Row], calls: list[Row], ranges: list[Row], strings: dict[
             asked.add(row.get(column))
             if strings.get(row.get(column)) is not None:
                 break
-    return sum(id is not None and strings.get(id) is None for id in asked)
+    return sum(id is not None and "\0" in (strings.get(id) or "\0") for id in asked)
 
 
 def _timed(rows: list[Row], base: int) -> list[Row]:

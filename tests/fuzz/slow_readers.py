@@ -30,7 +30,8 @@ def read_slowly(data: bytes, format: str) -> Trace | None:
     """
     text, is_intact = unpacked(data)
     trace = _read(text, format, len(data))
-    if trace is None or is_intact or not trace.complete:
+    has_zeros = format != "nsys-sqlite" and b"\0" in utf8(text)
+    if trace is None or not trace.complete or (is_intact and not has_zeros):
         return trace
     return replace(trace, complete=False, notices=(*trace.notices, Notice("damaged_file", "")))
 

@@ -65,12 +65,21 @@ def _read(file: BinaryIO, size: int | None, path: str, progress: Progress | None
         trace = read_nsys_bytes(_in_memory(chain((first,), blocks), path), replace(source, format=FORMAT))
     else:
         trace = _read_text(first, blocks, source, expected)
+        trace = _with_zeros_told(trace) if text.has_zeros else trace
     if size is None:
         trace = replace(trace, source=replace(trace.source, bytes=text.bytes_read))
     if text.is_intact or not trace.complete:
         return trace
     notice = Notice("damaged_file", "the compressed file is damaged, figures may be wrong; copy or record it again")
     return replace(trace, complete=False, notices=(*trace.notices, notice))
+
+
+def _with_zeros_told(trace: Trace) -> Trace:
+    """A zero may stand for any part of a record, or for several: what was read may be fewer."""
+    if not trace.complete:
+        return trace
+    lost = "zeros stand in the file's text, where a disk lost a part: records may be lost; copy or record it again"
+    return replace(trace, complete=False, notices=(*trace.notices, Notice("damaged_file", lost)))
 
 
 def _read_text(first: bytes, blocks: Iterator[bytes], source: Source, expected: int) -> Trace:

@@ -35,7 +35,7 @@ class Names:
 
     @property
     def missing(self) -> int:
-        """How many ids were asked for that the table of strings lacks."""
+        """How many ids were asked for that the table of strings lacks, or has with zeros where a disk lost a part."""
         return len(self._missing)
 
     @property
@@ -52,7 +52,9 @@ class Names:
         distinct, place = np.unique(ids, return_inverse=True)
         texts = [self._strings.get(id) for id in distinct.tolist()]
         self._missing |= {
-            id for id, text in zip(distinct.tolist(), texts, strict=True) if text is None and id != ABSENT
+            id
+            for id, text in zip(distinct.tolist(), texts, strict=True)
+            if (text is None or "\0" in text) and id != ABSENT
         }
         return np.array([NONE if text is None else self.add(change(text)) for text in texts], np.int64)[place]
 

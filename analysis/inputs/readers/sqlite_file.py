@@ -141,9 +141,8 @@ def open_file(path: Path, name: str) -> Iterator[Database]:
     logs = [log for suffix in ("-wal", "-journal") if (log := path.with_name(path.name + suffix)).exists()]
     uri = f"{path.as_uri()}?mode=ro{'' if logs else '&immutable=1'}"
     size, log_bytes = path.stat().st_size, sum(log.stat().st_size for log in logs)
-    if not log_bytes:  # else pages may still be in the log
-        with path.open("rb") as file:
-            _check_size(file.read(_HEADER_BYTES), size, name)
+    with path.open("rb") as file:  # also beside a log, which may be of another file, or of nothing
+        _check_size(file.read(_HEADER_BYTES), size, name)
     with _told(name):
         connection = sqlite3.connect(uri, uri=True, isolation_level=None)
         try:

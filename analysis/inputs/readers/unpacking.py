@@ -27,10 +27,13 @@ _TRAILER_BYTES: Final = 8
 
 
 class Unpacked:
-    """The blocks of one file, to be read once. ``is_intact`` and ``bytes_read`` tell of what was read so far."""
+    """The blocks of one file, to be read once. ``is_intact``, ``has_zeros`` and ``bytes_read`` tell of what was read so
+    far.
+    """
 
     def __init__(self, file: BinaryIO, path: str, *, most_bytes: int, progress: Callable[[int], None] | None = None):
         self.is_intact = True  # False: the compressed file is cut or damaged, what comes before that was given
+        self.has_zeros = False  # no text has a zero byte: they stand where a disk lost what was written
         self.bytes_read = 0  # of the file itself
         self._file = file
         self._path = path
@@ -46,6 +49,7 @@ class Unpacked:
                 raise UnreadableInput(
                     f"{self._path}: unpacks to over {size - 1 >> 20:,} MiB; no trace of its size does"
                 )
+            self.has_zeros = self.has_zeros or b"\0" in block
             yield block
 
     def _read(self, size: int) -> bytes:

@@ -348,6 +348,16 @@ class TestBrokenFiles:
         found = read_trace(damage(gzip.compress(text)), "x.json.gz")
         assert (len(found.gpu_ops), [n.code for n in found.notices], found.complete) == (1, ["damaged_file"], False)
 
+    @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+    def test_zeros_that_join_two_records_to_one(self, pack: Callable[[bytes], bytes]) -> None:
+        """A disk lost 512 bytes, from inside of one record's name to inside of the next one's: that is JSON still."""
+        one, two = ({"ph": "X", "cat": "kernel", "name": n * 300, "ts": 1, "dur": 1, "args": {}} for n in "ab")
+        text = json.dumps({"traceEvents": [one, two]}).encode()
+        at = text.index(b"aaa") + 150
+        found = read_trace(pack(text[:at] + bytes(512) + text[at + 512 :]), "x.json")
+        assert (len(found.gpu_ops), [n.code for n in found.notices], found.complete) == (1, ["damaged_file"], False)
+        assert read_trace(pack(text), "x.json").complete
+
     @pytest.mark.parametrize("name", ["", "n" * 70_000])
     def test_a_gzip_file_with_a_long_name_and_zeros_behind_it_is_whole(self, name: str) -> None:
         packed = io.BytesIO()

@@ -372,6 +372,17 @@ class TestDamage:
             ):
                 read()
 
+    @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+    def test_a_log_beside_it_makes_no_cut_file_whole(self, suffix: str, tmp_path: Path) -> None:
+        """Zeros there are a log that SQLite passes over, and then it reads the file as it is."""
+        path = tmp_path / "x.sqlite"
+        path.with_name(path.name + suffix).write_bytes(bytes(512))
+        path.write_bytes(PIPIT)
+        assert len(open_trace(path).gpu_ops) == 1591
+        path.write_bytes(PIPIT[:-100])
+        with pytest.raises(UnreadableInput, match=r"x.sqlite: .* cut"):
+            open_trace(path)
+
     def test_a_file_whose_writer_keeps_no_count_of_pages(self) -> None:
         """The header's count holds where two counters agree; else whole pages are all that is known."""
         uncounted = bytearray(steps().bytes())
@@ -405,6 +416,12 @@ class TestDamage:
         )
         assert builder.build().complete
         found = read_trace(altered(builder, f"DELETE FROM StringIds WHERE value = '{name}'"), "x")
+        assert (codes(found), found.complete) == ({"damaged_file": 1}, False)
+
+    def test_a_name_of_which_a_disk_lost_a_part(self) -> None:
+        data = export().launch(0, 1).kernel(2, 1, name="k" * 600).bytes()
+        at = data.index(b"k" * 600)
+        found = read_trace(data[:at] + bytes(512) + data[at + 512 :], "x")
         assert (codes(found), found.complete) == ({"damaged_file": 1}, False)
 
 
