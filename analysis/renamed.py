@@ -42,7 +42,7 @@ def _renamed_document(document: _Document, names: Names) -> _Document:
 def _renamed_analysis(analysis: TraceAnalysis, document: TraceDoc) -> TraceAnalysis:
     source = replace(analysis.trace.source, path=document.source.path)
     trace = replace(analysis.trace, source=source, rank=document.rank)
-    return replace(analysis, name=document.name, trace=trace, document=document)
+    return replace(analysis, context=analysis.context.renamed(trace, document.name), document=document)
 
 
 def _in_json(text: str) -> str:

@@ -25,6 +25,7 @@ ANALYSIS = (
     "analysis.inputs",
     "analysis.facts",
     "analysis.facts.ranks",
+    "analysis.facts.context",
     "analysis.story",
     "analysis.step_model",
     "analysis.figures.fusion",

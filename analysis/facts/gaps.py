@@ -66,6 +66,11 @@ class Gaps:
         return int(self.dur_ns.sum())
 
     @property
+    def idle_fraction(self) -> float:
+        """Idle ÷ window; 0 for a window of no length."""
+        return self.idle_ns / self.window_ns if self.window_ns else 0.0
+
+    @property
     def stall_ns(self) -> Ints:
         """[g] the stall parts of `host` and `launch` together."""
         return self.stall_host_ns + self.stall_launch_ns
@@ -151,14 +156,15 @@ def find_gaps(
     device: int,
     windows: Sequence[tuple[int, int]] | None = None,
     threads: Threads | None = None,
+    busy: Intervals | None = None,
 ) -> Gaps:
     """The gaps of one device and their causes, inside disjoint ascending windows (ns); by default the whole trace.
 
-    ``threads`` are the trace's, where they are known already.
+    ``threads`` are the trace's and ``busy`` is the union of the device's GPU ops, where they are known already.
     """
     rows = np.flatnonzero(trace.gpu_ops.device == device)
     ops = trace.gpu_ops if len(rows) == len(trace.gpu_ops) else trace.gpu_ops.take(rows)
-    busy = Intervals.union(ops.start_ns, ops.end_ns)
+    busy = Intervals.union(ops.start_ns, ops.end_ns) if busy is None else busy
     within = _windows(busy, windows)
     gap, start, end = _clip(busy.end_ns[:-1], busy.start_ns[1:], within)
     prev_op = narrow(rows[_ended_last(ops, busy.end_ns[:-1][gap])])

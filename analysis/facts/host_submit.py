@@ -1,4 +1,4 @@
-"""Host time to submit a step, as the trace shows it: where no unprofiled measurement can tell it.
+"""Host time to submit a step, as the trace shows it, and the calls that it waits for the GPU in meanwhile.
 
 Per launching thread, from the start of the step's first launch to the end of its last, minus the time inside
 blocking calls; the step's is the largest over its threads (docs/metrics.md, "Verdict").
@@ -6,15 +6,19 @@ blocking calls; the step's is the largest over its threads (docs/metrics.md, "Ve
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..model.columns import follow, named
 from ..model.document import QueueDepthDoc, StepsDoc
 from ..model.intervals import Intervals
 from ..model.nesting import threads
 from ..model.trace import NONE, Ints, Trace
+from ..model.units import brief
+from .steps import Steps
 
 QUEUE_FULL: Final = 1_000  # launches; the driver blocks the host at about 1,024 (NVIDIA H200, CUDA 13.0)
 
@@ -44,3 +48,14 @@ def host_submit_ns(trace: Trace, launch_step: Ints, steps: Ints) -> NDArray[np.f
         blocked = Intervals.union(blocking.start_ns[calls], blocking.end_ns[calls])
         np.maximum.at(result, row[own[first]], end - start - blocked.covered_ns(start, end))
     return result
+
+
+def blocking_words(trace: Trace, steps: Steps) -> tuple[str, ...]:
+    """Blocking calls inside kept steps as 'api in operator', those with the most time first."""
+    calls = trace.blocking_calls
+    operators = named(trace.names, follow(trace.host_ops.name, calls.operator_row))
+    spent_ns: Counter[str] = Counter()
+    for row in np.flatnonzero(np.isin(steps.blocking_step, steps.kept_rows)).tolist():
+        api, operator = brief(trace.name(int(calls.api[row]))), operators[row]
+        spent_ns[api if operator is None else f"{api} in {brief(operator)}"] += int(calls.dur_ns[row])
+    return tuple(words for words, _ in spent_ns.most_common())

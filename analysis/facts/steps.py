@@ -52,10 +52,13 @@ class Steps:
         """Indices of the kept steps."""
         return np.flatnonzero(self.kept)
 
+    def counted(self, step_of_rows: Ints) -> Ints:
+        """[n] how many of the rows with these step indices lie in each step."""
+        return np.bincount(step_of_rows[step_of_rows != NONE], minlength=len(self))
+
     def count_kept(self, step_of_rows: Ints) -> Ints:
-        """How many of the rows with these step indices lie in each kept step."""
-        inside = step_of_rows[step_of_rows != NONE]
-        return np.bincount(inside, minlength=len(self))[self.kept_rows]
+        """The same of the kept steps alone."""
+        return self.counted(step_of_rows)[self.kept_rows]
 
 
 def find_steps(
@@ -91,12 +94,13 @@ def find_steps(
     )
 
 
-def steady_windows(trace: Trace, steps: Steps, device: int) -> list[tuple[int, int]]:
+def steady_windows(first: Ints, steps: Steps) -> list[tuple[int, int]]:
     """One window per unbroken run of kept steps: first GPU op of the run to the first one of the step after it.
+
+    ``first`` are the starts of the steps' first ops on the device, as ``first_op_ns`` finds them.
 
     A step without a successor on the device has no window; none has one: no steady scope.
     """
-    first = first_op_ns(trace, steps, device)
     windows: list[tuple[int, int]] = []
     for step in np.flatnonzero(has_period(first, steps)).tolist():
         start, end = int(first[step]), int(first[step + 1])
@@ -106,9 +110,8 @@ def steady_windows(trace: Trace, steps: Steps, device: int) -> list[tuple[int, i
     return windows
 
 
-def periods_ns(trace: Trace, steps: Steps, device: int) -> NDArray[np.float64]:
+def periods_ns(first: Ints, steps: Steps) -> NDArray[np.float64]:
     """First GPU op of each kept step to the first one of the step right after it, kept or not, where there are both."""
-    first = first_op_ns(trace, steps, device)
     with_period = np.flatnonzero(has_period(first, steps))
     return (first[with_period + 1] - first[with_period]).astype(np.float64)
 

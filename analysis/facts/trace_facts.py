@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..model.columns import follow
-from ..model.intervals import Intervals
 from ..model.nesting import threads
 from ..model.trace import NONE, Bools, HostKind, Ints, Trace
 from .odd_ops import Overlaps, duplicates, same_stream_overlaps
-from .replays import GraphReplays
 from .steps import Steps
 
 
@@ -19,53 +17,34 @@ from .steps import Steps
 class TraceFacts:
     """Facts that counts, warnings and reasons share."""
 
-    trace: Trace
-    steps: Steps
-    replays: GraphReplays
-    busy: dict[int, Intervals]  # by device
+    gpu_ops: int
     linked: Bools  # [gpu_ops]
     is_early: Bools  # [gpu_ops] starts before its launch call does
     kept: Bools  # [gpu_ops] in a kept step, or any where there are no steps
     overlaps: Overlaps
     twice: Bools  # [gpu_ops] an earlier record says the same
     lost_calls: Ints  # rows of host_ops: launch calls in kept steps without a GPU op
+    cut_calls: Ints  # those after every launch that has its ops: the recording stopped before the GPU was done
     launches_kept: int
 
     @classmethod
-    def of(cls, trace: Trace, steps: Steps, replays: GraphReplays) -> TraceFacts:
-        """Look at a trace with its steps and replays."""
+    def of(cls, trace: Trace, steps: Steps) -> TraceFacts:
+        """Look at a trace with its steps."""
         ops, launches = trace.gpu_ops, trace.launches
         linked = ops.launch_row != NONE
         launch_start = follow(launches.start_ns, ops.launch_row)
+        lost = _lost_calls(trace, steps)
         return cls(
-            trace=trace,
-            steps=steps,
-            replays=replays,
-            busy={d: Intervals.union(*_times(trace, ops.device == d)) for d in trace.devices},
+            gpu_ops=len(ops),
             linked=linked,
             is_early=linked & (ops.start_ns < launch_start),
             kept=_in_kept(steps, steps.op_step) if len(steps) else np.ones(len(ops), np.bool_),
             overlaps=same_stream_overlaps(trace),
             twice=duplicates(trace),
-            lost_calls=_lost_calls(trace, steps),
+            lost_calls=lost,
+            cut_calls=lost[trace.host_ops.start_ns[lost] > (launches.start_ns[-1] if len(launches) else NONE)],
             launches_kept=int(_in_kept(steps, steps.launch_step).sum()),
         )
-
-    @property
-    def gpu_ops(self) -> int:
-        """How many there are."""
-        return len(self.trace.gpu_ops)
-
-    @property
-    def cut_calls(self) -> Ints:
-        """Lost calls after every launch that has its ops: the recording stopped before the GPU was done."""
-        starts = self.trace.launches.start_ns
-        is_last = self.trace.host_ops.start_ns[self.lost_calls] > (starts[-1] if len(starts) else NONE)
-        return self.lost_calls[is_last]
-
-
-def _times(trace: Trace, rows: Bools) -> tuple[Ints, Ints]:
-    return trace.gpu_ops.start_ns[rows], trace.gpu_ops.end_ns[rows]
 
 
 def _in_kept(steps: Steps, step: Ints) -> Bools:

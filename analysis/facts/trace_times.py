@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.trace import Bools, Ints, Trace
+from ..model.document import StepsDoc
+from ..model.statistics import summarize
+from ..model.trace import NONE, Bools, Ints, OpKind, Trace
 from .gaps import Gaps
 from .host_submit import host_submit_ns
-from .steps import Steps, first_op_ns, has_period, periods_ns, step_busy_ns
+from .steps import Steps, has_period, periods_ns
 
 
 @dataclass(frozen=True)
@@ -66,23 +68,29 @@ class StepWaits:
 
 
 def trace_times(
-    trace: Trace, steps: Steps, whole: Gaps, steady: Gaps | None, exposed_ns: Ints | None = None
+    trace: Trace,
+    steps: Steps,
+    whole: Gaps,
+    steady: Gaps | None,
+    busy: NDArray[np.float64],
+    first: Ints,
+    exposed_ns: Ints | None = None,
 ) -> TraceTimes:
     """T, W, N and N·τ of the headline device, whose gaps these are.
 
-    ``exposed_ns`` is its exposed communication by kept step, or of the whole window; None without a collective.
+    ``busy`` is its work in each kept step, or in the whole window; ``first`` are the starts of the steps' first ops on
+    it; ``exposed_ns`` is its exposed communication by kept step, or of the whole window; None without a collective.
     """
     kept, launches = steps.kept_rows, steps.launch_step
     if len(kept):
-        busy = step_busy_ns(trace, steps, whole.device)
-        spans, period = _spans_ns(trace, steps, whole.device)
+        spans, period = _spans_ns(trace, steps, whole.device, first)
         idle = float((spans - busy).mean()) if steady is None else steady.idle_ns / len(spans)
         counts = [
             float(np.median(steps.count_kept(rows)))
             for rows in (steps.op_step, launches, launches[trace.launches.is_graph])
         ]
     else:
-        busy, spans = np.array([whole.busy_ns], np.float64), np.array([whole.window_ns], np.float64)
+        spans = np.array([whole.window_ns], np.float64)
         period, idle = np.ones(1, np.bool_), float(whole.idle_ns)
         launches, kept = np.zeros(len(trace.launches), dtype=np.int64), np.zeros(1, dtype=np.int64)
         counts = [float(n) for n in (len(trace.gpu_ops), len(trace.launches), trace.launches.is_graph.sum())]
@@ -115,6 +123,30 @@ def with_waiting(times: TraceTimes, waits: StepWaits) -> TraceTimes:
     return replace(times, without_waiting_ns=without, parts=_parts(times, waits))
 
 
+def steps_doc(
+    trace: Trace, steps: Steps, device: int, busy: NDArray[np.float64], periods: NDArray[np.float64]
+) -> StepsDoc:
+    """Figures per kept step of one device, of which there is at least one."""
+    ops, launches = trace.gpu_ops, trace.launches
+    on_device = np.where(ops.device == device, steps.op_step, NONE)
+    linked = ops.is_kernel & (ops.launch_row != NONE)
+    in_graph = linked.copy()
+    in_graph[linked] = launches.is_graph[ops.launch_row[linked]]
+    return StepsDoc(
+        count=len(busy),
+        period_ns=summarize(periods) if len(periods) else None,
+        busy_ns=summarize(busy),
+        kernels=summarize(steps.count_kept(on_device[ops.is_kernel])),
+        launches=summarize(steps.count_kept(steps.launch_step)),
+        graph_launches=summarize(steps.count_kept(steps.launch_step[launches.is_graph])),
+        blocking_calls=summarize(steps.count_kept(steps.blocking_step)),
+        memcpys=summarize(steps.count_kept(on_device[ops.kind == OpKind.MEMCPY])),
+        gpu_ops=summarize(steps.count_kept(on_device)),
+        kernels_in_graphs=summarize(steps.count_kept(on_device[in_graph])),
+        kernels_with_launch=summarize(steps.count_kept(on_device[linked])),
+    )
+
+
 def _parts(times: TraceTimes, waits: StepWaits) -> StepParts:
     """T − what is surely work, split as the sums over the steps with a period are: waiting, unsplit, and idle time.
 
@@ -132,11 +164,11 @@ def _parts(times: TraceTimes, waits: StepWaits) -> StepParts:
     return StepParts(working, *(left * part / total for part in (waiting, unsplit, times.idle_ns)))
 
 
-def _spans_ns(trace: Trace, steps: Steps, device: int) -> tuple[NDArray[np.float64], Bools]:
+def _spans_ns(trace: Trace, steps: Steps, device: int, first: Ints) -> tuple[NDArray[np.float64], Bools]:
     """Periods of the kept steps, and which have one; where none has, first GPU op start → last GPU op end of each."""
-    periods = periods_ns(trace, steps, device)
+    periods = periods_ns(first, steps)
     if len(periods):
-        return periods, has_period(first_op_ns(trace, steps, device), steps)[steps.kept_rows]
+        return periods, has_period(first, steps)[steps.kept_rows]
     ops, found = trace.gpu_ops, []
     for step in steps.kept_rows:
         rows = np.flatnonzero((steps.op_step == step) & (ops.device == device))

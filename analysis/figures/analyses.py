@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from ..facts.gap_causes import Threads
-from ..facts.gaps import Gaps, find_gaps
-from ..facts.host_submit import submits_as_profiled
-from ..facts.launches import LaunchTimes, launch_times, launches_doc, queue_depth
-from ..facts.ranks.collectives import Collectives, collectives_of
+from ..facts.context import Context
+from ..facts.gaps import Gaps
+from ..facts.launches import LaunchTimes
+from ..facts.ranks.collectives import Collectives
 from ..facts.ranks.waiting import Waits
-from ..facts.replays import GraphReplays, graph_replays
-from ..facts.stacks import CallStacks
-from ..facts.steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns
-from ..facts.trace_times import StepWaits, TraceTimes, trace_times, with_waiting
-from ..model.capture import Calibration
-from ..model.document import (
-    BlockingCallDoc,
-    CommunicationDoc,
-    DeviceDoc,
-    MemoryOpsDoc,
-    QueueDepthDoc,
-    ShortKernelsDoc,
-    SourceDoc,
-    SteadyDoc,
-    StepsDoc,
-    TraceDoc,
-    WarningDoc,
-)
+from ..facts.replays import GraphReplays
+from ..facts.steps import Steps
+from ..facts.trace_times import StepWaits, TraceTimes, with_waiting
+from ..model.document import CommunicationDoc, DeviceDoc, SourceDoc, SteadyDoc, TraceDoc, WarningDoc
 from ..model.freed_memory import return_freed_memory
-from ..model.graph_document import GraphDoctorDoc
-from ..model.statistics import summarize
-from ..model.trace import NONE, OpKind, Trace
-from .blocking import blocking_calls, blocking_words
+from ..model.trace import Trace
+from .blocking import blocking_calls
 from .communication import communication_doc, not_split, without_warning
-from .coverage import Coverage, coverage
+from .coverage import coverage
 from .graphs.doctor import graph_doctor
 from .graphs.findings import trace_findings
-from .graphs.scope import Examined
 from .kernels import kernel_table, memory_ops, short_kernels
 from .observer import KERNEL_STRETCH_NS
 from .serving.anatomy import serving
@@ -57,156 +37,142 @@ _MOST_AT_ONCE: Final = 700_000
 
 @dataclass(frozen=True, eq=False)
 class TraceAnalysis:
-    """One trace with everything that was found in it. Mode, pass and repeat are null outside captures."""
+    """One trace: its facts, its part of the report, and what the other ranks' traces add to both."""
 
-    trace: Trace
-    name: str
-    mode: str | None
-    trace_pass: str | None
-    repeat: int | None
-    steps: Steps
-    coverage: Coverage
-    gaps: Mapping[int, Gaps]  # by device, whole scope
-    steady: Mapping[int, Gaps | None]  # by device, None without a window of kept steps
-    launch_times: LaunchTimes
-    graphs: GraphReplays
-    blocking_words: tuple[str, ...]  # blocking calls inside kept steps, in words
-    collectives: Collectives  # of the headline device
-    times: TraceTimes | None  # of a step of the headline device; None without a GPU op
-    node_gap_ns: float | None  # ν of the machine that recorded it, where that is known
+    context: Context
     document: TraceDoc
+    times: TraceTimes | None  # of a step of the headline device; None without a GPU op
     waits: Waits | None = None  # what the other ranks' traces tell; None where none was given
     waits_for: int | None = None  # the rank for which most of its waiting is; None where there is none
 
     @property
+    def trace(self) -> Trace:
+        return self.context.trace
+
+    @property
+    def name(self) -> str:
+        return self.context.name
+
+    @property
+    def mode(self) -> str | None:
+        return self.context.mode
+
+    @property
+    def trace_pass(self) -> str | None:
+        return self.context.trace_pass
+
+    @property
+    def repeat(self) -> int | None:
+        return self.context.repeat
+
+    @property
+    def steps(self) -> Steps:
+        return self.context.steps
+
+    @property
+    def gaps(self) -> Mapping[int, Gaps]:
+        return self.context.gaps
+
+    @property
     def headline_steady(self) -> Gaps | None:
-        """The steady gaps of the headline device, or None."""
-        device = self.document.headline_device
-        return None if device is None else self.steady[device]
+        return self.context.headline_steady
+
+    @property
+    def launch_times(self) -> LaunchTimes:
+        return self.context.launch_times
+
+    @property
+    def graphs(self) -> GraphReplays:
+        return self.context.replays
+
+    @property
+    def collectives(self) -> Collectives:
+        return self.context.collectives
 
     @property
     def unreliable(self) -> tuple[str, ...]:
         """Why the trace is not reliable; empty where it is."""
-        return self.coverage.unreliable
+        return tuple(self.document.coverage.unreliable)
 
 
-def analyze_trace(
-    trace: Trace,
-    *,
-    name: str,
-    mode: str | None = None,
-    trace_pass: str | None = None,
-    repeat: int | None = None,
-    marks_ns: Sequence[tuple[int, int]] = (),
-    step_regex: str | None = None,
-    host_submit_ns: float | None = None,
-    calibration: Calibration | None = None,
-) -> TraceAnalysis:
-    """Run every analysis.
+def analyze_trace(trace: Trace, **known: Any) -> TraceAnalysis:
+    """Every figure of a trace. ``known`` is what its capture knows of it, as fields of a Context."""
+    context = Context(trace, **known)
+    _find_gaps_and_stacks(context)
+    document = _document(context)
+    context.release("stacks", "line_of_stack", "operators", "linked_kernels", "graph_kernels")
+    return TraceAnalysis(context, document, context.times)
 
-    ``host_submit_ns`` is the unprofiled one of the same mode: it gives τ_step. ``calibration`` is of the machine that
-    recorded the trace.
-    """
+
+def _find_gaps_and_stacks(context: Context) -> None:
+    """The facts that take the most time and memory, so that the memory of each is free for the next."""
+    trace, ops = context.trace, len(context.trace.gpu_ops)
     with ThreadPoolExecutor(1) as other:  # numpy lets go of the interpreter
-        stacks_to_come = other.submit(CallStacks.of, trace)
+        stacks = other.submit(lambda: context.stacks)
         if len(trace.host_ops) > _MOST_AT_ONCE:
-            wait([stacks_to_come])
-            return_freed_memory(len(trace.gpu_ops))
-        graphs = graph_replays(trace)
-        steps = find_steps(trace, marks_ns=marks_ns, step_regex=step_regex, replays=graphs)
-        threads = Threads(trace)
-        whole = {device: find_gaps(trace, steps, device, None, threads) for device in trace.devices}
-        return_freed_memory(len(trace.gpu_ops))
-        windows = {device: steady_windows(trace, steps, device) for device in trace.devices}
-        steady = {d: find_gaps(trace, steps, d, windows[d], threads) if windows[d] else None for d in trace.devices}
-        del threads
-        return_freed_memory(len(trace.gpu_ops))
-        stacks = stacks_to_come.result()
-    covered = coverage(trace, steps, graphs)
+            wait([stacks])
+            return_freed_memory(ops)
+        for gaps in (context.gaps, context.steady):
+            for device in trace.devices:
+                gaps[device]
+            return_freed_memory(ops)
+        context.release("threads")
+        return_freed_memory(ops)
+        stacks.result()
+
+
+def _document(context: Context) -> TraceDoc:
+    trace, headline = context.trace, context.headline
+    covered = coverage(context)
+    context.release("trace_facts", "busy")
     return_freed_memory(len(trace.gpu_ops))
-    times = launch_times(trace)
-    headline = max(whole, key=lambda device: whole[device].busy_ns, default=None)
-    collectives = collectives_of(trace, steps, headline)
-    communication, step_times = None, None
-    if headline is not None:
-        communication = communication_doc(collectives, _busy_ns(trace, steps, whole[headline]))
-        exposed = collectives.exposed_ns if len(collectives) else None
-        step_times = trace_times(trace, steps, whole[headline], steady[headline], exposed)
-    words = blocking_words(trace, steps)
-    blocking = blocking_calls(trace, steps, stacks)
-    step_figures = None if headline is None else _steps_document(trace, steps, headline)
-    depth = QueueDepthDoc(median=None, max=None)
-    if headline is not None:
-        depth = queue_depth(trace, headline, windows[headline] or None)
+    times, blocking = context.times, blocking_calls(context)
+    communication = None if headline is None else communication_doc(context.collectives, context.busy_ns)
+    depth = context.queue_depth
     return_freed_memory(len(trace.gpu_ops))
     document = TraceDoc(
-        name=name,
-        mode=mode,
-        trace_pass=trace_pass,
-        repeat=repeat,
+        name=context.name,
+        mode=context.mode,
+        trace_pass=context.trace_pass,
+        repeat=context.repeat,
         rank=trace.rank,
         source=SourceDoc(path=trace.source.path, format=trace.source.format, bytes=trace.source.bytes),
         coverage=covered.counts,
         headline_device=headline,
-        warnings=[*covered.warnings(), *_waiting_unknown(communication, step_times)],
+        warnings=[*covered.warnings(), *_waiting_unknown(communication, times)],
         withheld={},
-        devices=[_device_document(trace, whole[device], steady[device]) for device in trace.devices],
-        steps=step_figures,
-        launches=launches_doc(trace, times, stacks, steps),
+        devices=[_device_document(context, device) for device in trace.devices],
+        steps=context.step_figures,
+        launches=context.launches,
         blocking_calls=blocking,
-        graphs=graphs.to_doc(trace),
-        graph_doctor=None
-        if headline is None
-        else _graph_doctor(
-            Examined(
-                trace,
-                steps,
-                graphs,
-                stacks,
-                whole[headline],
-                steady[headline],
-                own_capture=trace_pass is not None,
-                calibration=calibration,
-            ),
-            blocking,
-            step_figures,
-        ),
-        kernels=[] if headline is None else kernel_table(trace, headline, steps=steps),
-        short_kernels=_short_kernels(trace, headline, times, step_figures, depth, host_submit_ns),
+        graphs=context.replays.to_doc(trace),
+        graph_doctor=None if headline is None else graph_doctor(context),
+        kernels=kernel_table(context),
+        short_kernels=short_kernels(context),
         queue_depth=depth,
-        memory_ops=MemoryOpsDoc(bytes=None, ns=0) if headline is None else memory_ops(trace, headline),
-        bound=None if step_times is None or step_times.host_ns is None else trace_bound(step_times),
+        memory_ops=memory_ops(context),
+        bound=None if times is None or times.host_ns is None else trace_bound(times),
         verdict=trace_verdict(
-            step_times,
+            times,
             covered.unreliable,
-            words,
-            own_capture=trace_pass is not None,
-            node_gap_ns=calibration.node_gap_ns if calibration else None,
+            context.blocking_words,
+            own_capture=context.own_capture,
+            node_gap_ns=context.node_gap_ns,
         ),
         communication=communication,
+        **_serving(context),
     )
-    if headline is not None:
-        anatomy = serving(trace, steps, graphs, headline, whole[headline], steady[headline])
-        told = {"serving_reason": anatomy} if isinstance(anatomy, str) else {"serving": anatomy}
-        document = msgspec.structs.replace(document, **told)
-    return TraceAnalysis(
-        trace=trace,
-        name=name,
-        mode=mode,
-        trace_pass=trace_pass,
-        repeat=repeat,
-        steps=steps,
-        coverage=covered,
-        gaps=whole,
-        steady=steady,
-        launch_times=times,
-        graphs=graphs,
-        blocking_words=words,
-        collectives=collectives,
-        times=step_times,
-        node_gap_ns=calibration.node_gap_ns if calibration else None,
-        document=msgspec.structs.replace(document, withheld=withheld_figures(document)),
-    )
+    if document.graph_doctor is not None:
+        period = None if document.steps is None else document.steps.period_ns
+        findings = trace_findings(document.graph_doctor, blocking, period)
+        doctor = msgspec.structs.replace(document.graph_doctor, findings=findings)
+        document = msgspec.structs.replace(document, graph_doctor=doctor)
+    return msgspec.structs.replace(document, withheld=withheld_figures(document))
+
+
+def _serving(context: Context) -> dict[str, Any]:
+    anatomy = serving(context)
+    return {"serving_reason": anatomy} if isinstance(anatomy, str) else {"serving": anatomy}
 
 
 def with_waits(analysis: TraceAnalysis, waits: Waits, waits_for: int | None, reason: str | None) -> TraceAnalysis:
@@ -215,18 +181,18 @@ def with_waits(analysis: TraceAnalysis, waits: Waits, waits_for: int | None, rea
     ``waits_for`` is the rank for which most of its waiting is, null where there is none. ``reason``: why not all of its
     collectives have a counterpart; null where all have one.
     """
-    times, document = analysis.times, analysis.document
-    if times is None or document.communication is None or document.headline_device is None:
+    context, times, document = analysis.context, analysis.times, analysis.document
+    if times is None or document.communication is None:
         return replace(analysis, waits=waits, waits_for=waits_for)
-    busy = _busy_ns(analysis.trace, analysis.steps, analysis.gaps[document.headline_device])
-    communication = communication_doc(analysis.collectives, busy, waits, reason)
-    times = with_waiting(times, StepWaits(busy, waits.exposed_waiting_ns, waits.unsplit_ns, waits.told))
+    communication = communication_doc(context.collectives, context.busy_ns, waits, reason)
+    told = StepWaits(context.busy_ns, waits.exposed_waiting_ns, waits.unsplit_ns, waits.told)
+    times = with_waiting(times, told)
     verdict = trace_verdict(
         times,
         analysis.unreliable,
-        analysis.blocking_words,
-        own_capture=analysis.trace_pass is not None,
-        node_gap_ns=analysis.node_gap_ns,
+        context.blocking_words,
+        own_capture=context.own_capture,
+        node_gap_ns=context.node_gap_ns,
         alone=False,
         waits_for=waits_for,
     )
@@ -245,28 +211,16 @@ def _waiting_unknown(communication: CommunicationDoc | None, times: TraceTimes |
     return [] if times is None else not_split(communication, times.work_ns, times.gpu_ops * KERNEL_STRETCH_NS)
 
 
-def _busy_ns(trace: Trace, steps: Steps, whole: Gaps) -> NDArray[np.float64]:
-    """GPU work of each kept step; of the whole file where there is none."""
-    if not len(steps.kept_rows):
-        return np.array([whole.busy_ns], np.float64)
-    return step_busy_ns(trace, steps, whole.device)
-
-
-def _graph_doctor(examined: Examined, blocking: list[BlockingCallDoc], steps: StepsDoc | None) -> GraphDoctorDoc:
-    found = graph_doctor(examined)
-    period = None if steps is None else steps.period_ns
-    return msgspec.structs.replace(found, findings=trace_findings(found, blocking, period))
-
-
-def _device_document(trace: Trace, whole: Gaps, steady: Gaps | None) -> DeviceDoc:
+def _device_document(context: Context, device: int) -> DeviceDoc:
+    whole, steady = context.gaps[device], context.steady[device]
     return DeviceDoc(
-        device=whole.device,
-        name=trace.device_names.get(whole.device),
+        device=device,
+        name=context.trace.device_names.get(device),
         window_ns=whole.window_ns,
         busy_ns=whole.busy_ns,
         idle_ns=whole.idle_ns,
         op_sum_ns=whole.op_sum_ns,
-        idle_fraction=_fraction(whole),
+        idle_fraction=whole.idle_fraction,
         gaps=whole.to_doc(),
         steady=None
         if steady is None
@@ -274,56 +228,7 @@ def _device_document(trace: Trace, whole: Gaps, steady: Gaps | None) -> DeviceDo
             window_ns=steady.window_ns,
             busy_ns=steady.busy_ns,
             idle_ns=steady.idle_ns,
-            idle_fraction=_fraction(steady),
+            idle_fraction=steady.idle_fraction,
             gaps=steady.to_doc(),
         ),
     )
-
-
-def _fraction(gaps: Gaps) -> float:
-    """Idle ÷ window; 0 for a window of no length."""
-    return gaps.idle_ns / gaps.window_ns if gaps.window_ns else 0.0
-
-
-def _steps_document(trace: Trace, steps: Steps, device: int) -> StepsDoc | None:
-    """Figures per kept step of one device; null without a kept step."""
-    kept = len(steps.kept_rows)
-    if not kept:
-        return None
-    ops, launches = trace.gpu_ops, trace.launches
-    on_device = np.where(ops.device == device, steps.op_step, NONE)
-    periods = periods_ns(trace, steps, device)
-    linked = ops.is_kernel & (ops.launch_row != NONE)
-    in_graph = linked.copy()
-    in_graph[linked] = launches.is_graph[ops.launch_row[linked]]
-    return StepsDoc(
-        count=kept,
-        period_ns=summarize(periods) if len(periods) else None,
-        busy_ns=summarize(step_busy_ns(trace, steps, device)),
-        kernels=summarize(steps.count_kept(on_device[ops.is_kernel])),
-        launches=summarize(steps.count_kept(steps.launch_step)),
-        graph_launches=summarize(steps.count_kept(steps.launch_step[launches.is_graph])),
-        blocking_calls=summarize(steps.count_kept(steps.blocking_step)),
-        memcpys=summarize(steps.count_kept(on_device[ops.kind == OpKind.MEMCPY])),
-        gpu_ops=summarize(steps.count_kept(on_device)),
-        kernels_in_graphs=summarize(steps.count_kept(on_device[in_graph])),
-        kernels_with_launch=summarize(steps.count_kept(on_device[linked])),
-    )
-
-
-def _short_kernels(
-    trace: Trace,
-    device: int | None,
-    times: LaunchTimes,
-    steps: StepsDoc | None,
-    depth: QueueDepthDoc,
-    host_submit_ns: float | None,
-) -> ShortKernelsDoc:
-    """Against τ_step where it can be told, else against the median launch overhead."""
-    if device is None:
-        return ShortKernelsDoc(below_10us=None, below_tau=None, tau_ns=None, tau_source=None)
-    launches = steps.launches.median if steps is not None else None
-    if steps is not None and launches and host_submit_ns is not None and not submits_as_profiled(steps, depth):
-        return short_kernels(trace, device, tau_ns=host_submit_ns / launches, tau_source="tau_step")
-    overhead = summarize(times.overhead_ns).median
-    return short_kernels(trace, device, tau_ns=overhead, tau_source="median launch overhead")

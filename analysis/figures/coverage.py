@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ..facts.replays import GraphReplays, graph_replays
-from ..facts.steps import Steps
-from ..facts.trace_facts import TraceFacts
+from ..facts.context import Context
 from ..model.document import CoverageDoc, WarningDoc
-from ..model.trace import Notice, Trace
+from ..model.trace import Notice
 from ..model.units import part
 from .trace_notices import trace_notices
 
@@ -47,19 +45,19 @@ class Coverage:
         return [WarningDoc(code=n.code, message=n.message, count=n.count) for n in self.notices]
 
 
-def coverage(trace: Trace, steps: Steps, replays: GraphReplays | None = None) -> Coverage:
-    """Count, warn, and say whether the trace is reliable; ``replays`` where they are known already."""
-    facts = TraceFacts.of(trace, steps, graph_replays(trace) if replays is None else replays)
-    unreliable = tuple(_reasons(facts))
+def coverage(context: Context) -> Coverage:
+    """Count, warn, and say whether the trace is reliable."""
+    unreliable = tuple(_reasons(context))
     return Coverage(
-        counts=_counts(facts, unreliable),
-        notices=(*trace.notices, *steps.notices, *trace_notices(facts)),
+        counts=_counts(context, unreliable),
+        notices=(*context.trace.notices, *context.steps.notices, *trace_notices(context)),
         unreliable=unreliable,
     )
 
 
-def _counts(facts: TraceFacts, unreliable: tuple[str, ...]) -> CoverageDoc:
-    trace, ops, launches = facts.trace, facts.trace.gpu_ops, facts.trace.launches
+def _counts(context: Context, unreliable: tuple[str, ...]) -> CoverageDoc:
+    facts = context.trace_facts
+    trace, ops, launches = context.trace, context.trace.gpu_ops, context.trace.launches
     linked = int(facts.linked.sum())
     return CoverageDoc(
         events=trace.events,
@@ -69,41 +67,42 @@ def _counts(facts: TraceFacts, unreliable: tuple[str, ...]) -> CoverageDoc:
         graph_launches=int(launches.is_graph.sum()),
         linked=linked,
         unlinked=len(ops) - linked,
-        kernels_in_graphs=facts.replays.kernels_in_graphs,
+        kernels_in_graphs=context.replays.kernels_in_graphs,
         zero_duration=int((ops.dur_ns == 0).sum()),
         negative_latency=int(facts.is_early.sum()),
         negative_queue=int((ops.start_ns[trace.first_ops()] < launches.end_ns).sum()),
         same_stream_overlaps=int(facts.overlaps.early.sum()),
-        steps_found=facts.steps.found,
-        steps_dropped=facts.steps.dropped,
-        step_source=facts.steps.source,
+        steps_found=context.steps.found,
+        steps_dropped=context.steps.dropped,
+        step_source=context.steps.source,
         reliable=not unreliable,
         unreliable=list(unreliable),
     )
 
 
-def _reasons(facts: TraceFacts) -> Iterator[str]:
+def _reasons(context: Context) -> Iterator[str]:
     """Why the trace is unreliable; nothing where it is reliable."""
+    facts = context.trace_facts
     if not facts.gpu_ops:
         yield "no GPU op in the file"
         return
     unlinked, kept = int((facts.kept & ~facts.linked).sum()), int(facts.kept.sum())
     early = int(facts.is_early.sum())
-    if not len(facts.trace.launches):
+    if not len(context.trace.launches):
         yield "no launches in the file"
     elif unlinked > UNLINKED_SHARE * kept:
         yield f"{part(unlinked, kept)} kept GPU ops have no launch in the file"
     if early > SKEWED_SHARE * facts.gpu_ops:
         yield f"{part(early, facts.gpu_ops)} GPU ops start before their launch call does"
-    if len(facts.replays.differing):
+    if len(context.replays.differing):
         yield "replays of one graph differ in their number of GPU ops"
     if len(facts.cut_calls):
         yield f"the recording ends inside a kept step: {len(facts.cut_calls):,} of its launch calls have no GPU op"
     elif len(facts.lost_calls) > LOST_SHARE * (len(facts.lost_calls) + facts.launches_kept):
         calls = len(facts.lost_calls) + facts.launches_kept
         yield f"{part(len(facts.lost_calls), calls)} launch calls of the kept steps have no GPU op: records were lost"
-    if any(notice.code == "perfetto_json" for notice in facts.trace.notices):
+    if any(notice.code == "perfetto_json" for notice in context.trace.notices):
         yield "Perfetto's JSON export cut every time to whole µs"
-    if not facts.trace.complete:
-        cut = any(notice.code in _CUT_CODES for notice in facts.trace.notices)
+    if not context.trace.complete:
+        cut = any(notice.code in _CUT_CODES for notice in context.trace.notices)
         yield "the file is cut or damaged: what it lacks is not known" if cut else "records are known to be lost"

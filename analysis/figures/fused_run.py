@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..facts.alignment import Alignment, align
-from ..facts.steps import Steps
+from ..facts.context import Context
 from ..model.fusion_document import FusedPartDoc, FusedRunDoc, PromiseDoc
 from ..model.op_names import is_compiled, unnumbered
 from ..model.statistics import known_sum
-from ..model.trace import Trace
 from .fusion.ops import Occurrence
 from .fusion.step import FusionStep, OpTimes
 from .fusion.worth import Prices, Rates
@@ -34,11 +33,9 @@ _KIND_OF_TRITON: Final = re.compile(r"^triton_[a-z]+_fused_?")
 
 @dataclass(frozen=True)
 class Recorded:
-    """A trace with its steps, and what its ops take per step."""
+    """A trace, and what its ops take per step."""
 
-    name: str
-    trace: Trace
-    steps: Steps
+    context: Context
     times: OpTimes
 
 
@@ -46,7 +43,7 @@ def fused_run(
     eager: Recorded, step: FusionStep, found: Sequence[Occurrence], rates: Rates, fused: Recorded
 ) -> FusedRunDoc | None:
     """The comparison; None where either has no kept step."""
-    matched = align(eager.trace, eager.steps, fused.trace, fused.steps)
+    matched = align(eager.context.trace, eager.context.steps, fused.context.trace, fused.context.steps)
     if not len(matched.reference_ops) or not len(matched.other_ops):
         return None
     run = _Run(eager, fused, matched, found)
@@ -54,8 +51,8 @@ def fused_run(
     kinds = list(dict.fromkeys(o.kind for o in found if o.launches > o.launches_after))
     promises = [_promise(kind, run, prices) for kind in kinds]
     return FusedRunDoc(
-        eager_trace=eager.name,
-        fused_trace=fused.name,
+        eager_trace=eager.context.name,
+        fused_trace=fused.context.name,
         launches_before=len(matched.reference_ops),
         launches_after=len(matched.other_ops),
         gpu_work_before_ns=sum(eager.times.ns),
@@ -153,8 +150,8 @@ class _Run:
 
     @staticmethod
     def _name(recorded: Recorded, row: int) -> str:
-        ops = recorded.trace.gpu_ops
-        return recorded.trace.name(int(ops.name[row]))
+        trace = recorded.context.trace
+        return trace.name(int(trace.gpu_ops.name[row]))
 
 
 def _operators_in(name: str) -> str:

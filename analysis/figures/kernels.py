@@ -6,40 +6,44 @@ from typing import Final
 
 import numpy as np
 
-from ..facts.launches import launching_operators
-from ..facts.steps import Steps
+from ..facts.context import Context
+from ..facts.host_submit import submits_as_profiled
 from ..model.columns import numbered
 from ..model.document import KernelDoc, MemoryOpsDoc, ShortKernelsDoc, ShortShareDoc
-from ..model.trace import NONE, Ints, OpKind, Trace, narrow
+from ..model.statistics import summarize
+from ..model.trace import NONE, Ints, OpKind, narrow
 
 SHORT_NS: Final = 10_000
 """A decode step's kernels take 1–10 µs; below this a launch from the host costs as much as the kernel."""
 
 
-def kernel_table(trace: Trace, device: int, *, steps: Steps | None = None) -> list[KernelDoc]:
-    """One row per name and category of the device's GPU ops, the longest in total first.
+def kernel_table(context: Context) -> list[KernelDoc]:
+    """One row per name and category of the headline device's GPU ops, the longest in total first.
 
     The operator is the one most of them were launched by, null where none was recorded. Per-step figures are over
     kept steps and their own ops, null without any.
     """
-    ops = trace.gpu_ops
-    rows = narrow(np.flatnonzero(ops.device == device))
+    ops = context.trace.gpu_ops
+    rows = narrow(np.flatnonzero(ops.device == context.headline))
     group = narrow(numbered(ops.name[rows], ops.kind[rows]))
     order = narrow(np.argsort(group, kind="stable"))
     members = np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1) if len(rows) else []
     op_sum = int(ops.dur_ns[rows].sum())
     del rows, group, order
-    operator = narrow(launching_operators(trace))
-    docs = [_kernel_doc(trace, its_rows, op_sum, operator, steps) for its_rows in members]
+    docs = [_kernel_doc(context, its_rows, op_sum) for its_rows in members]
     return sorted(docs, key=lambda doc: (-doc.total_ns, doc.name, doc.category))
 
 
-def short_kernels(
-    trace: Trace, device: int, *, tau_ns: float | None = None, tau_source: str | None = None
-) -> ShortKernelsDoc:
-    """Share of the device's kernels below 10 µs and below τ, by count and by time; null without kernels (or τ)."""
-    ops = trace.gpu_ops
-    dur_ns = ops.dur_ns[ops.is_kernel & (ops.device == device)]
+def short_kernels(context: Context) -> ShortKernelsDoc:
+    """Share of the headline device's kernels below 10 µs and below τ, by count and by time; null without kernels or τ.
+
+    τ is τ_step where it can be told, else the median launch overhead.
+    """
+    if context.headline is None:
+        return ShortKernelsDoc(below_10us=None, below_tau=None, tau_ns=None, tau_source=None)
+    ops = context.trace.gpu_ops
+    dur_ns = ops.dur_ns[ops.is_kernel & (ops.device == context.headline)]
+    tau_ns, tau_source = _tau(context)
     return ShortKernelsDoc(
         below_10us=_share_below(dur_ns, SHORT_NS),
         below_tau=None if tau_ns is None else _share_below(dur_ns, tau_ns),
@@ -48,23 +52,33 @@ def short_kernels(
     )
 
 
-def memory_ops(trace: Trace, device: int) -> MemoryOpsDoc:
-    """Bytes and GPU time of the device's copies and sets; bytes are null when the file lacks some op's."""
-    ops = trace.gpu_ops
-    moving = ~ops.is_kernel & (ops.device == device)
+def _tau(context: Context) -> tuple[float | None, str]:
+    steps, submit_ns = context.step_figures, context.host_submit_ns
+    launches = None if steps is None else steps.launches.median
+    if steps and launches and submit_ns is not None and not submits_as_profiled(steps, context.queue_depth):
+        return submit_ns / launches, "tau_step"
+    return summarize(context.launch_times.overhead_ns).median, "median launch overhead"
+
+
+def memory_ops(context: Context) -> MemoryOpsDoc:
+    """Bytes and GPU time of the headline device's copies and sets; bytes are null when the file lacks some op's."""
+    if context.headline is None:
+        return MemoryOpsDoc(bytes=None, ns=0)
+    ops = context.trace.gpu_ops
+    moving = ~ops.is_kernel & (ops.device == context.headline)
     moved = ops.bytes[moving]
     return MemoryOpsDoc(bytes=None if (moved == NONE).any() else int(moved.sum()), ns=int(ops.dur_ns[moving].sum()))
 
 
-def _kernel_doc(trace: Trace, rows: Ints, op_sum: int, operator: Ints, steps: Steps | None) -> KernelDoc:
-    ops = trace.gpu_ops
+def _kernel_doc(context: Context, rows: Ints, op_sum: int) -> KernelDoc:
+    trace, steps = context.trace, context.steps
+    ops, kept = trace.gpu_ops, steps.kept_rows
     dur_ns = ops.dur_ns[rows]
     total = int(dur_ns.sum())
     median, p90 = np.percentile(dur_ns, (50, 90))
-    names, counts = np.unique(operator[rows], return_counts=True)
+    names, counts = np.unique(context.operators[rows], return_counts=True)
     likely = int(names[np.argmax(counts)])
-    kept = steps.kept_rows if steps is not None else np.zeros(0, dtype=np.int64)
-    per_step = np.isin(steps.op_step[rows], kept) if steps is not None else np.zeros(len(rows), dtype=np.bool_)
+    per_step = np.isin(steps.op_step[rows], kept)
     return KernelDoc(
         name=trace.name(int(ops.name[rows[0]])),
         category=OpKind(ops.kind[rows[0]]).word,

@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from ..facts.gaps import Gaps
+from ..facts.context import Context
 from ..model.capture import Calibration
 from ..model.document import ObserverDoc
-from ..model.trace import NONE, Trace
+from ..model.trace import NONE
 from ..step_model.bound import graph_launch_cost_ns
 
 KERNEL_STRETCH_NS: Final = 130.0
@@ -43,20 +43,21 @@ def observer_effect(sessions: Iterable[tuple[str, float, float]]) -> dict[str, O
     }
 
 
-def taxes_without_observer(trace: Trace, gaps: Gaps, calibration: Calibration | None) -> dict[str, float] | None:
-    """The six taxes of the idle time with the profiler's share of graph launches taken out, in ns.
+def taxes_without_observer(context: Context, calibration: Calibration | None) -> dict[str, float] | None:
+    """The six taxes of the headline device's idle time with the profiler's share of graph launches taken out, in ns.
 
     None when there is such a share and no calibration to put in its place. The replacement never exceeds the part
     that it stands for: unprofiled, a launch that fits behind the previous replay costs nothing.
     """
+    gaps = context.headline_gaps
     taxes: dict[str, float] = {tax: float(ns) for tax, ns in gaps.taxes_ns().items()}
     rows = np.flatnonzero(gaps.observer)
     if not len(rows):
         return taxes
     if calibration is None or graph_launch_cost_ns(1, calibration) is None:
         return None
-    launch_row = trace.gpu_ops.launch_row
-    nodes = np.bincount(launch_row[launch_row != NONE], minlength=len(trace.launches))
+    launch_row = context.trace.gpu_ops.launch_row
+    nodes = np.bincount(launch_row[launch_row != NONE], minlength=len(context.trace.launches))
     stalled = gaps.stall_launch_ns[rows]
     profiled = gaps.parts_ns["launch"][rows]
     costs = [graph_launch_cost_ns(int(nodes[launch_row[op]]), calibration) or 0.0 for op in gaps.next_op[rows]]

@@ -10,9 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from ..facts.context import Context
 from ..facts.odd_ops import below_zero, outlasting, over_an_hour
-from ..facts.steps import steady_windows
-from ..facts.trace_facts import TraceFacts
 from ..model import units
 from ..model.columns import follow
 from ..model.trace import Bools, HostKind, Notice, Trace
@@ -23,14 +22,14 @@ STRAY_SHARE: Final = 0.5
 NSYS_RECORD: Final = "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node"
 
 
-def trace_notices(facts: TraceFacts) -> Iterator[Notice]:
+def trace_notices(context: Context) -> Iterator[Notice]:
     """Everything that the data itself tells, apart from what its reader and its steps have to say."""
-    yield from _link_notices(facts)
-    yield from _replay_notices(facts)
-    yield from _time_notices(facts)
-    yield from _odd_op_notices(facts)
-    yield from _gap_notices(facts)
-    devices, processes = facts.trace.devices, np.unique(facts.trace.launches.process)
+    yield from _link_notices(context)
+    yield from _replay_notices(context)
+    yield from _time_notices(context)
+    yield from _odd_op_notices(context)
+    yield from _gap_notices(context)
+    devices, processes = context.trace.devices, np.unique(context.trace.launches.process)
     if len(devices) > 1:
         listed = ", ".join(str(device) for device in devices)
         text = (
@@ -46,8 +45,9 @@ def trace_notices(facts: TraceFacts) -> Iterator[Notice]:
         yield Notice("several_ranks", text, len(processes))
 
 
-def _link_notices(facts: TraceFacts) -> Iterator[Notice]:
-    trace, unlinked = facts.trace, int((~facts.linked).sum())
+def _link_notices(context: Context) -> Iterator[Notice]:
+    facts = context.trace_facts
+    trace, unlinked = context.trace, int((~facts.linked).sum())
     if not facts.gpu_ops:
         yield Notice("no_gpu_ops", f"no GPU op in the file: {_why_no_gpu_ops(trace)}")
     elif not len(trace.launches):
@@ -67,11 +67,11 @@ def _link_notices(facts: TraceFacts) -> Iterator[Notice]:
         yield Notice("orphans", text, unlinked)
     if len(facts.lost_calls):
         lost = len(facts.lost_calls)
-        where = np.unique(np.searchsorted(facts.steps.start_ns, trace.host_ops.start_ns[facts.lost_calls], "right"))
+        where = np.unique(np.searchsorted(context.steps.start_ns, trace.host_ops.start_ns[facts.lost_calls], "right"))
         text = (
             f"{units.part(lost, lost + facts.launches_kept)} launch calls of the kept steps have no GPU op in the "
-            f"file, in {len(where):,} of {len(facts.steps.kept_rows):,} steps: synchronise before the recording stops, "
-            "and record fewer steps"
+            f"file, in {len(where):,} of {len(context.steps.kept_rows):,} steps: synchronise before the recording "
+            "stops, and record fewer steps"
         )
         yield Notice("lost_ops", text, lost)
 
@@ -116,8 +116,8 @@ def _is_nsys(trace: Trace) -> bool:
     return trace.source.format.startswith("nsys")
 
 
-def _replay_notices(facts: TraceFacts) -> Iterator[Notice]:
-    replays = facts.replays
+def _replay_notices(context: Context) -> Iterator[Notice]:
+    replays = context.replays
     for graph in replays.differing.tolist():
         counts = replays.op_count[replays.graph == graph]
         short = int((counts < counts.max()).sum())
@@ -129,8 +129,9 @@ def _replay_notices(facts: TraceFacts) -> Iterator[Notice]:
         yield Notice("under_recorded", text, short)
 
 
-def _time_notices(facts: TraceFacts) -> Iterator[Notice]:
-    trace, ops = facts.trace, facts.trace.gpu_ops
+def _time_notices(context: Context) -> Iterator[Notice]:
+    facts = context.trace_facts
+    trace, ops = context.trace, context.trace.gpu_ops
     early = int(facts.is_early.sum())
     if early:
         before = follow(trace.launches.start_ns, ops.launch_row) - ops.start_ns
@@ -141,7 +142,7 @@ def _time_notices(facts: TraceFacts) -> Iterator[Notice]:
         )
         yield Notice("skew", text, early)
     if trace.whole_us and facts.gpu_ops and not any(notice.code == "perfetto_json" for notice in trace.notices):
-        gaps = sum(len(busy) - 1 for busy in facts.busy.values())
+        gaps = sum(len(busy) - 1 for busy in context.busy.values())
         text = (
             f"times are whole µs: ±1 µs at each edge, so {gaps:,} gaps may be off by ±{2 * gaps / 1000:,.3f} ms "
             "together; a newer torch (2.3 or later) writes nanoseconds"
@@ -149,19 +150,20 @@ def _time_notices(facts: TraceFacts) -> Iterator[Notice]:
         yield Notice("whole_us", text, facts.gpu_ops)
 
 
-def _odd_op_notices(facts: TraceFacts) -> Iterator[Notice]:
-    ops, launches = facts.trace.gpu_ops, facts.trace.launches
+def _odd_op_notices(context: Context) -> Iterator[Notice]:
+    facts = context.trace_facts
+    ops, launches = context.trace.gpu_ops, context.trace.launches
     faults = {
         "below zero": (below_zero(ops), below_zero(launches)),
         "over an hour": (over_an_hour(ops), over_an_hour(launches)),
-        "longer than all else in the file together": (outlasting(facts.trace),),
+        "longer than all else in the file together": (outlasting(context.trace),),
         "running on when the next one of its stream has long ended": (facts.overlaps.far,),
     }
     of_ops = np.logical_or.reduce([fault[0] for fault in faults.values()])
     of_launches = below_zero(launches) | over_an_hour(launches)
     if of_ops.any() or of_launches.any():
         told = ", ".join(f"{n:,} {what}" for what, own in faults.items() if (n := sum(int(each.sum()) for each in own)))
-        where = f" (the first on {_place(facts.trace, of_ops)})" if of_ops.any() else ""
+        where = f" (the first on {_place(context.trace, of_ops)})" if of_ops.any() else ""
         counted = [units.plural(int(of_ops.sum()), "GPU op")] if of_ops.any() else []
         counted += [units.plural(int(of_launches.sum()), "launch", "launches")] if of_launches.any() else []
         text = (
@@ -173,7 +175,7 @@ def _odd_op_notices(facts: TraceFacts) -> Iterator[Notice]:
     if twice:
         text = (
             f"{units.part(twice, facts.gpu_ops)} GPU ops are in the file more than once (the first on "
-            f"{_place(facts.trace, facts.twice)}): counts and sums of durations hold them each time, busy time does "
+            f"{_place(context.trace, facts.twice)}): counts and sums of durations hold them each time, busy time does "
             "not; files were merged, or one was written twice: give the profiler's own file"
         )
         yield Notice("duplicates", text, twice)
@@ -187,13 +189,13 @@ def _odd_op_notices(facts: TraceFacts) -> Iterator[Notice]:
         yield Notice("overlap", text, overlaps)
 
 
-def _gap_notices(facts: TraceFacts) -> Iterator[Notice]:
-    for device, busy in facts.busy.items():
+def _gap_notices(context: Context) -> Iterator[Notice]:
+    for device, busy in context.busy.items():
         window = int(busy.end_ns[-1] - busy.start_ns[0])
         gaps = busy.start_ns[1:] - busy.end_ns[:-1]
         longest = int(np.argmax(gaps)) if len(gaps) else 0
         if len(gaps) and gaps[longest] > STRAY_SHARE * window:
-            has_steady = bool(steady_windows(facts.trace, facts.steps, device))
+            has_steady = bool(context.windows[device])
             remedy = "the steady idle beside it leaves it out" if has_steady else "record a loop of steps alone"
             begins = units.duration(float(busy.end_ns[longest] - busy.start_ns[0]))
             text = (

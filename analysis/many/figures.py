@@ -7,6 +7,7 @@ don't tell them.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,18 +15,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..facts.gap_causes import Threads
-from ..facts.gaps import Gaps, find_gaps
-from ..facts.ranks.collectives import Collectives, collectives_of
-from ..facts.replays import graph_replays
-from ..facts.steps import Steps, find_steps, first_op_ns, has_period, periods_ns, steady_windows, step_busy_ns
-from ..facts.trace_times import TraceTimes, trace_times
-from ..figures.blocking import blocking_words
+from ..facts.context import Context
+from ..facts.ranks.collectives import Collectives
+from ..facts.steps import has_period
+from ..facts.trace_times import TraceTimes
 from ..figures.coverage import coverage
 from ..figures.trace_verdict import trace_verdict
 from ..model.freed_memory import return_freed_memory
-from ..model.intervals import Intervals
-from ..model.statistics import summarize
 from ..model.trace import NONE, Trace
 from .document import MOST_IN_SERIES, RankRow, StepSeriesDoc
 
@@ -45,77 +41,51 @@ class RankFound:
 
 def find_figures(row: RankRow, trace: Trace, *, step_regex: str | None = None) -> RankFound:
     """The row with what its trace tells. LaunchscopeError for a step expression that takes too long."""
-    graphs = graph_replays(trace)
-    steps = find_steps(trace, step_regex=step_regex, replays=graphs)
-    covered = coverage(trace, steps, graphs)
-    device = busiest_device(trace)
+    context = Context(trace, step_regex=step_regex)
+    covered = coverage(context)
+    context.release("trace_facts")
+    told = trace_verdict(context.times, covered.unreliable, context.blocking_words)
     known: dict[str, Any] = {
         "warnings": covered.warnings(),
         "unreliable": list(covered.unreliable),
         "format": trace.source.format,
         "gpu_ops": len(trace.gpu_ops),
-        "step_source": steps.source,
-        "steps_found": steps.found,
-        "steps": len(steps.kept_rows),
+        "step_source": context.steps.source,
+        "steps_found": context.steps.found,
+        "steps": len(context.steps.kept_rows),
+        "verdict_class": told.verdict_class,
+        "verdict_reason": told.reason,
     }
-    collectives, times = collectives_of(trace, steps, device), None
-    if device is not None:
-        whole, steady = _gaps(trace, steps, device)
-        times = trace_times(trace, steps, whole, steady, collectives.exposed_ns if len(collectives) else None)
-        known |= {"device": device, "gpu": trace.device_names.get(device)} | _idle(whole, steady)
-        known |= _step_figures(trace, steps, device, times) | _communication(collectives, steps)
-    blocking = blocking_words(trace, steps)
-    told = trace_verdict(times, covered.unreliable, blocking)
-    known |= {"verdict_class": told.verdict_class, "verdict_reason": told.reason}
-    busy_ns = np.zeros(0) if device is None else step_busy_ns(trace, steps, device)
-    return RankFound(msgspec.structs.replace(row, **known), collectives, busy_ns, times, blocking)
-
-
-def busiest_device(trace: Trace) -> int | None:
-    """The headline device, as a report chooses it; None without a GPU op."""
-    ops = trace.gpu_ops
-    busy_ns: dict[int, int] = {}
-    for device in trace.devices:
-        own = ops.device == device
-        union = Intervals.union(ops.start_ns[own], ops.end_ns[own])
-        busy_ns[device] = int((union.end_ns - union.start_ns).sum())
-    return max(busy_ns, key=lambda device: busy_ns[device], default=None)
-
-
-def _gaps(trace: Trace, steps: Steps, device: int) -> tuple[Gaps, Gaps | None]:
-    """Of the whole file, and of its kept steps where one follows another."""
-    threads = Threads(trace)
-    windows = steady_windows(trace, steps, device)
-    whole = find_gaps(trace, steps, device, None, threads)
-    steady = find_gaps(trace, steps, device, windows, threads) if windows else None
+    if context.headline is not None:
+        known |= {"device": context.headline, "gpu": trace.device_names.get(context.headline)} | _idle(context)
+        known |= _step_figures(context) | _communication(context)
     return_freed_memory(len(trace.gpu_ops))
-    return whole, steady
+    busy_ns = context.busy_ns if context.has_steps and context.headline is not None else np.zeros(0)
+    row = msgspec.structs.replace(row, **known)
+    return RankFound(row, context.collectives, busy_ns, context.times, context.blocking_words)
 
 
-def _idle(whole: Gaps, steady: Gaps | None) -> dict[str, Any]:
-    scope = whole if steady is None else steady
+def _idle(context: Context) -> dict[str, Any]:
     return {
-        "idle_fraction": scope.idle_ns / scope.window_ns if scope.window_ns else 0.0,
-        "idle_scope": "whole" if steady is None else "steady",
+        "idle_fraction": context.headline_gaps.idle_fraction,
+        "idle_scope": "whole" if context.headline_steady is None else "steady",
     }
 
 
-def _step_figures(trace: Trace, steps: Steps, device: int, times: TraceTimes) -> dict[str, Any]:
+def _step_figures(context: Context) -> dict[str, Any]:
     """Figures per kept step of the device; none without a kept step."""
-    if not len(steps.kept_rows):
+    steps, times = context.step_figures, context.times
+    if steps is None or times is None:
         return {}
-    periods = periods_ns(trace, steps, device)
-    on_device = np.where(trace.gpu_ops.device == device, steps.op_step, NONE)
-    kernels = steps.count_kept(on_device[trace.gpu_ops.is_kernel])
     return {
-        "period_ns": summarize(periods) if len(periods) else None,
-        "busy_ns": summarize(step_busy_ns(trace, steps, device)),
-        **(launch_tax(times) if len(periods) else {}),
+        "period_ns": steps.period_ns,
+        "busy_ns": steps.busy_ns,
+        **(launch_tax(times) if steps.period_ns is not None else {}),
         "host_submit_ns": times.host_ns,
-        "kernels": float(np.median(kernels)),
+        "kernels": steps.kernels.median,
         "launches": times.launches,
         "graph_launches": times.graph_launches,
-        "series": _series(trace, steps, device),
+        "series": _series(context),
     }
 
 
@@ -127,10 +97,11 @@ def launch_tax(times: TraceTimes) -> dict[str, float]:
     return {"launch_tax_ns": tax, "launch_tax_share": tax / times.step_ns}
 
 
-def _communication(own: Collectives, steps: Steps) -> dict[str, Any]:
+def _communication(context: Context) -> dict[str, Any]:
     """What of it needs no other rank, means per step as idle is; none without a kept step."""
-    if not len(steps.kept_rows):
+    if not context.has_steps:
         return {}
+    own = context.collectives
     figures: dict[str, Any] = {"collectives": float(np.median(np.bincount(own.step, minlength=own.steps)))}
     if len(own):
         figures["communication_exposed_ns"] = float(own.exposed_ns.mean())
@@ -138,25 +109,24 @@ def _communication(own: Collectives, steps: Steps) -> dict[str, Any]:
     return figures
 
 
-def _series(trace: Trace, steps: Steps, device: int) -> StepSeriesDoc:
+def _series(context: Context) -> StepSeriesDoc:
     """Every kept step, or as many of them, evenly, as a row may carry."""
-    first = first_op_ns(trace, steps, device)
+    steps, first = context.steps, context.first_op_ns[context.device]
     period = np.where(has_period(first, steps), np.append(first[1:], 0) - first, NONE)
-    busy = step_busy_ns(trace, steps, device)
     kept = steps.kept_rows
     every = -(-len(kept) // MOST_IN_SERIES)
     chosen = kept[::every]
     return StepSeriesDoc(
         every=every,
-        number=_numbers(steps, chosen.tolist()),
+        number=_numbers(steps.names, chosen.tolist()),
         period_ns=[None if ns == NONE else ns for ns in period[chosen].tolist()],
-        busy_ns=[int(ns) for ns in busy[::every].tolist()],
+        busy_ns=[int(ns) for ns in context.busy_ns[::every].tolist()],
     )
 
 
-def _numbers(steps: Steps, chosen: list[int]) -> list[int]:
+def _numbers(names: Sequence[str], chosen: list[int]) -> list[int]:
     """The numbers that profiler steps are called by, which ranks share; else the places of the steps."""
-    called = [_NUMBERED.fullmatch(steps.names[step]) for step in chosen]
+    called = [_NUMBERED.fullmatch(names[step]) for step in chosen]
     if all(called):
         return [int(match[1]) for match in called if match]
     return chosen

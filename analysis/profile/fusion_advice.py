@@ -26,7 +26,7 @@ _GPU_BOUND: Final = "gpu-bound"
 
 def with_fusion(analysis: TraceAnalysis) -> TraceAnalysis:
     """A trace outside a capture, by its own times; the advice is among its verdict's actions."""
-    step = fusion_step(analysis.trace, analysis.steps)
+    step = fusion_step(analysis.context)
     if step is None:
         return analysis
     found = _with(analysis, step, findings(step), _rates(analysis, None), None)
@@ -47,14 +47,14 @@ def with_captured_fusion(
     against: FusedRunDoc | None = None
     for analysis in analyses:
         times = _times(analysis, analyses) if analysis.trace.shapes else None
-        step = None if times is None else fusion_step(analysis.trace, analysis.steps, times)
+        step = None if times is None else fusion_step(analysis.context, times)
         if step is None or times is None:
             found.append(analysis)
             continue
         parts, rates = findings(step), _rates(analysis, calibration)
         found.append(_with(analysis, step, parts, rates, times.source))
         if analysis.mode == _EAGER and against is None and (fused := _fused(analyses)) is not None:
-            eager = Recorded(analysis.name, analysis.trace, analysis.steps, times)
+            eager = Recorded(analysis.context, times)
             against = fused_run(eager, step, [each for each in parts if isinstance(each, Occurrence)], rates, fused)
     return found, against
 
@@ -84,25 +84,25 @@ def _rates(analysis: TraceAnalysis, calibration: Calibration | None) -> Rates:
 
 def _times(analysis: TraceAnalysis, analyses: Sequence[TraceAnalysis]) -> OpTimes | None:
     """From the mode's first `cuda` pass that runs the same ops, else from the trace itself, without the host's."""
-    names = names_of_step(analysis.trace, analysis.steps)
+    names = names_of_step(analysis.context)
     short, steps = analysis.document.short_kernels, analysis.document.steps
     submit = None
     if short.tau_source == TAU_STEP and short.tau_ns is not None and steps is not None and steps.launches.median:
         submit = short.tau_ns * steps.launches.median
     for other in analyses:
         if (other.mode, other.trace_pass) == (analysis.mode, "cuda"):
-            times = op_times(other.trace, other.steps, other.name, names, submit)
+            times = op_times(other.context, names, submit)
             if times is not None:
                 return times
-    return op_times(analysis.trace, analysis.steps, analysis.name, names, None)
+    return op_times(analysis.context, names, None)
 
 
 def _fused(analyses: Sequence[TraceAnalysis]) -> Recorded | None:
     """The first recording of the compiled step without graphs that has steps: of the `cuda` pass where there is one."""
     own = [analysis for analysis in analyses if analysis.mode == _FUSED]
     for analysis in sorted(own, key=lambda each: each.trace_pass != "cuda"):
-        names = names_of_step(analysis.trace, analysis.steps)
-        times = op_times(analysis.trace, analysis.steps, analysis.name, names, None) if names else None
+        names = names_of_step(analysis.context)
+        times = op_times(analysis.context, names, None) if names else None
         if times is not None:
-            return Recorded(analysis.name, analysis.trace, analysis.steps, times)
+            return Recorded(analysis.context, times)
     return None

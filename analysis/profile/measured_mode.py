@@ -198,7 +198,7 @@ class MeasuredMode:
             gaps, waits = analysis.headline_steady, analysis.waits
             if gaps is None or waits is None or not waits.told.any():
                 continue
-            taxes = taxes_without_observer(analysis.trace, gaps, self.manifest.calibration)
+            taxes = taxes_without_observer(analysis.context, self.manifest.calibration)
             idle += float(gaps.idle_ns) if taxes is None else sum(taxes.values())
             period = has_period(first_op_ns(analysis.trace, analysis.steps, gaps.device), analysis.steps)
             with_period = period[analysis.steps.kept_rows]
@@ -226,7 +226,7 @@ class MeasuredMode:
         for analysis in self.cuda:
             if analysis.headline_steady is None:
                 continue
-            taxes = taxes_without_observer(analysis.trace, analysis.headline_steady, self.manifest.calibration)
+            taxes = taxes_without_observer(analysis.context, self.manifest.calibration)
             if taxes is None:
                 return None
             for tax, ns in taxes.items():

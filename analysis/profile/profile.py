@@ -325,7 +325,7 @@ def _figures_of(mode: MeasuredMode) -> ModeFigures:
 
 def _blocking(analyses: Iterable[TraceAnalysis]) -> tuple[str, ...]:
     """Blocking calls inside the step, in words, without repeats."""
-    return tuple(dict.fromkeys(words for analysis in analyses for words in analysis.blocking_words))
+    return tuple(dict.fromkeys(words for analysis in analyses for words in analysis.context.blocking_words))
 
 
 def _process_document(process: ProcessRecord) -> ProcessDoc:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from launchscope.analysis.facts.context import Context
 from launchscope.analysis.facts.gaps import Gaps, find_gaps
-from launchscope.analysis.facts.steps import Steps, find_steps, steady_windows
+from launchscope.analysis.facts.steps import Steps, find_steps, first_op_ns, steady_windows
 from launchscope.analysis.figures.coverage import coverage
 from launchscope.analysis.model.document import CAUSES, TAXES
 from launchscope.analysis.model.trace import NONE, Trace
@@ -113,11 +114,11 @@ def test_causes_are_those_of_the_definitions(builder: TraceBuilder) -> None:
 
 def check_accounting(built: Trace, steps: Steps) -> None:
     """Everything that adds up, on every device and in both scopes."""
-    counts = coverage(built, steps).counts
+    counts = coverage(Context(built)).counts
     assert counts.linked + counts.unlinked == counts.gpu_ops == len(built.gpu_ops)
     assert counts.kernels <= counts.gpu_ops
     for device in built.devices:
-        for windows in (None, steady_windows(built, steps, device)):
+        for windows in (None, steady_windows(first_op_ns(built, steps, device), steps)):
             found = find_gaps(built, steps, device, windows)
             doc = found.to_doc()
             assert found.busy_ns + found.idle_ns == found.window_ns

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from ...facts.alignment import step_ops
+from ...facts.context import Context
 from ...facts.repetition import LEAST_REPEATS, find_repetition
 from ...facts.stacks import stacks_at
-from ...facts.steps import Steps
 from ...facts.tensor_shapes import Input, Tensor, inputs_of, output_of
 from ...model.columns import follow
 from ...model.trace import NONE, HostKind, Ints, Trace
@@ -93,14 +93,15 @@ class OpTimes:
     host_ns: Sequence[float] | None  # the host's before its launch; 0 for all of a launch but the first
 
 
-def fusion_step(trace: Trace, steps: Steps, times: OpTimes | None = None) -> FusionStep | None:
+def fusion_step(context: Context, times: OpTimes | None = None) -> FusionStep | None:
     """The first kept step that is as long as most; None without a kept step or without shapes in the file.
 
     ``times`` are given where another recording is to give them.
     """
+    trace = context.trace
     if not trace.shapes:
         return None
-    rows = step_ops(trace, steps)
+    rows = step_ops(trace, context.steps)
     launched = rows[trace.gpu_ops.launch_row[rows] != NONE]
     if not len(launched):
         return None

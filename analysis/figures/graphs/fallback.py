@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from ...facts.context import Context
 from ...model.graph_document import FallbackDoc
 from ...model.trace import NONE, Bools, HostKind, Ints
-from .scope import Examined
 
 SHAPES: Final = 3  # operators with other shapes that are told
 
@@ -20,22 +20,22 @@ _Shapes = dict[str, Counter[int]]
 """By operator: how often it was called with which shapes, as an index into Trace.shapes."""
 
 
-def fallback(e: Examined) -> FallbackDoc | None:
+def fallback(context: Context) -> FallbackDoc | None:
     """None where every kept step with kernels replays, or none does."""
-    kernels = e.counted(e.steps.op_step[e.linked])
-    fell = e.steps.kept & ~e.replaying & (kernels > 0)
-    if not e.replaying.any() or not fell.any():
+    kernels = context.steps.counted(context.steps.op_step[context.linked_kernels])
+    fell = context.steps.kept & ~context.replaying & (kernels > 0)
+    if not context.replaying.any() or not fell.any():
         return None
-    typical, replayed = _typical(kernels, fell), _typical(kernels, e.replaying)
+    typical, replayed = _typical(kernels, fell), _typical(kernels, context.replaying)
     return FallbackDoc(
-        steps=[e.steps.names[row] for row in np.flatnonzero(fell).tolist()],
-        of=int(e.steps.kept.sum()),
+        steps=[context.steps.names[row] for row in np.flatnonzero(fell).tolist()],
+        of=int(context.steps.kept.sum()),
         kernels=float(np.median(kernels[fell])),
-        period_ns=_median(e.periods_ns[fell]),
-        replayed_kernels=float(np.median(kernels[e.replaying])),
-        replayed_period_ns=_median(e.periods_ns[e.replaying]),
-        shared_kernels=_shared(e, typical, replayed),
-        other_shapes=list(islice(_other_shapes(e, typical, replayed), SHAPES)),
+        period_ns=_median(context.to_next_ns[fell]),
+        replayed_kernels=float(np.median(kernels[context.replaying])),
+        replayed_period_ns=_median(context.to_next_ns[context.replaying]),
+        shared_kernels=_shared(context, typical, replayed),
+        other_shapes=list(islice(_other_shapes(context, typical, replayed), SHAPES)),
     )
 
 
@@ -50,35 +50,37 @@ def _typical(kernels: Ints, steps: Bools) -> int:
     return int(rows[np.argsort(kernels[rows], kind="stable")[len(rows) // 2]])
 
 
-def _shared(e: Examined, one: int, other: int) -> float:
-    names = e.trace.gpu_ops.name
-    counts = [Counter(names[e.linked & (e.steps.op_step == step)].tolist()) for step in (one, other)]
+def _shared(context: Context, one: int, other: int) -> float:
+    names = context.trace.gpu_ops.name
+    counts = [
+        Counter(names[context.linked_kernels & (context.steps.op_step == step)].tolist()) for step in (one, other)
+    ]
     return (counts[0] & counts[1]).total() / max(counts[0].total(), counts[1].total())
 
 
-def _other_shapes(e: Examined, fell: int, replayed: int) -> Iterator[str]:
+def _other_shapes(context: Context, fell: int, replayed: int) -> Iterator[str]:
     """Operators that both steps call, outside of replays, and never with the same shapes: the batch, most likely."""
-    here, there = _shapes_in(e, fell), _shapes_in(e, replayed)
+    here, there = _shapes_in(context, fell), _shapes_in(context, replayed)
     for name in here.keys() & there.keys():
         if not here[name] & there[name]:
-            mine, its = (_dims(e, shapes[name].most_common(1)[0][0]) for shapes in (here, there))
+            mine, its = (_dims(context, shapes[name].most_common(1)[0][0]) for shapes in (here, there))
             yield f"{name} of {mine}, in a step that replays of {its}"
 
 
-def _shapes_in(e: Examined, step: int) -> _Shapes:
-    host = e.trace.host_ops
-    inside = (host.start_ns >= e.steps.start_ns[step]) & (host.start_ns < e.steps.end_ns[step])
+def _shapes_in(context: Context, step: int) -> _Shapes:
+    host = context.trace.host_ops
+    inside = (host.start_ns >= context.steps.start_ns[step]) & (host.start_ns < context.steps.end_ns[step])
     rows = np.flatnonzero(inside & (host.kind == HostKind.OPERATOR) & (host.shapes != NONE))
     found: _Shapes = defaultdict(Counter)
     for name, shapes in zip(host.name[rows].tolist(), host.shapes[rows].tolist(), strict=True):
-        found[e.trace.name(name)][shapes] += 1
+        found[context.trace.name(name)][shapes] += 1
     return found
 
 
-def _dims(e: Examined, shapes: int) -> str:
+def _dims(context: Context, shapes: int) -> str:
     """The dimensions alone: ``[[13, 1], [13, 1]]``."""
     try:
-        dims = msgspec.json.decode(e.trace.shapes[shapes], type=tuple[msgspec.Raw, msgspec.Raw])[0]
+        dims = msgspec.json.decode(context.trace.shapes[shapes], type=tuple[msgspec.Raw, msgspec.Raw])[0]
     except msgspec.MsgspecError:
-        return e.trace.shapes[shapes]
+        return context.trace.shapes[shapes]
     return bytes(dims).decode()

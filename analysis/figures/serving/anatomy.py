@@ -6,10 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from ...facts.gaps import Gaps
+from ...facts.context import Context
 from ...facts.phase_names import engine_of, phase_of
-from ...facts.replays import GraphReplays
-from ...facts.steps import Steps
 from ...model.document import PHASES, ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary
 from ...model.statistics import summarize
 from ...model.trace import NONE, Bools, HostKind, Ints, Trace
@@ -35,39 +33,39 @@ NO_RANGE: Final = "the last step ends before it begins, so its host time can't b
 NO_NEXT: Final = "no step follows, so where the step ends is not known"
 
 
-def serving(
-    trace: Trace, steps: Steps, replays: GraphReplays, device: int, whole: Gaps, steady: Gaps | None
-) -> ServingDoc | str | None:
+def serving(context: Context) -> ServingDoc | str | None:
     """The phases of the steps on the headline device; a text: why those of an engine are not told; None where they are
-    not those of a serving engine or loop.
+    not those of a serving engine or loop, or nothing ran.
     """
-    host = trace.host_ops
+    trace, host = context.trace, context.trace.host_ops
+    if context.headline is None:
+        return None
     annotations = [trace.name(int(n)) for n in np.unique(host.name[host.kind == HostKind.ANNOTATION])]
     engine = engine_of(annotations)
     is_named = engine is not None or {phase_of(name) for name in annotations} >= {"forward", "sample"}
-    ranges = ServingRanges.of(trace, steps, device) if is_named or may_sample(trace) else None
+    ranges = ServingRanges.of(context) if is_named or may_sample(trace) else None
     if ranges is None:
         return None
-    sampling = sampling_in_replays(trace, replays)
+    sampling = sampling_in_replays(context)
     launches = _launching_thread(trace, sampling, ranges)
     if launches is None:
         return None
-    if steps.source == "repetition":
+    if context.steps.source == "repetition":
         ranges = _from_operators(ranges, launches)
     if (ranges.end_ns < ranges.start_ns).any():
         return NO_RANGE
-    has_next = [row < len(steps) - 1 for row in range(len(steps))]
+    has_next = [row < len(context.steps) - 1 for row in range(len(context.steps))]
     phases = host_phases(trace, launches, ranges.start_ns, ranges.end_ns, has_next)
     if not is_named and not _is_serving(phases, ranges.used):
         return None
-    figures = ServingFigures.of(trace, launches, phases, ranges, device, sampling, whole if steady is None else steady)
+    figures = ServingFigures.of(context, launches, phases, ranges, sampling)
     sampling_ns = figures.busy_ns[:, SAMPLE]
     work_ns = figures.busy_ns.sum(axis=1) - sampling_ns
     kinds = step_kinds(trace, ranges.start_ns, ranges.end_ns, ranges.used, work_ns, sampling_ns, figures.replays)
     return ServingDoc(
         engine=engine,
         steps=len(ranges.used),
-        idle_scope="whole" if steady is None else "steady",
+        idle_scope="whole" if context.headline_steady is None else "steady",
         kinds=[_kind(kind, rows, kinds, figures, phases, ranges) for kind, rows in _by_kind(kinds, ranges.used)],
         kinds_reason=kinds.reason,
     )

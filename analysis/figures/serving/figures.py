@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...facts.gaps import Gaps
-from ...facts.steps import Steps, first_op_ns, has_period
+from ...facts.context import Context
+from ...facts.steps import has_period
 from ...model.document import PHASES
 from ...model.intervals import Intervals
-from ...model.trace import NONE, Bools, Ints, Trace
+from ...model.trace import NONE, Bools, Ints
 from .gpu_phases import busy_ns, gpu_phases, idle_ns
 from .host_phases import FORWARD, HostPhases
 from .launches import ServingLaunches
@@ -27,9 +27,9 @@ class ServingRanges:
     has_period: Bools
 
     @classmethod
-    def of(cls, trace: Trace, steps: Steps, device: int) -> ServingRanges | None:
+    def of(cls, context: Context) -> ServingRanges | None:
         """None where no step counts."""
-        first = first_op_ns(trace, steps, device)
+        steps, first = context.steps, context.first_op_ns[context.device]
         periods = has_period(first, steps)
         used = np.flatnonzero(periods) if periods.any() else steps.kept_rows
         if not len(used):
@@ -62,15 +62,13 @@ class ServingFigures:
     @classmethod
     def of(
         cls,
-        trace: Trace,
+        context: Context,
         launches: ServingLaunches,
         phases: HostPhases,
         ranges: ServingRanges,
-        device: int,
         sampling: Bools,
-        gaps: Gaps,
     ) -> ServingFigures:
-        steps = len(ranges.start_ns)
+        trace, device, steps = context.trace, context.device, len(ranges.start_ns)
         gpu = gpu_phases(trace, launches, phases, ranges.start_ns, ranges.end_ns, sampling)
         work, replayed = busy_ns(trace, gpu, device, steps)
         waits = Intervals(launches.waits_ns[:, 0], launches.waits_ns[:, 1])
@@ -92,14 +90,12 @@ class ServingFigures:
             blocked_ns=blocked,
             busy_ns=work,
             idle_ns=idle_ns(
-                trace,
+                context,
                 launches,
                 phases,
                 gpu,
-                gaps,
                 (ranges.start_ns, ranges.end_ns),
                 np.isin(np.arange(steps), ranges.used),
-                ranges.first_op_ns,
             ),
             launches=_counts(call_step, call_phase, call_inside, steps),
             replay_busy_ns=replayed,

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from ...facts.gaps import Gaps
+from ...facts.context import Context
 from ...model.columns import follow
 from ...model.document import PHASES
 from ...model.trace import NONE, Bools, Ints, Trace
@@ -73,25 +73,23 @@ def busy_ns(trace: Trace, gpu: GpuPhases, device: int, steps: int) -> tuple[Ints
 
 
 def idle_ns(
-    trace: Trace,
+    context: Context,
     launches: ServingLaunches,
     phases: HostPhases,
     gpu: GpuPhases,
-    gaps: Gaps,
     ranges: tuple[Ints, Ints],
     counts: Bools,
-    first_op_ns: Ints,
 ) -> Ints:
-    """[step, phase] idle time of the gaps, which it adds up to, by what the host did before it asked for the next op.
+    """[step, phase] idle time of the headline device's gaps, by what the host did before it asked for the next op.
 
-    What is left of a gap when the op was launched (dispatch, dependencies, node to node) is of the op's own phase, as
-    is a gap before an op that another thread launched. Each part is of the step that the host was in, or the op is
-    of; where that one does not count, of the step whose first op came last before the gap. ``ranges`` are the steps'
-    host ranges.
+    It adds up to that of the gaps. What is left of a gap when the op was launched (dispatch, dependencies, node to
+    node) is of the op's own phase, as is a gap before an op that another thread launched. Each part is of the step
+    that the host was in, or the op is of; where that one does not count, of the step whose first op came last before
+    the gap. ``ranges`` are the steps' host ranges.
     """
-    starts_ns, ends_ns = ranges
+    gaps, (starts_ns, ends_ns) = context.headline_gaps, ranges
     asked = sum((gaps.parts_ns[cause].astype(np.int64) for cause in _ASKED_FOR), np.zeros(len(gaps), np.int64))
-    asked = np.where(np.isin(trace.gpu_ops.launch_row[gaps.next_op], launches.row), asked, 0)
+    asked = np.where(np.isin(context.trace.gpu_ops.launch_row[gaps.next_op], launches.row), asked, 0)
     until = gaps.start_ns + asked
     before = np.searchsorted(starts_ns, gaps.start_ns, side="right") - 1
     cut = np.clip(ends_ns[before], gaps.start_ns, until)
@@ -100,7 +98,7 @@ def idle_ns(
     parts = (phases.within(gaps.start_ns, cut), phases.within(cut, until), rest)
     assert np.array_equal(sum(part.sum(axis=1) for part in parts), gaps.dur_ns), "phases add up to the gap"
     in_step = (before, np.searchsorted(starts_ns, until, side="right") - 1, gpu.op_step[gaps.next_op])
-    otherwise = _last_begun(first_op_ns, gaps.start_ns)
+    otherwise = _last_begun(context.first_op_ns[gaps.device], gaps.start_ns)
     found = np.zeros((len(starts_ns), len(PHASES)), np.int64)
     for part, step in zip(parts, in_step, strict=True):
         own = np.where((step >= 0) & counts[step], step, otherwise)

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from ...facts.replays import GraphReplays
+from ...facts.context import Context
 from ...model.columns import follow
 from ...model.intervals import Intervals
 from ...model.trace import NONE, Bools, HostKind, Ints, OpKind, Trace
@@ -125,9 +125,9 @@ class ServingLaunches:
         return self.waits_ns[first:last]
 
 
-def sampling_in_replays(trace: Trace, replays: GraphReplays) -> Bools:
+def sampling_in_replays(context: Context) -> Bools:
     """GPU ops inside a replay that come after its last matrix product, where one of them chooses tokens."""
-    ops = trace.gpu_ops
+    trace, replays, ops = context.trace, context.replays, context.trace.gpu_ops
     found = np.zeros(len(ops), np.bool_)
     in_replay = replays.op_replay != NONE
     names = np.unique(ops.name[in_replay])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from launchscope.analysis.facts.gaps import Gaps, find_gaps
-from launchscope.analysis.facts.steps import find_steps, steady_windows
+from launchscope.analysis.facts.steps import find_steps, first_op_ns, steady_windows
 from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.model.document import CAUSES, TAXES
 from launchscope.analysis.model.trace import NONE
@@ -255,7 +255,7 @@ class TestWindows:
         """Steps 0–3 of five, 100 apart, each busy 11: p ends at 68 after the step's start, k starts at 15."""
         built = NAMED_CASES["eager steps"]().build()
         steps = find_steps(built)
-        found = find_gaps(built, steps, 0, steady_windows(built, steps, 0))
+        found = find_gaps(built, steps, 0, steady_windows(first_op_ns(built, steps, 0), steps))
         assert (found.window_ns, found.busy_ns) == (400 * US, 44 * US)
         assert found.boundary.sum() == 4
         assert taxes(found)["between_steps"] == 4 * (106 - 68)

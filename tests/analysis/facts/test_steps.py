@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from launchscope.analysis.facts.repetition import find_repetition
 from launchscope.analysis.facts.step_annotations import normalised_name
-from launchscope.analysis.facts.steps import Steps, find_steps, periods_ns, steady_windows, step_busy_ns
+from launchscope.analysis.facts.steps import Steps, find_steps, first_op_ns, periods_ns, steady_windows, step_busy_ns
 from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.model.trace import NONE
@@ -342,13 +342,17 @@ class TestFigures:
     def test_steady_windows_reach_to_the_first_op_of_the_step_after_each_run(self) -> None:
         builder = loop(6, 1, annotate="step {}").annotation("compile_fx_inner", 201, 3)  # step 2 is dropped
         steps = found(builder)
-        assert steady_windows(builder.build(), steps, 0) == [(4 * US, 204 * US), (304 * US, 504 * US)]
-        assert periods_ns(builder.build(), steps, 0).tolist() == [100 * US] * 4
+        assert steady_windows(first_op_ns(builder.build(), steps, 0), steps) == [
+            (4 * US, 204 * US),
+            (304 * US, 504 * US),
+        ]
+        assert periods_ns(first_op_ns(builder.build(), steps, 0), steps).tolist() == [100 * US] * 4
 
     def test_a_lone_step_has_no_window(self) -> None:
         builder = trace().step(0).launch(at=0, dur=2).kernel(at=4, dur=5)
-        assert steady_windows(builder.build(), found(builder), 0) == []
-        assert periods_ns(builder.build(), found(builder), 0).tolist() == []
+        first, steps = first_op_ns(builder.build(), found(builder), 0), found(builder)
+        assert steady_windows(first, steps) == []
+        assert periods_ns(first, steps).tolist() == []
 
     def test_a_steps_busy_time_is_the_union_of_its_own_ops(self) -> None:
         builder = (
@@ -372,8 +376,8 @@ class TestFigures:
         for step in range(3):
             builder.launch(at=step * 100 + 6, dur=1).kernel(at=step * 110 + 20, dur=5, device=1)
         recorded, steps = builder.build(), found(builder)
-        assert steady_windows(recorded, steps, 1) == [(20 * US, 240 * US)]
-        assert steady_windows(recorded, steps, 3) == []
+        assert steady_windows(first_op_ns(recorded, steps, 1), steps) == [(20 * US, 240 * US)]
+        assert steady_windows(first_op_ns(recorded, steps, 3), steps) == []
 
 
 CASES = {
@@ -395,8 +399,9 @@ def test_named_cases(case: str) -> None:
     linked = recorded.gpu_ops.launch_row != NONE
     assert (steps.op_step[linked] == steps.launch_step[recorded.gpu_ops.launch_row[linked]]).all()
     for device in recorded.devices:
-        windows = steady_windows(recorded, steps, device)
-        assert sum(end - start for start, end in windows) == periods_ns(recorded, steps, device).sum()
+        first = first_op_ns(recorded, steps, device)
+        windows = steady_windows(first, steps)
+        assert sum(end - start for start, end in windows) == periods_ns(first, steps).sum()
         assert len(step_busy_ns(recorded, steps, device)) == steps.found
 
 

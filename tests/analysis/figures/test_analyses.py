@@ -110,7 +110,7 @@ def test_eager_steps_by_hand() -> None:
     steady = document.devices[0].steady
     assert steady is not None
     assert (steady.window_ns, steady.busy_ns, steady.idle_ns) == (400_000, 44_000, 356_000)
-    assert analysis.blocking_words == ("cudaStreamSynchronize in aten::copy_",)
+    assert analysis.context.blocking_words == ("cudaStreamSynchronize in aten::copy_",)
 
 
 def test_the_traces_own_tau_leaves_blocking_calls_out() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from launchscope.analysis.facts.stacks import CallStacks
-from launchscope.analysis.facts.steps import find_steps
+from launchscope.analysis.facts.context import Context
 from launchscope.analysis.figures.blocking import blocking_calls
 from launchscope.analysis.model.document import BlockingCallDoc
 from launchscope.fixtures.builder import TraceBuilder, trace
@@ -12,8 +11,7 @@ US = 1000
 
 
 def rows(builder: TraceBuilder) -> list[BlockingCallDoc]:
-    recorded = builder.build()
-    return blocking_calls(recorded, find_steps(recorded), CallStacks.of(recorded))
+    return blocking_calls(Context(builder.build()))
 
 
 def test_counts_per_step_leave_out_calls_outside_of_steps() -> None:

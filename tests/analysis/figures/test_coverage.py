@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from launchscope.analysis.facts.steps import find_steps
+from launchscope.analysis.facts.context import Context
 from launchscope.analysis.figures.coverage import Coverage, coverage
 from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.model.trace import Trace
@@ -19,7 +19,7 @@ TRACES = Path(__file__).parents[3] / "fixtures" / "traces"
 
 def cover(builder: TraceBuilder | Trace) -> Coverage:
     built = builder if isinstance(builder, Trace) else builder.build()
-    return coverage(built, find_steps(built))
+    return coverage(Context(built))
 
 
 class TestCounts:

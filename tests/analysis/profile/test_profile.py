@@ -189,8 +189,8 @@ def test_a_launch_part_shorter_than_the_unprofiled_cost_stays() -> None:
     steady = analysis.headline_steady
     assert steady is not None
     dear = Calibration(graph_launch_ns=1e6, graph_launch_per_node_ns=0)
-    assert taxes_without_observer(analysis.trace, steady, dear) == steady.taxes_ns()
-    assert taxes_without_observer(analysis.trace, steady, None) is None
+    assert taxes_without_observer(analysis.context, dear) == steady.taxes_ns()
+    assert taxes_without_observer(analysis.context, None) is None
 
 
 def test_what_the_floor_was_counted_from_is_told() -> None:

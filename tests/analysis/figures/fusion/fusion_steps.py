@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from launchscope.analysis.facts.steps import find_steps
+from launchscope.analysis.facts.context import Context
 from launchscope.analysis.figures.fusion.advisor import findings
 from launchscope.analysis.figures.fusion.ops import Abstention, Already, Occurrence
 from launchscope.analysis.figures.fusion.step import FusionStep, fusion_step
@@ -46,7 +46,7 @@ def trace_of(ops: Sequence[Op], steps: int = 3) -> Trace:
 
 def step_of(ops: Sequence[Op]) -> FusionStep:
     built = trace_of(ops)
-    found = fusion_step(built, find_steps(built))
+    found = fusion_step(Context(built))
     assert found is not None
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.facts.steps import find_steps
+from launchscope.analysis.facts.context import Context
 from launchscope.analysis.facts.tensor_shapes import Input, Tensor, inputs_of
 from launchscope.analysis.figures.fusion.advisor import findings, fusion_doc
 from launchscope.analysis.figures.fusion.ops import Already, Finding, Occurrence
@@ -151,7 +151,7 @@ def test_worth_of_nothing() -> None:
 
 def test_a_step_without_shapes_is_none() -> None:
     built = trace().step(0, 0, 90).op("aten::mm", 1, 9).launch(2, 5).kernel(20, 2).build()
-    assert fusion_step(built, find_steps(built)) is None
+    assert fusion_step(Context(built)) is None
 
 
 def test_already_fused_kernels_of_a_compiled_step() -> None:
@@ -162,7 +162,7 @@ def test_already_fused_kernels_of_a_compiled_step() -> None:
         builder.step(number, 100 * number, 99).op(name, 100 * number + 1, 20, shapes=[[1, 8], [8]])
         builder.launch(100 * number + 2, 5).kernel(100 * number + 10, 2, name=name)
     built = builder.build()
-    step = fusion_step(built, find_steps(built))
+    step = fusion_step(Context(built))
     assert step is not None
     assert [(each.kind, each.what) for each in findings(step) if isinstance(each, Already)] == [
         ("compiled", "torch.compile")
@@ -173,7 +173,7 @@ def test_a_kernel_without_its_operator_ends_a_chain() -> None:
     row = [1, 8]
     ops = [Op("neg", [row]), Op("exp", [row]), Op("neg", [row]), Op("exp", [row])]
     built = trace_of(ops)
-    step = fusion_step(built, find_steps(built))
+    step = fusion_step(Context(built))
     assert step is not None
     middle = step.ops[2]
     unknown = StepOp(2, None, (), (), middle.gpu_ops, 1, 2_000.0, None, None)

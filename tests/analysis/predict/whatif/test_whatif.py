@@ -10,7 +10,6 @@ from typing import Any
 import launchscope
 import numpy as np
 import pytest
-from launchscope.analysis.facts.steps import periods_ns
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.predict.whatif.knobs import Knobs
 from launchscope.analysis.predict.whatif.planned_steps import plan_steps
@@ -44,7 +43,7 @@ def test_what_was_recorded_comes_out(mode: str) -> None:
         device = analysis.document.headline_device
         assert device is not None
         simulated = planned.step_ns(simulate(planned.plan))
-        assert simulated == pytest.approx(periods_ns(analysis.trace, analysis.steps, device), rel=0.002)
+        assert simulated == pytest.approx(analysis.context.periods_ns, rel=0.002)
 
 
 @pytest.mark.parametrize(
