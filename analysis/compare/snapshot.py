@@ -6,11 +6,14 @@ kernels and blocking calls of a step by their place, so that the cause of a chan
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import msgspec
 
 from ..model.capture import Ns, StepNs
+from ..model.document import ModeDoc, TraceDoc
+from ..profile.select import timed_processes
 from .check_document import SideDoc
 
 SCHEMA: Final = "launchscope.baseline/1"
@@ -25,6 +28,14 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int
     samples_ns: Annotated[tuple[StepNs, ...], msgspec.Meta(min_length=1)]  # step time, one per batch of steps
     host_submit_ns: tuple[Ns, ...] = ()
+
+
+def timings(mode: ModeDoc, recordings: Iterable[TraceDoc]) -> tuple[Timing, ...]:
+    """Unprofiled samples of a mode by process; ``recordings`` are the mode's."""
+    return tuple(
+        Timing(repeat=each.repeat, samples_ns=tuple(each.samples_ns), host_submit_ns=tuple(each.host_submit_ns))
+        for each in timed_processes(mode, recordings)
+    )
 
 
 class LaunchSite(msgspec.Struct, frozen=True, kw_only=True):

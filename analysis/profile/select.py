@@ -23,6 +23,9 @@ OPERATORS: Final = ("cpu_cuda", "stacks", "cuda")
 LINES: Final = ("stacks", "cpu_cuda", "cuda")
 """Passes by how much they know of operators and lines."""
 
+COMPARED: Final = ("cpu_cuda", "cuda")
+"""Passes that two sides are compared by, the one that knows operators first."""
+
 PASS_OF_STACKS: Final = "stacks"
 """Its process is there for lines of Python alone: no time is taken from it."""
 
@@ -92,6 +95,17 @@ def _apart_ns(mode: TimedMode) -> dict[int | None, float]:
 def speaks_for(recordings: Iterable[Recording], name: str, mode: TimedMode | None) -> Recording | None:
     """THE recording of a mode; None where none could be read."""
     return next(iter(ranked(of_mode(recordings, name), TIMES, mode)), None)
+
+
+def alike(ours: Sequence[Recording], theirs: Sequence[Recording]) -> tuple[Recording, Recording] | None:
+    """The first of each side of the same pass, or of the best pass and a trace of others; None where nothing pairs."""
+    for its in COMPARED:
+        pair = of_pass(ours, its)[:1] + of_pass(theirs, its)[:1]
+        if len(pair) == 2:
+            return pair[0], pair[1]
+    best = [of_pass(side, *COMPARED, None)[:1] for side in (ours, theirs)]
+    has_others = bool(of_pass(ours, None) or of_pass(theirs, None))
+    return (best[0][0], best[1][0]) if has_others and all(best) else None
 
 
 def behind_figures(recordings: Iterable[Recording]) -> list[Recording]:

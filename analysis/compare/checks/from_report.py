@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...model.document import ModeDoc, ReportDocument, TraceDoc, told_traces
-from ...profile.select import OPERATORS, PASS_OF_STACKS, of_best_pass, of_mode, of_pass, timed_processes, without_stacks
-from ..snapshot import Snapshot, Timing
+from ...profile.select import OPERATORS, PASS_OF_STACKS, of_best_pass, of_mode, of_pass, without_stacks
+from ..snapshot import Snapshot, Timing, timings
 from .sites import blocking_sites, kernel_sites, launch_sites
 
 TRACE: Final = "trace"
@@ -32,7 +32,7 @@ def snapshots_of(document: ReportDocument, source: str = "") -> list[Snapshot]:
 def _of_mode(document: ReportDocument, mode: str, doc: ModeDoc, traces: Sequence[TraceDoc], source: str) -> Snapshot:
     target, profile = document.target, document.profile
     stacked = [trace for trace in of_pass(traces, PASS_OF_STACKS) if trace.coverage.reliable and trace.steps]
-    timings = _timings(doc, traces)
+    timed = timings(doc, traces)
     tax, idle = doc.launch_tax_ns, doc.exposed_idle_ns
     counted = _Counted(without_stacks(traces), doc.error or "no trace of this mode could be read")
     return Snapshot(
@@ -49,7 +49,7 @@ def _of_mode(document: ReportDocument, mode: str, doc: ModeDoc, traces: Sequence
         created=document.created,
         source=source,
         run=document.run,
-        timings=timings,
+        timings=timed,
         **counted.figures,
         graph_memory_bytes=doc.graph_memory_bytes,
         gpu_work_ns=doc.gpu_work_ns if doc.gpu_work_without_waiting_ns is None else doc.gpu_work_without_waiting_ns,
@@ -59,26 +59,14 @@ def _of_mode(document: ReportDocument, mode: str, doc: ModeDoc, traces: Sequence
         kernel_sites=kernel_sites(counted.traces),
         error=doc.error,
         unreliable=counted.unreliable,
-        withheld=counted.withheld | _withheld(doc, timings),
+        withheld=counted.withheld | _withheld(doc, timed),
     )
 
 
-def _timings(doc: ModeDoc, traces: Sequence[TraceDoc]) -> tuple[Timing, ...]:
-    """Unprofiled samples by process."""
-    return tuple(
-        Timing(
-            repeat=process.repeat,
-            samples_ns=tuple(process.samples_ns),
-            host_submit_ns=tuple(process.host_submit_ns),
-        )
-        for process in timed_processes(doc, traces)
-    )
-
-
-def _withheld(doc: ModeDoc, timings: Sequence[Timing]) -> dict[str, str]:
+def _withheld(doc: ModeDoc, timed: Sequence[Timing]) -> dict[str, str]:
     """Why figures that are not counted can't be told."""
     figures = (
-        ("step_time", "step_ns", timings or None),
+        ("step_time", "step_ns", timed or None),
         ("gpu_work", "gpu_work_ns", doc.gpu_work_ns),
         ("launch_tax", "launch_tax_ns", doc.launch_tax_ns),
         ("true_idle", "true_idle_fraction", doc.true_idle_fraction),
