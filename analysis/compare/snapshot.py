@@ -94,8 +94,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     memcpys: float | None = None
     graph_coverage: float | None = None  # share of kernels, by count
     graph_memory_bytes: int | None = None
-    gpu_work_ns: float | None = None  # W
-    launch_tax_share: float | None = None  # of T − W; null where T − W is below resolution
+    gpu_work_ns: float | None = None  # W; without waiting for other ranks where that is known
+    waiting_share: float = 0.0  # of T − W: what collectives wait for other ranks, which is no idle time
+    launch_tax_share: float | None = None  # of the idle time; null where that is below resolution
     launch_sites: tuple[LaunchSite, ...] = ()
     blocking_sites: tuple[BlockingSite, ...] = ()
     kernel_sites: tuple[KernelSite, ...] = ()

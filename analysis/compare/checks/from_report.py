@@ -53,6 +53,7 @@ def _of_mode(document: ReportDocument, mode: str, doc: ModeDoc, traces: Sequence
         **counted.figures,
         graph_memory_bytes=doc.graph_memory_bytes,
         gpu_work_ns=doc.gpu_work_ns if doc.gpu_work_without_waiting_ns is None else doc.gpu_work_without_waiting_ns,
+        waiting_share=doc.waiting_ns / (doc.waiting_ns + idle) if doc.waiting_ns and idle is not None else 0.0,
         launch_tax_share=tax / idle if tax is not None and idle else None,
         launch_sites=launch_sites(counted.with_operators, stacked),
         blocking_sites=blocking_sites(counted.with_operators, stacked),
