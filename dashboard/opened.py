@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Final
 
 from ..analysis.figures.analyses import TraceAnalysis
-from ..analysis.model.capture import AS_WRITTEN
 from ..analysis.model.document import ModeDoc, baseline
-from ..analysis.profile.recordings import middle_first
+from ..analysis.profile.select import TIMES, of_mode, ranked
 from ..analysis.report import Report
+from ..analysis.stories.mode_table import shown_name
 from .band import Band
 from .rank_sets import RankSet, rank_sets
 
@@ -77,8 +77,7 @@ def open_bands(report: Report) -> Opened:
     of_modes: list[tuple[str, list[Band]]] = []
     of_rank = None if profile is None or profile.ranks is None else profile.ranks.told
     for name, mode in modes.items():
-        recorded = [a for a in report.analyses if (a.mode or AS_WRITTEN) == name and a.trace_pass is not None]
-        ordered = _rank_by_rank(middle_first(recorded, mode))
+        ordered = _rank_by_rank(ranked(of_mode(report.analyses, name), TIMES, mode))
         own: list[Band] = []
         for place, analysis in enumerate(ordered):
             is_middle = (analysis.trace_pass, analysis.repeat) == (ordered[0].trace_pass, ordered[0].repeat)
@@ -87,7 +86,7 @@ def open_bands(report: Report) -> Opened:
         shown += [band.key for band in own[:1]]
         bands += own
         of_modes.append((name, own))
-    bare = _bare_bands(keys, [a for a in report.analyses if a.trace_pass is None])
+    bare = _bare_bands(keys, of_mode(report.analyses, None))
     shown += [band.key for band in bare[: max(0, FIRST_BANDS - len(shown))]]
     return Opened(report, (*bands, *bare), tuple(shown), rank_sets(report.document, of_modes, bare))
 
@@ -109,7 +108,7 @@ def _mode_band(
     keys: _Keys, name: str, mode: ModeDoc | None, analysis: TraceAnalysis, *, is_first: bool, is_middle: bool
 ) -> Band:
     """A recording of a mode; ``is_first``: the one that stands for it, ``is_middle``: of the same processes as that."""
-    label, rank = name.replace("_", " ") if name == AS_WRITTEN else name, analysis.document.rank
+    label, rank = shown_name(name), analysis.document.rank
     parts = [] if is_middle else [str(analysis.trace_pass), str(analysis.repeat)]
     told = [] if is_middle else [f"{analysis.trace_pass} pass", f"repeat {analysis.repeat}"]
     if rank is not None:

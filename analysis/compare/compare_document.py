@@ -28,10 +28,13 @@ class SideDoc(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FigureDoc(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure side by side. Medians over kept steps; idle time is the mean over those with a successor."""
+    """One figure side by side: of two recordings, or of two modes of profiles.
 
-    name: str  # step_ns, busy_ns, kernels, …, idle_ns, idle.<cause>_ns, tax.<tax>_ns, graph_coverage
-    unit: str  # ns, count, share
+    Of recordings medians over kept steps; idle time is the mean over those with a successor.
+    """
+
+    name: str  # of recordings step_ns, busy_ns, kernels, …, idle_ns, idle.<cause>_ns, tax.<tax>_ns, graph_coverage
+    unit: str  # ns, count, share, bytes
     before: float | None
     after: float | None
     change: float | None

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from .compare_document import ComparisonDoc
+from .compare_document import ComparisonDoc, FigureDoc
 
 SCHEMA: Final = "launchscope.comparisons/1"
 
@@ -59,6 +59,7 @@ class ComparedModeDoc(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # the mode, or the trace's
     trace_pass: str | None = msgspec.field(name="pass")  # of the recordings that are compared
     unprofiled: UnprofiledDoc | None  # null where either side was not timed
+    figures: list[FigureDoc] = []  # the modes' own, named as in the report; none where either side was not timed
     comparison: ComparisonDoc
     promise: KeptPromiseDoc | None = None  # null where nothing was done that the first one proposed
 

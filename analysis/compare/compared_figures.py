@@ -6,10 +6,26 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..figures.analyses import TraceAnalysis
-from ..model.document import CAUSES, TAXES, GapsDoc, StepsDoc, Summary, TraceDoc
+from ..model.document import CAUSES, TAX_FIELDS, TAXES, GapsDoc, ModeDoc, StepsDoc, StepTimeDoc, Summary, TraceDoc
 from .compare_document import FigureDoc
 
 COUNTS: Final = ("gpu_ops", "kernels", "launches", "graph_launches", "blocking_calls", "memcpys")
+
+OF_MODES: Final = (
+    "step_ns",
+    "gpu_work_ns",
+    "gpu_work_without_waiting_ns",
+    "waiting_ns",
+    "exposed_idle_ns",
+    "true_idle_fraction",
+    *TAX_FIELDS.values(),
+    "predicted_graph_ns",
+    "graph_memory_bytes",
+    "gpu_ops",
+    "kernels",
+    "launches",
+)
+"""Figures of a mode that are compared, by their names in the report."""
 
 COVERAGE_NOISE: Final = 0.005
 """Warm-up steps of a file are in its graph coverage: smaller changes say nothing."""
@@ -29,6 +45,19 @@ def figures(a: TraceAnalysis, b: TraceAnalysis, scope: str) -> list[FigureDoc]:
     told = [dict(_of_step(side.document) if scope == "step" else _of_whole(side.document)) for side in (a, b)]
     names = [name for name in told[0] if name in told[1]]
     return [_figure(name, told[0][name], told[1][name]) for name in names]
+
+
+def mode_figures(before: ModeDoc | None, after: ModeDoc | None) -> list[FigureDoc]:
+    """What the report says of two modes, as far as it is known of either; nothing where one was not timed."""
+    if before is None or after is None or before.step_ns is None or after.step_ns is None:
+        return []
+    pairs = ((name, _of_mode(before, name), _of_mode(after, name)) for name in OF_MODES)
+    return [_figure(name, (was, None), (now, None)) for name, was, now in pairs if (was, now) != (None, None)]
+
+
+def _of_mode(mode: ModeDoc, name: str) -> float | None:
+    value: StepTimeDoc | float | None = getattr(mode, name)
+    return value.median if isinstance(value, StepTimeDoc) else value
 
 
 def graph_coverage(a: TraceAnalysis, b: TraceAnalysis, scope: str) -> str | None:
@@ -60,12 +89,18 @@ def _figure(name: str, before: _Value, after: _Value) -> FigureDoc:
     known = before[0] is not None and after[0] is not None
     return FigureDoc(
         name=name,
-        unit="ns" if name.endswith("_ns") else "share" if name.startswith("graph_coverage") else "count",
+        unit=_unit(name),
         before=before[0],
         after=after[0],
         change=after[0] - before[0] if known else None,  # type: ignore[operator]
         spread=None if before[1] is None or after[1] is None else max(before[1], after[1]),
     )
+
+
+def _unit(name: str) -> str:
+    if name.startswith("graph_coverage") or name.endswith("_fraction"):
+        return "share"
+    return "ns" if name.endswith("_ns") else "bytes" if name.endswith("_bytes") else "count"
 
 
 def _of_step(document: TraceDoc) -> Iterator[tuple[str, _Value]]:

@@ -7,23 +7,25 @@ comparison.show()
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..figures.analyses import TraceAnalysis
 from ..inputs.readers import Progress
-from ..model.capture import AS_WRITTEN, Manifest, is_capture, open_capture
+from ..model.capture import Manifest, is_capture, open_capture
 from ..model.document import ModeDoc
 from ..model.errors import LaunchscopeError
 from ..model.trace import utf8_text
 from ..model.version import __version__
+from ..profile.select import OPERATORS, PASS_OF_STACKS, alike, of_mode, of_pass, ranked
 from ..report import Report, analyze
 from . import compare as traces
 from .compared_document import ComparedDoc, ComparedModeDoc, ComparedSideDoc, UnprofiledDoc
+from .compared_figures import mode_figures
 from .difference import (
     GPU_PACED_BETWEEN_RUNS,
     HOST_PACED_BETWEEN_RUNS,
@@ -32,13 +34,10 @@ from .difference import (
     is_host_paced,
 )
 from .promises import kept_promise
-from .snapshot import MACHINE, Timing
+from .snapshot import MACHINE, Timing, timings
 
 if TYPE_CHECKING:
     from os import PathLike
-
-PASSES: Final = ("cpu_cuda", "cuda")
-"""Those that figures are compared by, the one that knows operators first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,17 +79,21 @@ class _Side:
         return list(self.manifest.modes)
 
     def recordings(self, name: str) -> list[TraceAnalysis]:
-        """A mode's recordings, the reliable ones first; or the one trace of this name."""
+        """A mode's recordings, the best of each pass first; or the one trace of this name."""
         if self.manifest is None:
             return [analysis for analysis in self.report.analyses if analysis.name == name]
-        found = [each for each in self.report.told if (each.mode or AS_WRITTEN) == name]
-        return sorted(found, key=lambda each: bool(each.unreliable))
+        return ranked(of_mode(self.report.told, name), OPERATORS, self.timed(name))
 
     def timed(self, name: str) -> ModeDoc | None:
         """The mode's row of the profile, where it was timed."""
         profile = self.report.document.profile
         mode = None if profile is None else profile.modes.get(name)
         return None if mode is None or mode.step_ns is None else mode
+
+    def timings(self, name: str) -> tuple[Timing, ...]:
+        """Unprofiled samples of a mode's processes."""
+        mode = self.timed(name)
+        return () if mode is None else timings(mode, of_mode(self.report.document.traces, name))
 
     def document(self) -> ComparedSideDoc:
         manifest = self.manifest
@@ -192,16 +195,18 @@ def _other_machine(a: _Side, b: _Side) -> Iterator[str]:
 
 
 def _compare_mode(a: _Side, b: _Side, its: str, other: str) -> ComparedModeDoc | None:
-    pair = _same_pass(a.recordings(its), b.recordings(other))
+    ours, theirs = a.recordings(its), b.recordings(other)
+    pair = alike(ours, theirs)
     if pair is None:
         return None
-    before, after = _of_pass("stacks", a.recordings(its)), _of_pass("stacks", b.recordings(other))
-    stacks = None if before is None or after is None else traces.compare(before, after)
+    before, after = of_pass(ours, PASS_OF_STACKS), of_pass(theirs, PASS_OF_STACKS)
+    stacks = traces.compare(before[0], after[0]) if before and after else None
     comparison, unprofiled = traces.compare(*pair, stacks=stacks), _unprofiled(a, b, its, other)
     return ComparedModeDoc(
         name=_named(a, b, its, other),
         trace_pass=pair[0].trace_pass if pair[0].trace_pass == pair[1].trace_pass else None,
         unprofiled=unprofiled,
+        figures=mode_figures(a.timed(its), b.timed(other)),
         comparison=comparison,
         promise=kept_promise(its, other, a.report.document, b.report.document, comparison, unprofiled),
     )
@@ -214,25 +219,6 @@ def _named(a: _Side, b: _Side, its: str, other: str) -> str:
     return other if a.manifest is None else f"{its} → {other}"
 
 
-def _same_pass(
-    ours: Sequence[TraceAnalysis], theirs: Sequence[TraceAnalysis]
-) -> tuple[TraceAnalysis, TraceAnalysis] | None:
-    """Recordings of the same pass, or of a capture's best pass and a trace that someone else recorded."""
-    for trace_pass in PASSES:
-        a, b = _of_pass(trace_pass, ours), _of_pass(trace_pass, theirs)
-        if a is not None and b is not None:
-            return a, b
-    of_others = [each for each in (*ours, *theirs) if each.trace_pass is None]
-    if not of_others or not ours or not theirs:
-        return None
-    best = [next((r for p in (*PASSES, None) if (r := _of_pass(p, side)) is not None), None) for side in (ours, theirs)]
-    return None if best[0] is None or best[1] is None else (best[0], best[1])
-
-
-def _of_pass(trace_pass: str | None, recordings: Iterable[TraceAnalysis]) -> TraceAnalysis | None:
-    return next((each for each in recordings if each.trace_pass == trace_pass), None)
-
-
 def _unprofiled(a: _Side, b: _Side, its: str, other: str) -> UnprofiledDoc | None:
     """T of the modes of both sides, by their processes."""
     was, now = a.timed(its), b.timed(other)
@@ -240,14 +226,15 @@ def _unprofiled(a: _Side, b: _Side, its: str, other: str) -> UnprofiledDoc | Non
         return None
     assert a.manifest is not None, "a mode that was timed is a capture's"
     assert b.manifest is not None, "a mode that was timed is a capture's"
-    before, after = ({each.repeat: each.samples_ns for each in mode.processes} for mode in (was, now))
+    timings_before, timings_after = a.timings(its), b.timings(other)
+    before, after = ({each.repeat: each.samples_ns for each in side} for side in (timings_before, timings_after))
     paired = a.manifest.run is not None and a.manifest.run == b.manifest.run
     if paired:
         repeats = sorted(repeat for repeat in before.keys() & after.keys() if before[repeat] and after[repeat])
         before, after = ({repeat: side[repeat] for repeat in repeats} for side in (before, after))
         if not repeats:
             return None
-    host = is_host_paced(_timings(was)) or is_host_paced(_timings(now))
+    host = is_host_paced(timings_before) or is_host_paced(timings_after)
     between = 0.0 if paired else HOST_PACED_BETWEEN_RUNS if host else GPU_PACED_BETWEEN_RUNS
     found = change(list(after.values()), list(before.values()), paired=paired, between_runs=between)
     return UnprofiledDoc(
@@ -261,9 +248,3 @@ def _unprofiled(a: _Side, b: _Side, its: str, other: str) -> UnprofiledDoc | Non
         paired=paired,
         needed_processes=None if found.is_known else fewest_processes(paired=paired),
     )
-
-
-def _timings(mode: ModeDoc) -> Iterator[Timing]:
-    for each in mode.processes:
-        samples, submit = tuple(each.samples_ns), tuple(each.host_submit_ns)
-        yield Timing(repeat=each.repeat, samples_ns=samples, host_submit_ns=submit)

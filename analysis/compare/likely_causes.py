@@ -350,7 +350,10 @@ def _host(comparison: ComparisonDoc, *, explained: bool) -> Iterator[str]:
         return
     word, cause = "longer" if sign > 0 else "shorter", largest.removeprefix("idle.").removesuffix("_ns")
     why = "the host (Python, dispatcher, CPU clock, another process), not the GPU work"
-    yield f"The step takes {duration(abs(step.change))} {word} with the same GPU ops, most in idle `{cause}`: {why}."
+    yield (
+        f"As profiled, the step takes {duration(abs(step.change))} {word} with the same GPU ops, most in idle "
+        f"`{cause}`: {why}."
+    )
 
 
 def signed_duration(ns: float) -> str:

@@ -6,11 +6,14 @@ kernels and blocking calls of a step by their place, so that the cause of a chan
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import msgspec
 
 from ..model.capture import Ns, StepNs
+from ..model.document import ModeDoc, TraceDoc
+from ..profile.select import timed_processes
 from .check_document import SideDoc
 
 SCHEMA: Final = "launchscope.baseline/1"
@@ -25,6 +28,14 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int
     samples_ns: Annotated[tuple[StepNs, ...], msgspec.Meta(min_length=1)]  # step time, one per batch of steps
     host_submit_ns: tuple[Ns, ...] = ()
+
+
+def timings(mode: ModeDoc, recordings: Iterable[TraceDoc]) -> tuple[Timing, ...]:
+    """Unprofiled samples of a mode by process; ``recordings`` are the mode's."""
+    return tuple(
+        Timing(repeat=each.repeat, samples_ns=tuple(each.samples_ns), host_submit_ns=tuple(each.host_submit_ns))
+        for each in timed_processes(mode, recordings)
+    )
 
 
 class LaunchSite(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,8 +94,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     memcpys: float | None = None
     graph_coverage: float | None = None  # share of kernels, by count
     graph_memory_bytes: int | None = None
-    gpu_work_ns: float | None = None  # W
-    launch_tax_share: float | None = None  # of T − W; null where T − W is below resolution
+    gpu_work_ns: float | None = None  # W; without waiting for other ranks where that is known
+    waiting_share: float = 0.0  # of T − W: what collectives wait for other ranks, which is no idle time
+    launch_tax_share: float | None = None  # of the idle time; null where that is below resolution
     launch_sites: tuple[LaunchSite, ...] = ()
     blocking_sites: tuple[BlockingSite, ...] = ()
     kernel_sites: tuple[KernelSite, ...] = ()

@@ -11,7 +11,7 @@ import msgspec
 from ..facts.excerpt import excerpt
 from ..figures.analyses import TraceAnalysis, analyze_trace
 from ..inputs.readers import Progress, read_trace
-from ..model.capture import AS_WRITTEN, Capture, Manifest, ProcessRecord
+from ..model.capture import Capture, Manifest, ProcessRecord
 from ..model.document import ModeDoc, ProfileDoc, WarningDoc, fusion_of
 from ..model.errors import UnreadableInput
 from ..model.trace import Trace, utf8_text
@@ -23,6 +23,7 @@ from .measured_mode import submit_ns
 from .profile import profile_document
 from .rank_documents import ranks_document
 from .ranks_together import Together, put_together
+from .select import mode_in_document
 
 
 def analyze_capture(
@@ -113,7 +114,7 @@ def _analyze(capture: Capture, session: _Session, trace: Trace, step_regex: str 
     return analyze_trace(
         trace if process.rank is None else replace(trace, rank=process.rank),
         name=session.trace,
-        mode=None if session.mode == AS_WRITTEN else session.mode,
+        mode=mode_in_document(session.mode),
         trace_pass=process.trace_pass,
         repeat=process.repeat,
         marks_ns=process.marks_ns,

@@ -18,6 +18,7 @@ from ..figures.fusion.worth import TAU_STEP, Rates
 from ..model.capture import Calibration
 from ..model.fusion_document import FusedRunDoc
 from .advice import with_trace_advice
+from .select import TIMES, mode_of, of_mode, of_pass, ranked
 
 _EAGER: Final = "eager"
 _FUSED: Final = "fused"
@@ -89,18 +90,16 @@ def _times(analysis: TraceAnalysis, analyses: Sequence[TraceAnalysis]) -> OpTime
     submit = None
     if short.tau_source == TAU_STEP and short.tau_ns is not None and steps is not None and steps.launches.median:
         submit = short.tau_ns * steps.launches.median
-    for other in analyses:
-        if (other.mode, other.trace_pass) == (analysis.mode, "cuda"):
-            times = op_times(other.context, names, submit)
-            if times is not None:
-                return times
+    for other in of_pass(of_mode(analyses, mode_of(analysis)), TIMES[0]):
+        times = op_times(other.context, names, submit)
+        if times is not None:
+            return times
     return op_times(analysis.context, names, None)
 
 
 def _fused(analyses: Sequence[TraceAnalysis]) -> Recorded | None:
     """The first recording of the compiled step without graphs that has steps: of the `cuda` pass where there is one."""
-    own = [analysis for analysis in analyses if analysis.mode == _FUSED]
-    for analysis in sorted(own, key=lambda each: each.trace_pass != "cuda"):
+    for analysis in ranked(of_mode(analyses, _FUSED), TIMES):
         names = names_of_step(analysis.context)
         times = op_times(analysis.context, names, None) if names else None
         if times is not None:

@@ -12,20 +12,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from ..figures.analyses import TraceAnalysis
 from ..figures.graphs.findings import remedy, trace_findings
 from ..model.capture import AS_WRITTEN, UNGRAPHED, CompileRecord, Failure, OwnGraphs, ReplacedBuffer
 from ..model.graph_document import FindingDoc
 from ..model.units import number, one_line, plural, share
 from .measured_mode import MeasuredMode
+from .select import LINES, TIMES, ranked
 
 _NO_CAPTURE: Final = "can't be captured"
 _PLACE: Final = re.compile(r"\S+:\d+ in ")
 _PHASE: Final = re.compile(r"\(([a-z ]+)\)")
 _BREAKS: Final = re.compile(r"broke the step into pieces at (\d+) places")
 _OVERWRITE: Final = "overwrite the buffer that was captured, instead of making a new one: buffer.copy_(new)"
-_RICHEST: Final = ("stacks", "cpu_cuda", "cuda")
-"""Passes by how much they know of operators and lines."""
 
 
 def profile_findings(modes: Mapping[str, MeasuredMode], first: str | None, batch_size: int | None) -> list[FindingDoc]:
@@ -246,10 +244,10 @@ def _without_break(line: str | None, hint: str | None) -> str:
 
 def _of_traces(mode: MeasuredMode, *, waits: bool) -> list[FindingDoc]:
     """By the `cuda` pass, which slows a step the least; operators and lines from the pass that knows most of them."""
-    chosen = next(iter(mode.cuda), None)
+    chosen = next(iter(ranked(mode.cuda, TIMES, mode)), None)
     if chosen is None or chosen.document.graph_doctor is None:
         return []
-    named = min(mode.analyses, key=_rank).document
+    named = ranked(mode.analyses, LINES, mode)[0].document
     steps = chosen.document.steps
     found = trace_findings(
         chosen.document.graph_doctor,
@@ -258,9 +256,3 @@ def _of_traces(mode: MeasuredMode, *, waits: bool) -> list[FindingDoc]:
         named.graph_doctor,
     )
     return [replace(each, mode=mode.name) for each in found if waits or each.code != "waits_in_step"]
-
-
-def _rank(analysis: TraceAnalysis) -> int:
-    document = analysis.document
-    known = analysis.trace_pass in _RICHEST and document.graph_doctor is not None and document.steps is not None
-    return _RICHEST.index(analysis.trace_pass or "cuda") if known else len(_RICHEST)

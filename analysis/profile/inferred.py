@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 import msgspec
 
@@ -15,8 +14,7 @@ from ..facts.alignment import align
 from ..figures.analyses import TraceAnalysis
 from ..model.capture import UNGRAPHED
 from ..model.document import KernelDoc
-
-WITH_OPERATORS: Final = ("cpu_cuda", "stacks")
+from .select import OPERATORS, TIMES, mode_of, of_mode, ranked
 
 
 def with_inferred_operators(analyses: Sequence[TraceAnalysis]) -> list[TraceAnalysis]:
@@ -26,12 +24,11 @@ def with_inferred_operators(analyses: Sequence[TraceAnalysis]) -> list[TraceAnal
 
 def _reference_of(analysis: TraceAnalysis, analyses: Sequence[TraceAnalysis]) -> TraceAnalysis | None:
     """The trace that knows the operators of this one's kernels, or None."""
-    modes = (UNGRAPHED.get(analysis.mode or "", analysis.mode), "eager")
-    for mode in modes:
-        for trace_pass in WITH_OPERATORS:
-            for other in analyses:
-                if other is not analysis and (other.mode, other.trace_pass) == (mode, trace_pass):
-                    return other
+    own = mode_of(analysis) or ""
+    for mode in (UNGRAPHED.get(own, own), "eager"):
+        others = [each for each in of_mode(analyses, mode) if each is not analysis and each.trace_pass != TIMES[0]]
+        if others:
+            return ranked(others, OPERATORS)[0]
     return None
 
 

@@ -5,7 +5,7 @@ The definitions are in docs/metrics.md, "A profiled model".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -20,6 +20,7 @@ from ..model.capture import COMPILED, WARM_CACHE_NOTE, Manifest, ModeRecord, Pro
 from ..model.document import TAXES, StepTimeDoc
 from ..model.statistics import bootstrap_interval, median_of_medians
 from ..step_model.bound import floor_ns, predict_graph_ns
+from .select import behind_figures, timing_records
 
 
 @dataclass(frozen=True)
@@ -31,16 +32,20 @@ class MeasuredMode:
     analyses: list[TraceAnalysis]
     manifest: Manifest
 
+    @property
+    def processes(self) -> Sequence[ProcessRecord]:
+        """All of them, those that failed or were not timed too."""
+        return self.record.processes
+
     @cached_property
     def timed(self) -> list[ProcessRecord]:
         """Processes with unprofiled samples."""
-        return [p for p in _timing(self.record) if p.samples_ns]
+        return [p for p in timing_records(self.record) if p.samples_ns]
 
     @cached_property
     def cuda(self) -> list[TraceAnalysis]:
         """Traces of the `cuda` pass that have steps: the reliable ones, or all where none is."""
-        found = [a for a in self.analyses if a.trace_pass == "cuda" and a.document.steps is not None]
-        return [a for a in found if a.document.coverage.reliable] or found
+        return behind_figures(self.analyses)
 
     @cached_property
     def step_ns(self) -> StepTimeDoc | None:
@@ -310,12 +315,7 @@ def _submits_as_profiled(analysis: TraceAnalysis) -> bool:
 
 def submit_ns(record: ModeRecord) -> float | None:
     """Unprofiled host time to submit a step: the median over a mode's processes of their medians; None unmeasured."""
-    return median_or_none(median(p.host_submit_ns) for p in _timing(record) if p.host_submit_ns)
-
-
-def _timing(record: ModeRecord) -> list[ProcessRecord]:
-    """Processes that times may be taken from: not the one that recorded stacks."""
-    return [p for p in record.processes if p.trace_pass != "stacks"]
+    return median_or_none(median(p.host_submit_ns) for p in timing_records(record) if p.host_submit_ns)
 
 
 def median_or_none(values: Iterable[float]) -> float | None:

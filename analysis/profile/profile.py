@@ -37,6 +37,7 @@ from ..step_model.bound import bound_ns, serial_ns
 from .graph_reasons import profile_findings
 from .measured_mode import MeasuredMode, median_or_none
 from .mode_warnings import mode_warnings
+from .select import of_mode
 
 OVER_STEP: Final = 0.05  # share of T that N·τ, measured apart, may lie over it
 
@@ -44,8 +45,7 @@ OVER_STEP: Final = 0.05  # share of T that N·τ, measured apart, may lie over i
 def measured_modes(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> dict[str, MeasuredMode]:
     """The modes of one process, or of one rank."""
     return {
-        name: MeasuredMode(name, record, [a for a in analyses if _is_of(a, name)], manifest)
-        for name, record in manifest.modes.items()
+        name: MeasuredMode(name, record, of_mode(analyses, name), manifest) for name, record in manifest.modes.items()
     }
 
 
@@ -68,10 +68,6 @@ def profile_document(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> P
         verdict=None if base is None else documents[base].verdict,
         graph_findings=profile_findings(modes, base, manifest.target.batch_size),
     )
-
-
-def _is_of(analysis: TraceAnalysis, mode: str) -> bool:
-    return analysis.mode == (None if mode == AS_WRITTEN else mode)
 
 
 def _mode_document(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> ModeDoc:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..figures.analyses import TraceAnalysis
-from ..model.capture import AS_WRITTEN, Manifest, RankRecord
+from ..model.capture import Manifest, RankRecord
 from ..model.document import (
     CommunicationDoc,
     ModeDoc,
@@ -27,6 +27,7 @@ from .late_rank import late_rank_differs
 from .measured_mode import MeasuredMode, median_or_none
 from .profile import measured_modes, mode_documents
 from .ranks_together import NOT_ALIGNED, SAME_HOST, Together
+from .select import TIMES, of_mode, of_pass
 
 LATE_STEPS: Final = 3
 """Fewer steps with arrivals apart than this tell of no straggler."""
@@ -68,8 +69,7 @@ class _OfRank(NamedTuple):
 
 def _of_mode(name: str, ranks: Sequence[_OfRank], together: Sequence[Together]) -> RanksOfStepDoc:
     """The `cuda` recordings tell what is not timed; all passes tell the clocks."""
-    own = [each for each in together if (each.analyses[0].mode or AS_WRITTEN) == name]
-    recorded = [each for each in own if each.analyses[0].trace_pass == "cuda"]
+    recorded = [each for each in together if of_pass(of_mode(each.analyses[:1], name), TIMES[0])]
     step = _slowest([rank.measured for rank in ranks])
     withheld = {} if step is not None else {"step_ns": "not every rank was timed in any repeat"}
     figures = [_of_profile(rank, recorded) for rank in ranks]

@@ -122,10 +122,8 @@ class _Mode:
         return f"{by}, {steps}"
 
     def _figures(self) -> Listing:
-        told = [figure for figure in self.found.figures if figure.before or figure.after]
-        if not self.verbose:
-            told = [figure for figure in told if not figure.name.startswith("idle.")]
-        rows = [Row(list(compare_words.side_by_side(figure))) for figure in told]
+        told = compare_words.side_by_side(self.doc.figures, self.found.figures, verbose=self.verbose)
+        rows = [Row(list(row)) for row in told]
         columns = [Column(self.per, right=False), Column("before"), Column("after"), Column("change")]
         return Listing(Table(columns, rows or [Row(["nothing"] + [MISSING] * 3)]))
 

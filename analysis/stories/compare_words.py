@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ..compare.compare_document import BlockingChangeDoc, CameDoc, FigureDoc, LaunchChangeDoc, PairedDoc
+from ..model.document import TAX_FIELDS
 from ..model.units import MISSING, apart, number, printable, share, times, written
 from ..model.user_lines import users_line
 from .launch_tables import stack_line
@@ -17,6 +19,15 @@ BEYOND_SPREAD: Final = (
     "Told where the change is more than the steps of either recording differ by; two processes that run the same "
     "code may differ by more."
 )
+
+Row = tuple[str, str, str, str]
+"""Label, before, after, change."""
+
+
+def tax_words(tax: str) -> str:
+    """A tax in words."""
+    return {"between_steps": "idle between steps", "other": "other idle"}.get(tax, f"{tax} tax")
+
 
 WORDS: Final = {
     "step_ns": "step, as profiled",
@@ -33,21 +44,64 @@ WORDS: Final = {
 """Figures whose names are no words; ``idle.<cause>_ns`` and ``tax.<tax>_ns`` are told by their parts."""
 
 
+OF_MODES: Final = {
+    "step_ns": "step T",
+    "gpu_work_ns": "GPU work W",
+    "gpu_work_without_waiting_ns": "W without waiting",
+    "waiting_ns": "waiting",
+    "gpu_ops": "GPU ops",
+    "exposed_idle_ns": "T − W",
+    "true_idle_fraction": "true idle",
+    **{field: tax_words(tax) for tax, field in TAX_FIELDS.items()},
+    "predicted_graph_ns": "predicted graph time",
+    "graph_memory_bytes": "graph memory",
+}
+"""Figures of modes; others are called by their names."""
+
+_MODES_OWN: Final = {
+    "step_ns": "step_ns",
+    "busy_ns": "gpu_work_ns",
+    "idle_ns": "exposed_idle_ns",
+    "gpu_ops": "gpu_ops",
+    "kernels": "kernels",
+    "launches": "launches",
+    **{f"tax.{tax}_ns": field for tax, field in TAX_FIELDS.items()},
+}
+"""What a recording has of a figure of its mode."""
+
+
+def side_by_side(modes: Sequence[FigureDoc], recorded: Sequence[FigureDoc], *, verbose: bool) -> list[Row]:
+    """Figures that either side has: those of the modes, where there are any, then those of their recordings.
+
+    Without ``verbose`` what recordings have of a figure that is known of both modes is left out, and idle time by
+    cause. A count that recordings have is told where it is not the modes'.
+    """
+    own = {figure.name: figure for figure in modes}
+    rows = [_row(OF_MODES.get(figure.name, figure.name), figure) for figure in modes if figure.before or figure.after]
+    for figure in recorded:
+        its = own.get(_MODES_OWN.get(figure.name, ""))
+        known = its is not None and its.change is not None
+        same = its is not None and (its.before, its.after) == (figure.before, figure.after)
+        left_out = same or known or figure.name.startswith("idle.") if not verbose else same
+        if (figure.before or figure.after) and not left_out:
+            as_recorded = ", as recorded" if its is not None and figure.unit == "count" else ""
+            rows.append(_row(label(figure.name) + as_recorded, figure))
+    return rows
+
+
 def label(name: str) -> str:
-    """The figure of this name in words."""
+    """A recording's figure of this name in words."""
     kind, dot, its = name.removesuffix("_ns").partition(".")
     if not dot:
         return WORDS.get(name, name)
     if kind == "idle":
         return f"idle: {its}"
-    words = {"between_steps": "idle between steps", "other": "other idle"}.get(its, f"{its} tax")
-    return f"{words}, as profiled"
+    return f"{tax_words(its)}, as profiled"
 
 
-def side_by_side(figure: FigureDoc) -> tuple[str, str, str, str]:
-    """Label, before, after, change."""
+def _row(words: str, figure: FigureDoc) -> Row:
     was, now, unit = figure.before, figure.after, figure.unit
-    return label(figure.name), apart(was, now, unit), apart(now, was, unit), change(was, now, unit)
+    return words, apart(was, now, unit), apart(now, was, unit), change(was, now, unit)
 
 
 def change(before: float | None, after: float | None, unit: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ..figures.communication import NO_COLLECTIVES
 from ..model import units
-from ..model.capture import AS_WRITTEN, GRAPH_OF
+from ..model.capture import GRAPH_OF
 from ..model.document import (
     ModeDoc,
     ProfileDoc,
@@ -21,6 +21,7 @@ from ..model.document import (
 )
 from ..model.graph_document import GraphDoctorDoc
 from ..model.units import MISSING, duration, duration_pm, number, plural, share
+from ..profile.select import OPERATORS, TIMES, of_mode, ranked, speaks_for
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
 from ..story.tables import Column, Row, Table
 from . import parts
@@ -39,7 +40,7 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
     """Everything there is to say about several modes of one target."""
     base = baseline(profile.modes)
     traces = told_traces(document)
-    trace = None if base is None else _trace_of(traces, base, ("cuda", "cpu_cuda"))
+    trace = None if base is None else speaks_for(traces, base, profile.modes[base])
     story: list[Block] = [*_headings(document, profile, verbose=verbose)]
     if profile.verdict is not None:
         mode = None if base is None else profile.modes[base]
@@ -59,7 +60,7 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
         story += parts.idle(trace, f"idle, {shown_name(base)}", verbose=verbose)
         story += serving_story(trace)
         story += parts.short_kernels(trace)
-        story += _longest_kernels(traces, base, verbose)
+        story += _longest_kernels(traces, base, profile.modes[base], verbose)
     story += fusion_story(fusion_of(traces), profile.fused_run, verbose=verbose)
     story += _trace_warnings(document.traces, verbose=verbose)
     if verbose:
@@ -69,8 +70,8 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
 
 
 def graph_doctors(traces: Sequence[TraceDoc], profile: ProfileDoc) -> dict[str, GraphDoctorDoc]:
-    """What the `cuda` pass of each mode tells, where a mode replays anything."""
-    chosen = {name: _trace_of(traces, name, ("cuda", "cpu_cuda")) for name in profile.modes}
+    """What the recording of each mode tells, where it replays anything."""
+    chosen = {name: speaks_for(traces, name, mode) for name, mode in profile.modes.items()}
     return {
         shown_name(name): trace.graph_doctor
         for name, trace in chosen.items()
@@ -199,21 +200,14 @@ def _base(graph: ModeDoc | None) -> str:
     return f" ({duration_pm(graph.exposed_idle_ns, graph.gpu_work_uncertainty_ns)})"
 
 
-def _trace_of(traces: Sequence[TraceDoc], mode: str, passes: Sequence[str]) -> TraceDoc | None:
-    """The first trace of a mode by the order of passes, or None. ``as_written`` is null in a trace."""
-    own = [trace for trace in traces if trace.mode == mode or (trace.mode is None and mode == AS_WRITTEN)]
-    ranked = [trace for wanted in passes for trace in own if trace.trace_pass == wanted]
-    return next(iter(ranked or own), None)
-
-
-def _longest_kernels(traces: Sequence[TraceDoc], mode: str, verbose: bool) -> Iterator[Listing]:
-    """From the `cuda` pass, which stretches kernels least, unless only another one knows the operators."""
-    chosen = _trace_of(traces, mode, ("cuda", "cpu_cuda"))
-    if chosen is not None and not any(kernel.operator for kernel in chosen.kernels):
-        other = _trace_of(traces, mode, ("cpu_cuda", "stacks", "cuda"))
-        chosen = other if other is not None and any(kernel.operator for kernel in other.kernels) else chosen
+def _longest_kernels(traces: Sequence[TraceDoc], name: str, mode: ModeDoc, verbose: bool) -> Iterator[Listing]:
+    """Of the recording that speaks for the mode, unless only another one knows the operators."""
+    own = of_mode(traces, name)
+    ways = [ranked(own, TIMES, mode), ranked(own, OPERATORS, mode)]
+    found = [way[0] for way in ways if way]
+    chosen = next((each for each in found if any(kernel.operator for kernel in each.kernels)), next(iter(found), None))
     if chosen is not None:
-        title = f"longest kernels ({shown_name(mode)}, {chosen.trace_pass} pass)"
+        title = f"longest kernels ({shown_name(name)}, {chosen.trace_pass} pass)"
         yield from parts.kernels(chosen.kernels, title, limit=None if verbose else KERNELS)
 
 

@@ -46,6 +46,7 @@ class _Bounded:
     work_ns: float | None
     floor_ns: float | None
     predicted_ns: float | None
+    work_name: str = "W"
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,9 @@ _MARKS: Final = (
     _Mark("serial_ns", "W + N·τ", "square", False),
     _Mark("predicted_ns", "predicted as one graph", "diamond", False),
 )
+
+WITHOUT_WAITING: Final = "W without waiting"
+"""Of a rank, where the others' recordings tell how long it waits for them."""
 
 _MEASURED_AT: Final = -0.13  # height of the marks, from the middle of their row
 _MODEL_AT: Final = -0.36
@@ -112,8 +116,10 @@ def _bounded_mode(name: str, mode: ModeDoc) -> _Bounded:
         told.append(f"bound {duration(bound.bound_ns)}")
     else:
         told.append(f"no bound: {reason(mode.withheld.get('bound') or mode.withheld.get('tau_step_ns') or 'no τ')}")
-    if mode.gpu_work_ns is not None:
-        told.append(f"W {duration(mode.gpu_work_ns)}")
+    without = mode.gpu_work_without_waiting_ns
+    work, work_name = (mode.gpu_work_ns, "W") if without is None else (without, WITHOUT_WAITING)
+    if work is not None:
+        told.append(f"{work_name} {duration(work)}")
     return _Bounded(
         label=label,
         words=f"{bold(label)}  {' · '.join(told)}",
@@ -121,9 +127,10 @@ def _bounded_mode(name: str, mode: ModeDoc) -> _Bounded:
         low_ns=step.ci_low,
         high_ns=step.ci_high,
         bound=bound,
-        work_ns=mode.gpu_work_ns,
+        work_ns=work,
         floor_ns=mode.floor_ns,
         predicted_ns=mode.predicted_graph_ns,
+        work_name=work_name,
     )
 
 
@@ -135,8 +142,10 @@ def _bounded_trace(band: Band) -> _Bounded:
         return _Bounded(label, words, None, None, None, None, None, None, None)
     what = "T" if document.steps is not None else "the whole file"
     words = f"{bold(label)}  {what} {duration(bound.step_ns)} · bound {duration(bound.bound_ns)} · "
-    words += f"W {duration(bound.gpu_work_ns)} · as profiled"
-    return _Bounded(label, words, bound.step_ns, None, None, bound, bound.gpu_work_ns, None, None)
+    shared = document.communication
+    work_name = "W" if shared is None or shared.work_without_waiting_ns is None else WITHOUT_WAITING
+    words += f"{work_name} {duration(bound.gpu_work_ns)} · as profiled"
+    return _Bounded(label, words, bound.step_ns, None, None, bound, bound.gpu_work_ns, None, None, work_name)
 
 
 def _step_marks(rows: Sequence[_Bounded], theme: Theme) -> dict[str, Any]:
@@ -178,9 +187,15 @@ def _marks(mark: _Mark, rows: Sequence[_Bounded], theme: Theme) -> dict[str, Any
         "x": [ns / NS_PER_US for _, _, ns in here],
         "y": [-place + (_MEASURED_AT if mark.is_measured else _MODEL_AT) for place, _, _ in here],
         "marker": marker,
-        "hovertext": [f"{bold(row.label)}: {mark.name} = {duration(ns)}{_terms(mark, row)}" for _, row, ns in here],
+        "hovertext": [
+            f"{bold(row.label)}: {_name(mark, row)} = {duration(ns)}{_terms(mark, row)}" for _, row, ns in here
+        ],
         "hoverinfo": "text",
     }
+
+
+def _name(mark: _Mark, row: _Bounded) -> str:
+    return f"GPU work {row.work_name}" if mark.field == "work_ns" else mark.name
 
 
 def _terms(mark: _Mark, row: _Bounded) -> str:
@@ -188,7 +203,9 @@ def _terms(mark: _Mark, row: _Bounded) -> str:
     bound = row.bound
     if mark.field not in ("bound_ns", "serial_ns") or bound is None:
         return ""
-    told = f"<br>W {duration(bound.gpu_work_ns)}, N·τ = {number(bound.launches)} × {duration(bound.tau_ns)}"
+    told = (
+        f"<br>{row.work_name} {duration(bound.gpu_work_ns)}, N·τ = {number(bound.launches)} × {duration(bound.tau_ns)}"
+    )
     return told if bound.note is None else f"{told}<br>{escaped(bound.note)}"
 
 

@@ -124,8 +124,7 @@ def _mode_facts(mode: ModeDoc) -> Iterator[Fact]:
     work = units.duration_pm(mode.gpu_work_ns, mode.gpu_work_uncertainty_ns)
     yield Fact("GPU work W", work, hint("Time of a step in which the GPU works, as traced.", "gpu_work_ns"))
     if mode.gpu_work_without_waiting_ns is not None:
-        without = units.duration(mode.gpu_work_without_waiting_ns)
-        yield Fact("but waiting", without, "W without the time that the GPU waits inside collectives for other ranks.")
+        yield _without_waiting(mode.gpu_work_without_waiting_ns)
         yield Fact("waiting", units.duration(mode.waiting_ns), "The part of T inside collectives, for other ranks.")
     tax = units.duration(mode.launch_tax_ns)
     yield Fact("launch tax", tax, hint("Idle time that waits for launches, per step.", "launch_tax_ns"))
@@ -161,16 +160,27 @@ def _trace_facts(trace: TraceDoc) -> Iterator[Fact]:
             "step", units.duration(period), "First GPU op of a step to the next step's, as profiled; the median."
         )
         yield Fact("GPU work W", units.duration(steps.busy_ns.median), "Time of a step in which the GPU works.")
+        shared = trace.communication
+        if shared is not None and shared.work_without_waiting_ns is not None:
+            yield _without_waiting(shared.work_without_waiting_ns.median)
     else:
         yield Fact("GPU work", units.duration(device.busy_ns), "Time of the whole recording in which the GPU works.")
     whole = scope.gaps.total_ns
     tax = units.ratio(scope.gaps.taxes_ns["launch"], whole) if whole else units.MISSING
-    yield Fact("launch tax", tax, "Share of the idle time that waits for launches, as profiled.")
+    yield Fact("launch tax ÷ idle", tax, "Share of the idle time that waits for launches, as profiled.")
     yield Fact("idle", units.share(scope.idle_fraction), "Of the time as profiled; the profiler slows launches down.")
     launches = units.number(steps.launches.median) if steps is not None else units.number(trace.coverage.launches)
     yield Fact("launches", launches, "Per step." if steps is not None else "In the whole recording.")
     kernels = units.number(steps.kernels.median) if steps is not None else units.number(trace.coverage.kernels)
     yield Fact("kernels", kernels, "Per step." if steps is not None else "In the whole recording.")
+
+
+def _without_waiting(work_ns: float | None) -> Fact:
+    return Fact(
+        "W without waiting",
+        units.duration(work_ns),
+        "W without the time that the GPU waits inside collectives for other ranks: the verdict rests on it.",
+    )
 
 
 def _told(warnings: Sequence[WarningDoc]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from ...analysis.compare.compare import compare
 from ...analysis.compare.compare_document import (
@@ -16,9 +16,9 @@ from ...analysis.compare.compare_document import (
     OpsDoc,
     PairedDoc,
 )
+from ...analysis.compare.compared_figures import mode_figures
 from ...analysis.compare.likely_causes import short_names_of, signed_duration
-from ...analysis.model.document import ModeDoc
-from ...analysis.model.units import MISSING, apart, duration, number, printable, written
+from ...analysis.model.units import MISSING, apart, duration, number, printable
 from ...analysis.stories.compare_words import BEYOND_SPREAD, INFERRED, change, counts, operator, side_by_side
 from ..band import Band
 from ..opened import Opened
@@ -29,15 +29,6 @@ MOST_ROWS: Final = 200  # of one table; the JSON document has them all
 MOST_NAMES: Final = 5  # of one run of merged ops
 
 STACK_DEPTH: Final = 3  # innermost frames of a blocking call
-
-
-class ChangeCard(NamedTuple):
-    """One figure side by side, written out."""
-
-    label: str
-    before: str
-    after: str
-    change: str  # with its sign, and in per cent of before
 
 
 @dataclass(frozen=True)
@@ -81,10 +72,10 @@ class _Page:
         return Section("causes", f"From {self.a.label} to {self.b.label}", sentences)
 
     def figures(self) -> Section:
-        cards = [*_mode_cards(self.a.mode, self.b.mode)]
-        cards += [ChangeCard(*side_by_side(figure)) for figure in self.found.figures if figure.before or figure.after]
+        modes = [] if self.a.mode is self.b.mode else mode_figures(self.a.mode, self.b.mode)
+        rows = side_by_side(modes, self.found.figures, verbose=True)
         columns = ("per step" if self.found.scope == "step" else "in all", self.a.label, self.b.label, "change")
-        return Section("figures", "Side by side", (), columns, tuple(map(tuple, cards)))
+        return Section("figures", "Side by side", (), columns, tuple(rows))
 
     def tables(self) -> Iterator[Section]:
         found, per = self.found, "per step" if self.found.scope == "step" else "in all"
@@ -155,21 +146,6 @@ class _Page:
             signed_duration(doc.change_ns),
             duration(doc.spread_ns),
         )
-
-
-def _mode_cards(a: ModeDoc | None, b: ModeDoc | None) -> Iterator[ChangeCard]:
-    """What was measured without a profiler, where both bands are modes of a profile."""
-    if a is None or b is None or a is b or a.step_ns is None or b.step_ns is None:
-        return
-    for label, unit, before, after in (
-        ("step T", "ns", a.step_ns.median, b.step_ns.median),
-        ("GPU work W", "ns", a.gpu_work_ns, b.gpu_work_ns),
-        ("launch tax", "ns", a.launch_tax_ns, b.launch_tax_ns),
-        ("true idle", "share", a.true_idle_fraction, b.true_idle_fraction),
-        ("graph memory", "bytes", a.graph_memory_bytes, b.graph_memory_bytes),
-    ):
-        if before is not None or after is not None:
-            yield ChangeCard(label, written(before, unit), written(after, unit), change(before, after, unit))
 
 
 def _launches(doc: LaunchChangeDoc) -> tuple[str, ...]:

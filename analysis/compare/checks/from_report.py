@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ...model.capture import AS_WRITTEN
 from ...model.document import ModeDoc, ReportDocument, TraceDoc, told_traces
-from ..snapshot import Snapshot, Timing
+from ...profile.select import OPERATORS, PASS_OF_STACKS, of_best_pass, of_mode, of_pass, without_stacks
+from ..snapshot import Snapshot, Timing, timings
 from .sites import blocking_sites, kernel_sites, launch_sites
 
 TRACE: Final = "trace"
@@ -21,23 +21,20 @@ _OF_CAPTURES: Final = "only a capture of launchscope profile tells it"
 
 def snapshots_of(document: ReportDocument, source: str = "") -> list[Snapshot]:
     """One per mode of the profile, and one per trace of others, in the report's order; ``source`` is its file."""
-    own = [trace for trace in told_traces(document) if trace.trace_pass is not None]
-    foreign = [trace for trace in document.traces if trace.trace_pass is None]
     found = []
     if document.profile is not None:
         for mode, doc in document.profile.modes.items():
-            traces = [trace for trace in own if (trace.mode or AS_WRITTEN) == mode]
-            found.append(_of_mode(document, mode, doc, traces, source))
-    return [*found, *(_of_trace(document, trace, source or trace.source.path) for trace in foreign)]
+            found.append(_of_mode(document, mode, doc, of_mode(told_traces(document), mode), source))
+    of_others = of_mode(document.traces, None)
+    return [*found, *(_of_trace(document, trace, source or trace.source.path) for trace in of_others)]
 
 
 def _of_mode(document: ReportDocument, mode: str, doc: ModeDoc, traces: Sequence[TraceDoc], source: str) -> Snapshot:
     target, profile = document.target, document.profile
-    recorded = [trace for trace in traces if trace.trace_pass != "stacks"]
-    stacked = [trace for trace in traces if trace.trace_pass == "stacks" and trace.coverage.reliable and trace.steps]
-    timings = _timings(doc, traces)
+    stacked = [trace for trace in of_pass(traces, PASS_OF_STACKS) if trace.coverage.reliable and trace.steps]
+    timed = timings(doc, traces)
     tax, idle = doc.launch_tax_ns, doc.exposed_idle_ns
-    counted = _Counted(recorded, doc.error or "no trace of this mode could be read")
+    counted = _Counted(without_stacks(traces), doc.error or "no trace of this mode could be read")
     return Snapshot(
         launchscope=document.launchscope,
         target=target.name if target else "",
@@ -52,38 +49,25 @@ def _of_mode(document: ReportDocument, mode: str, doc: ModeDoc, traces: Sequence
         created=document.created,
         source=source,
         run=document.run,
-        timings=timings,
+        timings=timed,
         **counted.figures,
         graph_memory_bytes=doc.graph_memory_bytes,
         gpu_work_ns=doc.gpu_work_ns if doc.gpu_work_without_waiting_ns is None else doc.gpu_work_without_waiting_ns,
+        waiting_share=doc.waiting_ns / (doc.waiting_ns + idle) if doc.waiting_ns and idle is not None else 0.0,
         launch_tax_share=tax / idle if tax is not None and idle else None,
         launch_sites=launch_sites(counted.with_operators, stacked),
         blocking_sites=blocking_sites(counted.with_operators, stacked),
         kernel_sites=kernel_sites(counted.traces),
         error=doc.error,
         unreliable=counted.unreliable,
-        withheld=counted.withheld | _withheld(doc, timings),
+        withheld=counted.withheld | _withheld(doc, timed),
     )
 
 
-def _timings(doc: ModeDoc, traces: Sequence[TraceDoc]) -> tuple[Timing, ...]:
-    """Unprofiled samples by process, without the one that is there for the sake of stacks."""
-    untimed = {trace.repeat for trace in traces if trace.trace_pass == "stacks"}
-    return tuple(
-        Timing(
-            repeat=process.repeat,
-            samples_ns=tuple(process.samples_ns),
-            host_submit_ns=tuple(process.host_submit_ns),
-        )
-        for process in doc.processes
-        if process.samples_ns and process.repeat not in untimed
-    )
-
-
-def _withheld(doc: ModeDoc, timings: Sequence[Timing]) -> dict[str, str]:
+def _withheld(doc: ModeDoc, timed: Sequence[Timing]) -> dict[str, str]:
     """Why figures that are not counted can't be told."""
     figures = (
-        ("step_time", "step_ns", timings or None),
+        ("step_time", "step_ns", timed or None),
         ("gpu_work", "gpu_work_ns", doc.gpu_work_ns),
         ("launch_tax", "launch_tax_ns", doc.launch_tax_ns),
         ("true_idle", "true_idle_fraction", doc.true_idle_fraction),
@@ -121,7 +105,7 @@ class _Counted:
     def __init__(self, recorded: Sequence[TraceDoc], without: str) -> None:
         reliable = [trace for trace in recorded if trace.coverage.reliable]
         self.traces = [trace for trace in reliable if trace.steps is not None]
-        self.with_operators = [trace for trace in self.traces if trace.trace_pass == "cpu_cuda"] or self.traces
+        self.with_operators = of_best_pass(self.traces, OPERATORS[:1])
         self.unreliable: tuple[str, ...] = ()
         if recorded and not reliable:
             reasons = (reason for trace in recorded for reason in trace.coverage.unreliable)

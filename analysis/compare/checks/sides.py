@@ -64,8 +64,9 @@ def value_of(snapshot: Snapshot, figure: str) -> float | None:
     """A figure of a snapshot in ns, bytes, per step or as a share; of times the median over processes."""
     match figure:
         case "step_time" | "launch_tax" | "true_idle":
-            found = samples(snapshot, figure)
-            return median(median(each) for each in found) if found else None
+            if not samples(snapshot, figure):
+                return None
+            return _of_step(snapshot, figure, median(median(timing.samples_ns) for timing in snapshot.timings))
         case "gpu_work":
             return snapshot.gpu_work_ns
         case "graph_memory":
@@ -78,17 +79,26 @@ def value_of(snapshot: Snapshot, figure: str) -> float | None:
 def samples(snapshot: Snapshot, figure: str) -> list[list[float]]:
     """A time in ns, or a share of the step time, by process; empty where it can't be told.
 
-    W and the share of the launch tax were measured once for all processes, so that the step time alone varies.
+    W, waiting and the share of the launch tax were measured once for all processes: the step time alone varies.
     """
-    timings, work, tax = snapshot.timings, snapshot.gpu_work_ns, snapshot.launch_tax_share
     if figure in snapshot.withheld:
         return []
+    found = [[_of_step(snapshot, figure, ns) for ns in timing.samples_ns] for timing in snapshot.timings]
+    return [[value for value in each if value is not None] for each in found if None not in each]
+
+
+def _of_step(snapshot: Snapshot, figure: str, step_ns: float) -> float | None:
+    """A time, or a share of the step time, of a step that takes so long; null where it can't be told."""
+    work, tax = snapshot.gpu_work_ns, snapshot.launch_tax_share
+    if figure == "step_time":
+        return step_ns
+    if work is None:
+        return None
+    idle_ns = (step_ns - work) * (1 - snapshot.waiting_share)
     match figure:
-        case "step_time":
-            return [list(timing.samples_ns) for timing in timings]
-        case "launch_tax" if work is not None and tax is not None:
-            return [[tax * (ns - work) for ns in timing.samples_ns] for timing in timings]
-        case "true_idle" if work is not None:
-            return [[(ns - work) / ns for ns in timing.samples_ns] for timing in timings]
+        case "launch_tax":
+            return None if tax is None else tax * idle_ns
+        case "true_idle":
+            return idle_ns / step_ns
         case _:
-            return []
+            return None

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from ...model.document import TraceDoc
 from ...model.user_lines import users_line
+from ...profile.select import TIMES, of_best_pass
 from ..snapshot import BlockingSite, KernelSite, LaunchSite
 
 _LIBRARY: Final = re.compile(r"(?:site-packages|dist-packages|lib/python[\d.]+)/")
@@ -65,8 +66,7 @@ def kernel_sites(traces: Sequence[TraceDoc]) -> tuple[KernelSite, ...]:
                 if row.operator is not None:
                     its = row.operator_inferred, row.operator
                     operators[key] = min(its, operators.get(key, its))
-    timed = [trace for trace in traces if trace.trace_pass == "cuda"] or traces
-    for trace, weight in _weights(timed):
+    for trace, weight in _weights(of_best_pass(traces, TIMES[:1])):
         for row in trace.kernels:
             spent_ns[row.name, row.category] += weight * (row.ns_per_step or 0.0)
     sites = [

@@ -15,11 +15,11 @@ from ...facts.host_submit import host_submit_ns
 from ...facts.steps import first_op_ns
 from ...figures.analyses import TraceAnalysis
 from ...figures.observer import KERNEL_STRETCH_NS
-from ...model.capture import AS_WRITTEN, Calibration
+from ...model.capture import Calibration
 from ...model.document import CalibrationDoc, ProcessDoc, baseline
 from ...model.errors import LaunchscopeError
 from ...model.trace import NONE, Ints
-from ...profile.recordings import middle_first
+from ...profile.select import TIMES, of_mode, ranked
 from ...report import Report
 from ...step_model.bound import graph_launch_cost_ns
 from .planned_steps import PlannedSteps, plan_steps
@@ -143,10 +143,9 @@ def find_start(report: Report, mode: str | None) -> RecordedStart:
     name = mode or (None if profile is None else baseline(profile.modes))
     processes: list[ProcessDoc] = []
     if profile is None or name is None:
-        found = [each for each in report.told if mode is None or each.mode == mode]
+        found = list(report.told) if mode is None else []
     elif name in profile.modes:
-        recorded = [each for each in report.told if (each.mode or AS_WRITTEN) == name and each.trace_pass]
-        found = middle_first(recorded, profile.modes[name])
+        found = ranked(of_mode(report.told, name), TIMES, profile.modes[name])
         processes = profile.modes[name].processes
     else:
         raise LaunchscopeError(f"no mode {name} was measured; there are {', '.join(profile.modes)}")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...model.capture import AS_WRITTEN
 from ...model.document import RanksOfStepDoc, ReportDocument
 from ...profile.ranks_together import BY_COLLECTIVES, SAME_HOST
+from ...profile.select import mode_of
 
 if TYPE_CHECKING:
     from ...figures.analyses import TraceAnalysis
@@ -31,7 +31,7 @@ def clocks_of(document: ReportDocument, analyses: Sequence[TraceAnalysis]) -> Cl
     ahead_of = {mode: _ahead(together) for mode, together in profile.modes.items()}
     found: dict[str, tuple[Hashable, float]] = {}
     for each in analyses:
-        ahead, rank = ahead_of.get(each.mode or AS_WRITTEN, {}), each.document.rank
+        ahead, rank = ahead_of.get(mode_of(each) or "", {}), each.document.rank
         if rank is not None and rank in ahead:
             found[each.name] = ((each.mode, each.trace_pass, each.repeat), ahead[rank])
     return found

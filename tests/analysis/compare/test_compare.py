@@ -282,8 +282,8 @@ def test_the_same_work_takes_the_host_longer() -> None:
             at = step * 2000 + index * 20
             slow.op(operator, at, 15).launch(at + 2, 5).kernel(at + 9, dur, name=name)
     assert compared(eager(LAYER), slow).likely_causes == [
-        "The step takes 1.00 ms longer with the same GPU ops, most in idle `host`: the host (Python, dispatcher, "
-        "CPU clock, another process), not the GPU work."
+        "As profiled, the step takes 1.00 ms longer with the same GPU ops, most in idle `host`: the host (Python, "
+        "dispatcher, CPU clock, another process), not the GPU work."
     ]
 
 
