@@ -74,7 +74,7 @@ def test_the_live_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 def test_every_message_of_the_table_is_one_of_ours() -> None:
-    sources = " ".join(file.read_text("utf-8") for file in sorted((ROOT / "tracer").glob("*.py")))
+    sources = " ".join(file.read_text("utf-8") for file in sorted((ROOT / "tracer").rglob("*.py")))
     told = re.sub(r'"\s*f?"', "", sources)  # strings that go on in the next line
     messages = re.findall(r"^\| `([^`]*)` \|", PAGE, re.MULTILINE)
     assert len(messages) == 12
