@@ -9,7 +9,7 @@ import click
 from ..analysis.model.errors import LaunchscopeError
 from . import choices
 from .baseline import FOLDER
-from .check_outputs import check_outputs, deliver_check, tell_github
+from .outputs import check_outputs, deliver_check, tell_github
 from .progress import Bar
 from .writing import say
 

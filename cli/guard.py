@@ -20,15 +20,12 @@ from ..analysis.compare.checks.run import Reading, look_at, look_at_baseline, lo
 from ..analysis.compare.snapshot import Snapshot
 from ..analysis.model.errors import ConfigError, LaunchscopeError, MissingRequirement
 from ..tracer.target.options import CHECK_REPEATS
-from .check_outputs import REPORTS
-from .guard_session import SAVED, UNCHECKED
-from .outputs import renderer
+from .outputs import CHECKED, renderer
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from ..analysis.report import Report
-    from .guard_session import Session
 
 NARROWEST: Final = 80
 WIDEST: Final = 140
@@ -52,6 +49,17 @@ def why_not(test: str, words: Mapping[str, Any], arguments: tuple[Any, ...]) -> 
 
 
 @dataclass
+class Session:
+    """What the tests of one run share."""
+
+    save: bool
+    compare: bool
+    baselines: Path | None  # null: the default folder below pytest's rootdir
+    require_gpu: bool
+    live: str | None = None  # the test that profiled a live step in this process, which can be done once
+
+
+@dataclass
 class Guard:
     """One test's."""
 
@@ -61,7 +69,8 @@ class Guard:
     root: Path  # pytest's rootdir
     folder: Callable[[], Path]  # a new one for a capture
     width: int  # of the terminal
-    tell: Callable[[str, object], None]  # adds to the test's user properties
+    saved: Callable[[Path], None]  # called with the file of a baseline
+    unchecked: Callable[[int], None]  # called with the number of limits that need a baseline
     used: bool = False
 
     def profile(self, target: Any, **options: Any) -> Report:
@@ -161,10 +170,10 @@ class Guard:
             if saved is not None or not limits.is_empty:
                 doc = check(chosen, saved, limits, named=named, every_mode=False)
                 if doc.outcome != HOLDS:
-                    raise pytest.fail.Exception(self._told(doc), pytrace=False)
+                    raise pytest.fail.Exception(self._report(doc), pytrace=False)
             if saves:
                 for path in baselines.save(chosen, self._baselines(), datetime.now(UTC)):
-                    self.tell(SAVED, str(path))
+                    self.saved(path)
         except LaunchscopeError as error:
             raise _to_fix(str(error)) from None
         return doc
@@ -174,8 +183,8 @@ class Guard:
         have = {each.mode for each in snapshots}
         lacking = [mode for mode in modes or () if mode not in have and TRACE not in have]
         if lacking:
-            told = f"{', '.join(lacking)} asked for, but what there is has {', '.join(sorted(have)) or 'nothing'}"
-            raise _to_fix(told)
+            message = f"{', '.join(lacking)} asked for, but what there is has {', '.join(sorted(have)) or 'nothing'}"
+            raise _to_fix(message)
         return [each for each in snapshots if modes is None or each.mode in (*modes, TRACE)]
 
     def _without_relative(self, limits: Limits) -> Limits:
@@ -186,15 +195,15 @@ class Guard:
         }
         left_out = sum(map(len, limits.tables.values())) - sum(map(len, kept.values()))
         if left_out:
-            self.tell(UNCHECKED, left_out)
+            self.unchecked(left_out)
         return replace(limits, tables=kept)
 
-    def _told(self, doc: CheckDoc) -> str:
+    def _report(self, doc: CheckDoc) -> str:
         width = min(max(self.width, NARROWEST), WIDEST)
-        told = renderer("terminal", REPORTS)(doc, width=width, color=False, verbose=False)
-        assert isinstance(told, str), "what a terminal shows is text"
+        text = renderer("terminal", CHECKED)(doc, width=width, color=False, verbose=False)
+        assert isinstance(text, str), "what a terminal shows is text"
         save = "pytest --launchscope-save saves baselines of what is profiled and checked."
-        return f"{told}\n{save}" if self.session.compare and doc.outcome == TO_FIX else told
+        return f"{text}\n{save}" if self.session.compare and doc.outcome == TO_FIX else text
 
 
 def _to_fix(message: str) -> BaseException:

@@ -1,18 +1,34 @@
-"""The table of outputs: everything that a Report can become. A new output is one renderer and one line here."""
+"""The tables of outputs: everything that a Report or a finished check can become, and where it is written.
+
+A new output is one renderer and one line here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..analysis.model.errors import MissingRequirement
+from ..analysis.model.errors import LaunchscopeError, MissingRequirement
+from ..analysis.model.paths import exists, is_file
 from .progress import Bar
-from .writing import WIDTH, check_writable, print_report, say, terminal_width, wants_color, write_file
+from .writing import (
+    WIDTH,
+    NobodyReads,
+    check_writable,
+    discard_stdout,
+    print_report,
+    say,
+    terminal_width,
+    wants_color,
+    write_file,
+)
 
 if TYPE_CHECKING:
+    from ..analysis.compare.check_document import CheckDoc
     from ..analysis.report import Report
 
 Content = str | bytes | Iterable[bytes]
@@ -65,6 +81,17 @@ RANKS: Final = {
 COMPARED: Final = story_outputs("analysis.stories.compare_story")
 """What a comparison can become."""
 
+CHECKED: Final = story_outputs("analysis.stories.check_story")
+"""What a finished check can become."""
+CHECK_FILES: Final = {
+    "junit": Output("analysis.render.junit:render"),
+    "markdown": CHECKED["markdown"],
+    "benchmark": Output("analysis.render.benchmark_json:render"),
+    "annotations": Output("analysis.render.annotations:render"),
+    "error": Output("analysis.render.annotations:render_error"),
+}
+"""What it can become besides, for CI and for GitHub."""
+
 FORMATS: Final = ("terminal", "json", "markdown")  # those that a person or a program reads from stdout
 
 
@@ -99,7 +126,7 @@ def deliver(
     """Render the report and put it where it was asked for. ``output`` None: by the file's suffix, else terminal."""
     name = _name(output, file, table)
     if not table[name].styled:
-        _tell_warnings(report)
+        _say_warnings(report)
     inputs = tuple(Path(trace.source.path) for trace in report.document.traces)  # those of a folder, too
     hand_over(report, name, file=file, inputs=inputs, verbose=verbose, table=table)
 
@@ -130,20 +157,20 @@ def hand_over(
     content = renderer(name, table)(subject, **style)
     if file is not None:
         with Bar("writing") as progress:
-            write_file(file, content if isinstance(content, str | bytes) else _told(content, file, progress))
+            write_file(file, content if isinstance(content, str | bytes) else _counted(content, file, progress))
         say(f"written to {file}")
     else:
         assert isinstance(content, str)  # bytes have a suffix and no --format
         print_report(content, utf8=not table[name].styled)
 
 
-def _told(content: Iterable[bytes], file: Path, progress: Bar) -> Iterator[bytes]:
+def _counted(content: Iterable[bytes], file: Path, progress: Bar) -> Iterator[bytes]:
     for piece in content:
         progress(str(file), None, len(piece))
         yield piece
 
 
-def _tell_warnings(report: Report) -> None:
+def _say_warnings(report: Report) -> None:
     """On stderr, for outputs whose reader may be a program: the terminal report shows them beside their figures."""
     for trace in report.document.traces:
         for warning in trace.warnings:
@@ -160,3 +187,64 @@ def check_output(file: Path | None, inputs: tuple[Path, ...] = ()) -> None:
     """Refuse a file that could not be written before the work for it is done."""
     if file is not None:
         check_writable(file, inputs)
+
+
+def check_outputs(paths: Sequence[Path], inputs: tuple[Path, ...]) -> None:
+    """Refuse, before the check is done, files that could not be written, and one that two outputs would go to."""
+    for path in paths:
+        check_output(path, inputs)
+    places = [os.path.realpath(path) for path in paths if is_file(path) or not exists(path)]
+    for path in paths:
+        if places.count(os.path.realpath(path)) > 1:
+            raise LaunchscopeError(f"{path}: named for two outputs, of which one would overwrite the other")
+
+
+def deliver_check(
+    document: CheckDoc, *, output: str | None, file: Path | None, files: Mapping[str, Path | None], verbose: bool
+) -> None:
+    """Write every output that was asked for; a reader of stdout who has gone does not change the answer."""
+    for name, path in files.items():
+        if path is not None:
+            write_file(path, _content(name, document))
+            say(f"written to {path}")
+    _add_to_summary(_content("markdown", document))
+    shown = _name(output, file, CHECKED)
+    try:
+        hand_over(document, output, file=file, inputs=(), verbose=verbose, table=CHECKED)
+        if os.environ.get("GITHUB_ACTIONS") == "true" and (file is not None or shown == "terminal"):
+            annotations = _content("annotations", document)
+            if annotations:
+                print_report(annotations, utf8=True)
+    except NobodyReads:
+        discard_stdout()
+
+
+def tell_github(error: LaunchscopeError, *, annotate: bool) -> None:
+    """What keeps the check from being done, where GitHub shows what a job has to say; annotations go to stdout."""
+    from ..analysis.model.units import one_line
+
+    _add_to_summary(f"**TO FIX:** `{one_line(str(error)).replace('`', '´')}`\n")
+    if annotate and os.environ.get("GITHUB_ACTIONS") == "true":
+        try:
+            print_report(_content("error", str(error)), utf8=True)
+        except NobodyReads:
+            discard_stdout()
+
+
+def _content(name: str, document: CheckDoc | str) -> str | bytes:
+    content = renderer(name, CHECK_FILES)(document)
+    assert isinstance(content, str | bytes), "no output of a check comes piece by piece"
+    return content
+
+
+def _add_to_summary(content: str | bytes) -> None:
+    """Add to the page of the job's run, where GitHub names a file for that."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    try:
+        with Path(path).open("ab") as summary:
+            summary.write(data + b"\n")
+    except OSError as error:  # the answer is the same without it
+        say(f"{path}: the step's summary can't be written ({error.strerror})")

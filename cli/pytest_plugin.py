@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from .guard_session import SAVED, UNCHECKED, Session
-
 if TYPE_CHECKING:
     from .guard import Guard
 
 MARKER: Final = "launchscope"
 FIXTURE: Final = "launchscope"
 
-_SESSION: Final = pytest.StashKey[Session]()
+SAVED: Final = "launchscope.saved"  # file of a baseline
+UNCHECKED: Final = "launchscope.unchecked"  # number of limits that need a baseline
+"""User properties of a test: its report takes them to the summary of the run, from the workers of pytest-xdist too."""
+
+_SESSION: Final = pytest.StashKey["Session"]()
 _GUARD: Final = pytest.StashKey["Guard"]()
 
 
@@ -48,13 +50,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "launchscope(launches='<= 300', graph_coverage='>= 0.95', blocking_calls=0, modes=('graph',)): limits on "
         "what the fixture `launchscope` measures or reads, in the words of launchscope.toml",
-    )
-    folder = config.getoption("--launchscope-baselines")
-    config.stash[_SESSION] = Session(
-        save=config.getoption("--launchscope-save"),
-        compare=config.getoption("--launchscope-compare"),
-        baselines=None if folder is None else config.invocation_params.dir / folder,
-        require_gpu=config.getoption("--launchscope-require-gpu"),
     )
 
 
@@ -95,17 +90,25 @@ def launchscope(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     launchscope.profile(step_or_path, **options)   as launchscope.profile; returns its Report
     launchscope.check(path, baseline=None)         a capture, a trace or a report; returns the finished check
     """
-    from .guard import Guard
+    from .guard import Guard, Session
 
-    node = request.node
+    node, config = request.node, request.config
+    folder = config.getoption("--launchscope-baselines")
+    session = Session(
+        save=config.getoption("--launchscope-save"),
+        compare=config.getoption("--launchscope-compare"),
+        baselines=None if folder is None else config.invocation_params.dir / folder,
+        require_gpu=config.getoption("--launchscope-require-gpu"),
+    )
     guard = Guard(
-        session=request.config.stash[_SESSION],
+        session=config.stash.setdefault(_SESSION, session),
         test=node.nodeid,
         words=_words(node),
-        root=request.config.rootpath,
+        root=config.rootpath,
         folder=lambda: tmp_path_factory.mktemp("launchscope"),
-        width=_width(request.config),
-        tell=lambda name, value: node.user_properties.append((name, value)),
+        width=_width(config),
+        saved=lambda path: node.user_properties.append((SAVED, str(path))),
+        unchecked=lambda count: node.user_properties.append((UNCHECKED, count)),
     )
     node.stash[_GUARD] = guard
     return guard
@@ -129,11 +132,11 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    told = list(_told(terminalreporter))
-    lines = [f"saved {value}" for _, name, value in told if name == SAVED]
-    if config.stash[_SESSION].save and not lines:
+    properties = list(_properties(terminalreporter))
+    lines = [f"saved {value}" for _, name, value in properties if name == SAVED]
+    if config.getoption("--launchscope-save") and not lines:
         lines.append("--launchscope-save: nothing was saved, as no marked test held")
-    unchecked = {test: value for test, name, value in told if name == UNCHECKED}
+    unchecked = {test: value for test, name, value in properties if name == UNCHECKED}
     if unchecked:
         from ..analysis.model.units import plural
 
@@ -147,7 +150,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.write_line(line)
 
 
-def _told(terminalreporter: pytest.TerminalReporter) -> Iterator[tuple[str, str, Any]]:
+def _properties(terminalreporter: pytest.TerminalReporter) -> Iterator[tuple[str, str, Any]]:
     """Test, name and value of all user properties, each once: reports of setup and teardown have them, too."""
     for reports in terminalreporter.stats.values():
         for report in reports:

@@ -209,8 +209,8 @@ def test_a_command_whose_output_is_cut_exits_with_2(tmp_path: Path, arguments: s
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda n: n.name)
 def test_a_signal_while_a_file_is_written_leaves_what_was_there(tmp_path: Path, number: signal.Signals) -> None:
     wait = """
-told = outputs._told
-outputs._told = lambda *how: (print("writing", file=sys.stderr, flush=True) or time.sleep(30) for _ in told(*how))
+pieces = outputs._counted
+outputs._counted = lambda *how: (print("writing", file=sys.stderr, flush=True) or time.sleep(30) for _ in pieces(*how))
 """
     process = exporting(tmp_path, wait)
     assert process.stderr is not None
@@ -426,8 +426,8 @@ import time
 import rich.progress
 from launchscope.cli import outputs, progress, run
 progress._QUIET_S = 0
-told = outputs._told
-outputs._told = lambda *how: (time.sleep(0.1) or piece for piece in told(*how))
+counted = outputs._counted
+outputs._counted = lambda *how: (time.sleep(0.1) or piece for piece in counted(*how))
 run(["export", {str(file)!r}, "-o", {str(tmp_path / "out.pftrace")!r}])
 """
     environment = os.environ | {"TERM": "xterm", "NO_COLOR": "1"}

@@ -42,7 +42,7 @@ def count_step(options: ProfileOptions, progress: Progress) -> CountedStep:
         raise MissingRequirement("torch is not installed: pip install 'launchscope[torch]'")
     progress("starting")
     try:
-        with ForkServer(["torch", "launchscope.tracer.count.taken_whole"], environment=ENVIRONMENT) as server:
+        with ForkServer(["torch", "launchscope.tracer.count.counting"], environment=ENVIRONMENT) as server:
             found: Counted = server.run(
                 "launchscope.tracer.count.count:run",
                 _job(options),
@@ -118,8 +118,7 @@ def count_here(options: ProfileOptions, progress: Progress) -> CountedStep:
 
     from ..target.target import resolve
     from ..target.watch import watching
-    from .counting import Counting
-    from .taken_whole import counting_whole
+    from .counting import Counting, counting_whole
     from .without_gpu import without_gpu
 
     counting = Counting()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ...analysis.model.capture import WARM_CACHE_NOTE
+from ..target.reasons import failure
 from .device import Device, Step
 
 Phase = Callable[[str], None]
@@ -75,3 +77,31 @@ def _compile(step: Step, device: Device) -> tuple[Step, float, tuple[str, ...]]:
     if counters["inductor"]["fxgraph_cache_hit"] or counters["aot_autograd"]["autograd_cache_hit"]:
         notes += (WARM_CACHE_NOTE,)
     return compiled, elapsed, notes
+
+
+def failing_operator(step: Step, device: Device, line: str | None, folder: Path | None) -> str | None:
+    """The operator at which a capture fails, 'aten::_local_scalar_dense', found by a second attempt.
+
+    Null where no operator raised the error (a wait by itself is none), or the second attempt fails at another line.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    failed: list[str] = []
+
+    class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            try:
+                return func(*args, **(kwargs or {}))
+            except Exception:
+                failed.append(str(func._schema.name))
+                raise
+
+    def observed() -> Any:
+        with Watched():  # type: ignore[no-untyped-call]
+            return step()
+
+    try:
+        device.capture(observed)
+    except Exception as error:
+        return failed[0] if failed and failure(error, "capture", folder).line == line else None
+    return None

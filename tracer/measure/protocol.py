@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from ...analysis.model.capture import UNGRAPHED, OutputCheck
+from ...analysis.model.capture import UNGRAPHED, OutputCheck, OwnGraphs, ReplacedBuffer
 from ..target.reasons import reason
 from ..target.step import Target
-from ..target.watch import watching
+from ..target.variables import Buffers, ladder
+from ..target.watch import UNDER_GRAPHS, CapturesSeen, watching
 from .device import Device, Step, host_times
 from .modes import Prepared, prepare
-from .together import ALONE, Together
 
 WARM_UP_STEPS: Final = 10
 ROUNDS: Final = 10  # of T's batches and host_submit's steps in turn: a host that changes its pace then changes both
@@ -32,6 +32,39 @@ HOST_SUBMITS: Final = 2  # in a round
 
 Fields = dict[str, Any]
 """Fields of a ProcessRecord."""
+
+
+class Together(Protocol):
+    """The ranks of a job, seen from one of them: a step of several holds collectives, so every rank must run the same
+    steps in the same order."""
+
+    several: bool
+
+    def barrier(self) -> None:
+        """Go on when all are here."""
+
+    def of_first(self, value: int) -> int:
+        """Rank 0's value."""
+
+    def any(self, here: bool) -> bool:
+        """Whether it is so on any rank."""
+
+
+class _Alone:
+    several = False
+
+    def barrier(self) -> None:
+        """Nobody else is to come."""
+
+    def of_first(self, value: int) -> int:
+        return value
+
+    def any(self, here: bool) -> bool:
+        return here
+
+
+ALONE: Final[Together] = _Alone()
+"""One process, as most profiles have it."""
 
 
 @dataclass
@@ -60,6 +93,48 @@ def first_steps(target: Target, device: Device, progress: Progress) -> tuple[lis
         times = device.warm_up(target.step, 2)
     watch.refuse()
     return times + device.warm_up(target.step, WARM_UP_STEPS), watch.as_written(target.step)
+
+
+def target_graphs(
+    seen: CapturesSeen, target: Target, buffers: Buffers | None, as_written: str | None, *, several: bool = False
+) -> tuple[OwnGraphs | None, tuple[ReplacedBuffer, ...]]:
+    """The graphs that it captured itself, and the buffers that its steps replaced; ``buffers`` as they were at first.
+
+    Without ``buffers`` nothing is run for it, nor with ``several`` ranks: how many steps are run depends on what a rank
+    computes, and each waits for the others.
+    """
+    replaced = () if buffers is None else buffers.replaced(target.step)
+    if not seen.captured and not seen.failed:
+        return None, replaced
+    replays = as_written == UNDER_GRAPHS
+    table, sizes = ladder(target.step)
+    unread: Sequence[str] = ()
+    if replays and buffers is not None and target.inputs and not several:
+        from .outputs import unread_inputs
+
+        unread = unread_inputs(target.step, target)
+        if unread:
+            replaced += _replaced_by_a_step(target)
+    own = OwnGraphs(
+        captured=seen.captured,
+        failed=tuple(seen.failed),
+        replayed=replays,
+        table=table,
+        sizes=sizes,
+        unread_inputs=tuple(unread),
+    )
+    return own, replaced
+
+
+def _replaced_by_a_step(target: Target) -> tuple[ReplacedBuffer, ...]:
+    """Variables of any tensor that one more step replaces: one of them is what the graph no longer sees."""
+    state = [tensor.clone() for tensor in target.state]
+    buffers = Buffers.of(target.step, {}, others=True)
+    target.step()
+    found = buffers.replaced(target.step)
+    for tensor, before in zip(target.state, state, strict=True):
+        tensor.copy_(before)
+    return found
 
 
 def into_mode(

@@ -1,7 +1,12 @@
-"""What every coordinator does: run its rank's part of a job in a fresh process, and end it when others have failed."""
+"""What every coordinator does: run its rank's part of a job in a fresh process, and end it when others have failed.
+
+Rank 0's leads the run (see lead); any other one follows it.
+"""
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,13 +15,15 @@ from typing import Final
 
 import msgspec
 
+from ...analysis.model.errors import RankFailed
 from ..target.describe import parts_of_target
+from ..target.options import ProfileOptions
+from .api import preload
 from .client import ForkServer, ProcessFailed
 from .exchange import Exchange, Lost
-from .fault import Outcome
+from .fault import Outcome, stuck
 from .rank_child import Among, Asked, Found
 from .rank_options import Place
-from .stuck import stuck
 from .worker import Job, Result
 
 END: Final = "end"
@@ -24,6 +31,8 @@ GRACE_S: Final = 5.0  # for a process to fail by itself once another rank's has
 _PROBE_S: Final = 180.0
 _SLOW_GRACE_S: Final = {"start": 20.0, "build": 20.0, "compile": 60.0}
 """The same in phases that take some ranks longer than others: one may be about to fail as the others did."""
+_BEHIND_S: Final = 1.0
+"""Rank 0 says what went wrong, and ends, before the others do: some launchers end all ranks as soon as one has."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,3 +160,51 @@ def trace_of(outcome: Outcome, folder: Path) -> Path | None:
     record = outcome.result.process if outcome.result else None
     file = folder / record.trace if record is not None and record.trace else None
     return file if file is not None and file.is_file() else None
+
+
+def variables(place: Place) -> dict[str, str]:
+    """Variables for the processes that measure: one CPU thread each, as torchrun has it, unless somebody said else."""
+    return {"OMP_NUM_THREADS": "1"} if place.local_world_size > 1 and "OMP_NUM_THREADS" not in os.environ else {}
+
+
+def follow(coordinator: Coordinator, options: ProfileOptions) -> None:
+    """Take part until rank 0 ends the run. RankFailed when it ended badly."""
+    exchange, rank = coordinator.exchange, coordinator.place.rank
+    with tempfile.TemporaryDirectory(prefix="launchscope-rank-") as scratch:
+        folder = Path(scratch)
+        (folder / "traces").mkdir()
+        with ForkServer(preload([options]), variables(coordinator.place), coordinator.look) as server:
+            coordinator.use(server)
+            exchange.put(f"found/{rank}", msgspec.json.encode(coordinator.probe()))
+            number = 1
+            while exchange.wait(END, f"job/{number}") != END:
+                _take_part(coordinator, number, folder)
+                number += 1
+        ending = msgspec.json.decode(exchange.get(END, keep=True), type=Ending)
+        exchange.close()  # the store may be rank 0's, which ends once all have said
+        exchange.count("bye")
+    if ending.error is not None:
+        time.sleep(_BEHIND_S)
+        raise RankFailed(ending.error)
+
+
+def refuse(coordinator: Coordinator, why: str) -> None:
+    """Tell rank 0 that this one has nothing to run on."""
+    place = coordinator.place
+    found = Found(missing=why, host=place.host, local_rank=place.local_rank)
+    coordinator.exchange.put(f"found/{place.rank}", msgspec.json.encode(found))
+
+
+def _take_part(coordinator: Coordinator, number: int, folder: Path) -> None:
+    exchange, rank = coordinator.exchange, coordinator.place.rank
+    task = msgspec.json.decode(exchange.get(f"job/{number}", keep=True), type=Task)
+    outcome = coordinator.run(number, task, folder, lambda _: None)
+    if coordinator.lost is not None:
+        raise coordinator.lost
+    exchange.put(f"job/{number}/outcome/{rank}", msgspec.json.encode(outcome))
+    trace = trace_of(outcome, folder)
+    if trace is None:
+        return
+    if exchange.wait(END, f"job/{number}/send/{rank}") != END:  # so that the store holds one trace at a time
+        exchange.put(f"job/{number}/trace/{rank}", trace.read_bytes())
+    trace.unlink()

@@ -1,12 +1,14 @@
-"""How coordinators tell the agent that started them how they ended, and what it makes of it."""
+"""How coordinators end: what signals do to them, and what they leave for the agent that started them."""
 
 from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from types import FrameType
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -16,6 +18,10 @@ from .api import Interrupted
 
 INTERRUPTED: Final = "interrupted"
 DONE: Final = "done"
+HANDLED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals to end."""
+Handlers = Mapping[signal.Signals, Any]
+"""What a process does on each of them."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,3 +78,41 @@ def _how_ended(failure: Any) -> str:
 def endings(folder: Path) -> list[Ended]:
     """Of those that came to say it."""
     return [msgspec.json.decode(file.read_bytes(), type=Ended) for file in sorted(folder.glob("ended-*.json"))]
+
+
+@contextmanager
+def first_signal_interrupts() -> Iterator[None]:
+    """Inside, the first signal to end raises KeyboardInterrupt, and later ones do nothing: a terminal's Ctrl-C comes
+    twice, once by way of the launcher, and what was measured is to be kept."""
+    before = {number: signal.getsignal(number) for number in HANDLED}
+    if hangups_ignored():
+        del before[signal.SIGHUP]
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in before:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise  # and what follows is let be, too
+    except BaseException:
+        set_handlers(before)
+        raise
+    else:
+        set_handlers(before)
+
+
+def hangups_ignored() -> bool:
+    """As nohup has it."""
+    return signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+def set_handlers(handlers: Handlers) -> None:
+    """Do on each signal what was done before."""
+    for number, handler in handlers.items():
+        if handler is not None:  # not one of Python's
+            signal.signal(number, handler)

@@ -1,13 +1,16 @@
-"""Of the ranks that ended a job in one way or another, those that failed by themselves, and not for want of others."""
+"""How each rank ended a job, and which of them failed by themselves, and not because another one was gone."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from pathlib import Path
+from traceback import FrameSummary
+from typing import Final, NamedTuple
 
 import msgspec
 
+from ..target.reasons import users_line
 from .worker import Result
 
 _FOR_WANT_OF_OTHERS: Final = re.compile(
@@ -78,3 +81,32 @@ def _waited(outcome: Outcome, first: Outcome) -> bool:
     if outcome.died is not None:
         return _ABORTED in outcome.died and outcome is not first and first.died != outcome.died
     return _FOR_WANT_OF_OTHERS.search(outcome.error or "") is not None
+
+
+_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)  # as faulthandler writes it
+_WAITS: Final = ("/torch/", "/tracer/processes/rank_child.py")
+"""In a collective, in a synchronise, or in any operator that can't be launched while the GPU's queue is full."""
+_MEASURES: Final = "/tracer/processes/worker.py"
+_WORKS: Final = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "/torch/fx/")
+
+
+class Stuck(NamedTuple):
+    """``waits``: in a call that comes back when others have done their part."""
+
+    waits: bool
+    line: str | None  # of the user's: 'model.py:42 in decode: x.item()'
+
+
+def stuck(stacks: str, folder: Path | None) -> Stuck | None:
+    """From the stacks of all threads, the innermost frame first; null where the one that measures isn't among them."""
+    threads = [_frames(thread) for thread in stacks.split("\n\n")]
+    own = next((frames for frames in threads if any(frame.filename.endswith(_MEASURES) for frame in frames)), None)
+    if own is None:
+        return None
+    innermost = own[0].filename
+    waits = any(part in innermost for part in _WAITS) and not any(part in innermost for part in _WORKS)
+    return Stuck(waits, users_line(own[::-1], folder))
+
+
+def _frames(thread: str) -> list[FrameSummary]:
+    return [FrameSummary(file, int(line), function) for file, line, function in _FRAME.findall(thread)]

@@ -22,14 +22,24 @@ from ...analysis.model.errors import LaunchscopeError, RankFailed
 from ..measure.device import CUDA, require_hardware
 from ..target.options import ProfileOptions, Progress
 from .api import Interrupted, place_of, run_profile
-from .coordinator import Coordinator
-from .endings import DONE, INTERRUPTED, Ended, endings, kept_of, outcome
+from .coordinator import Coordinator, follow, refuse
+from .endings import (
+    DONE,
+    HANDLED,
+    INTERRUPTED,
+    Ended,
+    Handlers,
+    endings,
+    first_signal_interrupts,
+    hangups_ignored,
+    kept_of,
+    outcome,
+    set_handlers,
+)
 from .exchange import Exchange, Lost
-from .follow import follow, refuse
 from .lead import lead
 from .rank_options import Place, RanksOptions, place_from
 from .server import cuda_not_started
-from .surroundings import HANDLED, Handlers, first_signal_interrupts, hangups_ignored, set_handlers
 
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _SOMETHING_TO_FIX: Final = 2

@@ -25,12 +25,11 @@ from ..target.options import ProfileOptions, Progress
 from ..target.reasons import nothing_measured
 from .api import Interrupted, place_of, preload
 from .client import ForkServer
-from .coordinator import END, Coordinator, Ending, Task
+from .coordinator import END, Coordinator, Ending, Task, variables
 from .exchange import Lost, connect
 from .fault import Outcome, at_fault
 from .rank_child import Found, arrivals, job_store
 from .run import Run, failed, in_turn
-from .surroundings import variables
 from .worker import Job, Result
 
 _INTERRUPTED: Final = "interrupted"

@@ -16,7 +16,7 @@ from ..measure import protocol
 from ..measure.compiler import Compiler
 from ..measure.device import Step, load_device
 from ..measure.modes import NotCaptured
-from ..measure.together import ALONE, Together
+from ..measure.protocol import ALONE, Together
 from ..target.checkout import Checkout
 from ..target.describe import masked, parameter_count, parts_of_target, revision, target_name
 from ..target.options import ProfileOptions
@@ -124,7 +124,7 @@ def _keep_failure(state: _State, error: BaseException, words: str) -> None:
     state.keep(error=words, failure=found)
     if isinstance(error, NotCaptured) and found.reason.startswith(NO_CAPTURE):
         state.tell.keep(state.result())  # the second attempt can take the process down with it
-        from ..measure.failing_operator import failing_operator
+        from ..measure.modes import failing_operator
 
         device = load_device(state.job.device_layer)
         operator = failing_operator(error.step, device, found.line, state.folder)
@@ -166,10 +166,10 @@ class _State:
 def _measure(state: _State) -> None:
     import torch
 
-    from ..measure.target_graphs import target_graphs
-    from ..target.captures_seen import watching_captures
+    from ..measure.protocol import target_graphs
     from ..target.target import resolve
     from ..target.variables import Buffers
+    from ..target.watch import watching_captures
 
     job, progress, together = state.job, state.progress, state.together
     device = load_device(job.device_layer)

@@ -1,6 +1,7 @@
-"""What a target does by its own hand: replays graphs, runs compiled code, generates, grows a cache.
+"""What a target does by its own hand: captures and replays graphs, runs compiled code, generates, grows a cache.
 
-Such a step can't be told into the four modes. It is measured as written, or refused in words.
+Such a step can't be run in the four modes. It is measured as written, or refused in words. An engine whose capture
+fails goes on without a graph and says nothing: that error is kept.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
+from ...analysis.model.capture import Failure
 from ...analysis.model.errors import BadTarget
+from .reasons import failure
 
 UNDER_GRAPHS: Final = "already under CUDA graphs: measured as written, in one mode"
 
@@ -71,7 +76,15 @@ def _counted(
         watch.calls[label] += counts(args[0])
         return original(*args, **kwargs)
 
-    setattr(owner, method, counted)
+    with _instead(owner, method, counted):
+        yield
+
+
+@contextmanager
+def _instead(owner: type, method: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Inside, calls of the method go to the function."""
+    original = getattr(owner, method)
+    setattr(owner, method, function)
     try:
         yield
     finally:
@@ -100,3 +113,43 @@ def _compiled_frames() -> int:
     """Frames that torch.compile has compiled in this process."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return int(dynamo.counters["frames"]["ok"]) if dynamo is not None else 0
+
+
+@dataclass
+class CapturesSeen:
+    """How many captures ended well, and why the others did not."""
+
+    folder: Path | None  # of the target
+    captured: int = 0
+    failed: list[Failure] = field(default_factory=list)
+
+
+@contextmanager
+def watching_captures(folder: Path | None) -> Iterator[CapturesSeen]:
+    """Watch ``torch.cuda.graph`` and ``CUDAGraph`` of this process."""
+    import torch
+
+    seen = CapturesSeen(folder)
+    ended: Callable[..., Any] = torch.cuda.CUDAGraph.capture_end
+    left: Callable[..., Any] = torch.cuda.graph.__exit__
+
+    def capture_end(graph: Any) -> Any:
+        result = ended(graph)
+        seen.captured += 1
+        return result
+
+    def leave(block: Any, kind: Any, error: BaseException | None, place: Any) -> Any:
+        before = seen.captured
+        try:
+            return left(block, kind, error, place)
+        except BaseException as leaving:
+            if error is None:
+                seen.failed.append(failure(leaving, "capture", folder))
+            raise
+        finally:
+            if error is not None:
+                seen.captured = before  # ended, but its step did not
+                seen.failed.append(failure(error, "capture", folder))
+
+    with _instead(torch.cuda.CUDAGraph, "capture_end", capture_end), _instead(torch.cuda.graph, "__exit__", leave):
+        yield seen

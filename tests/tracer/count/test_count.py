@@ -20,8 +20,7 @@ from launchscope.analysis.model.counted_step import CountedOp, CountedStep
 from launchscope.analysis.model.errors import BadTarget
 from launchscope.fixtures import models
 from launchscope.tracer.count.count import count_here, count_step, run
-from launchscope.tracer.count.counting import Counting
-from launchscope.tracer.count.taken_whole import counting_whole
+from launchscope.tracer.count.counting import Counting, counting_whole
 from launchscope.tracer.count.without_gpu import without_gpu
 from launchscope.tracer.target.options import ProfileOptions
 from torch.nn import functional

@@ -22,11 +22,10 @@ from launchscope.analysis.report import load
 from launchscope.fixtures.models import llama_1b_faults
 from launchscope.tracer.measure.compiler import Compiler
 from launchscope.tracer.measure.outputs import frozen_inputs, reference, unread_inputs
-from launchscope.tracer.measure.target_graphs import target_graphs
+from launchscope.tracer.measure.protocol import target_graphs
 from launchscope.tracer.target import reasons
-from launchscope.tracer.target.captures_seen import watching_captures
 from launchscope.tracer.target.variables import Buffers, ladder, variables
-from launchscope.tracer.target.watch import UNDER_GRAPHS
+from launchscope.tracer.target.watch import UNDER_GRAPHS, watching_captures
 
 from ..conftest import Profiler, Write
 

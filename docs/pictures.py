@@ -1,10 +1,11 @@
-"""Draws the pictures of docs/dashboard.md from the demo capture in an installed Chromium.
+"""Draws the README's picture, docs/report.svg, and those of docs/dashboard.md from the demo capture.
 
-Run python docs/dashboard_pictures.py; it needs playwright.
+Run python docs/pictures.py; the dashboard is drawn in an installed Chromium, and needs playwright.
 """
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 import signal
@@ -15,7 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import launchscope
+from launchscope.analysis.stories import report_story
 from playwright.sync_api import sync_playwright
+from rich.console import Console
+from rich.text import Text
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -31,6 +36,7 @@ FLAGS: Final = (
     "--disable-component-update",
     "--disable-sync",
 )
+COLUMNS: Final = 100
 WIDTH: Final = 1280
 SETTLED_MS: Final = 3_000  # for the last chart to be drawn
 
@@ -43,6 +49,22 @@ PICTURES: Final = {
 
 
 def main() -> None:
+    draw_report()
+    draw_dashboard()
+
+
+def draw_report() -> None:
+    """The report in a terminal."""
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console.print("$ launchscope profile fixtures/models/llama_1b.py --steps 5", style="bold", highlight=False)
+    report = launchscope.load(CAPTURE)
+    console.print(Text.from_ansi(report_story.render_terminal(report, width=COLUMNS, color=True, verbose=False)))
+    svg = console.export_svg(title="launchscope")
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # fonts that a browser would fetch
+    (ROOT / "docs" / "report.svg").write_text(svg)
+
+
+def draw_dashboard() -> None:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert chromium is not None, "needs Chromium, and none is installed"
     with served() as address, sync_playwright() as playwright:

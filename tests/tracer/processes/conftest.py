@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launchscope.tracer.processes import api, endings, follow, launch, lead, surroundings
+from launchscope.tracer.processes import api, coordinator, endings, launch, lead
 from launchscope.tracer.processes.client import ForkServer, Meanwhile
 from launchscope.tracer.target.options import ProfileOptions
 
@@ -100,9 +100,9 @@ class Group:
             if self.hosts is not None:
                 name = self.hosts[rank]
                 socket.gethostname = lambda: name  # of this fork
-            for module in (lead, follow):
+            for module in (lead, coordinator):
                 setattr(module, "ForkServer", Shared(self.servers[rank]))  # noqa: B010
-            handlers: Mapping[signal.Signals, Any] = dict.fromkeys(surroundings.HANDLED, signal.SIG_DFL)
+            handlers: Mapping[signal.Signals, Any] = dict.fromkeys(endings.HANDLED, signal.SIG_DFL)
 
             def say(line: str) -> None:
                 with (ends / "said").open("a") as said:

@@ -17,7 +17,7 @@ from launchscope.tracer.processes.calibrate import machine
 from launchscope.tracer.processes.client import ForkServer
 from launchscope.tracer.processes.worker import STACK_STEPS
 
-from .conftest import Profiler, Write, assert_gone
+from ..conftest import Profiler, Write, assert_gone
 
 DECODE = """
     import os

@@ -15,7 +15,7 @@ from launchscope import cli
 from launchscope.analysis.model.capture import open_capture
 
 from ..conftest import HERE, assert_gone, python_path
-from ..processes.test_processes import wait_for
+from .test_processes import wait_for
 
 pytest.importorskip("torch.distributed")
 

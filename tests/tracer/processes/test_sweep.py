@@ -11,7 +11,7 @@ from launchscope.tracer.processes import api
 from launchscope.tracer.processes.sweep import Point, run_sweep
 from launchscope.tracer.target.options import ProfileOptions
 
-from .conftest import LAYER, Profiler, Shared
+from ..conftest import LAYER, Profiler, Shared
 
 MODEL = """
     import fake_device

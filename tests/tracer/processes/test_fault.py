@@ -10,8 +10,8 @@ from launchscope.analysis.model.capture import ProcessRecord
 
 pytest.importorskip("torch")
 
-from launchscope.tracer.processes.fault import Outcome, at_fault
-from launchscope.tracer.processes.stuck import stuck
+from launchscope.tracer.processes import worker
+from launchscope.tracer.processes.fault import Outcome, at_fault, stuck
 from launchscope.tracer.processes.worker import Result
 
 GLOO = "RuntimeError (warm up): [gloo/transport/tcp/pair.cc:537] Connection closed by peer [127.0.0.1]:14729"
@@ -89,9 +89,9 @@ Thread 0x00007f (most recent call first):
 Current thread 0x00007e (most recent call first):
 {inner}  File "{script}", line 3 in decode
   File "{script}", line 5 in step
-  File "/site-packages/launchscope/tracer/device.py", line 140 in warm_up
-  File "/site-packages/launchscope/tracer/worker.py", line 180 in _measure
-  File "/site-packages/launchscope/tracer/server.py", line 260 in _child
+  File "/site-packages/launchscope/tracer/measure/device.py", line 140 in warm_up
+  File "{worker}", line 180 in _measure
+  File "/site-packages/launchscope/tracer/processes/server.py", line 260 in _child
 """
 ALL_REDUCE = '  File "/site-packages/torch/distributed/distributed_c10d.py", line 3005 in all_reduce\n'
 
@@ -104,7 +104,7 @@ COMPILE = '  File "/site-packages/torch/_inductor/compile_fx.py", line 800 in co
 def test_where_a_process_was_stuck(tmp_path: Path, inner: str, waits: bool) -> None:
     script = tmp_path / "model.py"
     script.write_text("import time\ndef decode():\n    time.sleep(9)\ndef step():\n    decode()\n")
-    found = stuck(STACKS.format(inner=inner, script=script), tmp_path)
+    found = stuck(STACKS.format(inner=inner, script=script, worker=worker.__file__), tmp_path)
     assert found == (waits, "model.py:3 in decode: time.sleep(9)")
 
 
