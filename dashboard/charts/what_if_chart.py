@@ -18,22 +18,8 @@ from ...analysis.step_model.knobs import Knobs
 from ..plotting import NS_PER_US, Figure, axis, bold, clipped, empty, hollow, layout
 from ..theme import CAUSE_COLORS, Theme
 from ..view import View
-from .readout import Row, measured_time, readout, whole
-from .sketch_chart import sketch_figure
-from .starting_point import Measured, Slider, StartingPoint, apply, is_moved, slider_marks, starting_point
-
-__all__ = [
-    "Row",
-    "Slider",
-    "StartingPoint",
-    "apply",
-    "is_moved",
-    "readout",
-    "sketch_figure",
-    "slider_marks",
-    "starting_point",
-    "what_if_figure",
-]
+from .readout import measured_time, whole
+from .starting_point import Measured, StartingPoint, apply, is_moved
 
 Against = Literal["kernels", "tau"]
 
