@@ -44,7 +44,7 @@ class _Weights(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
     name = "TYPE|SIZE"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
-        from ..analysis.predict.whatif.knobs import FORMATS
+        from ..analysis.step_model.knobs import FORMATS
 
         if value in FORMATS:
             return value

@@ -9,7 +9,7 @@ from typing import Final
 from ..model import units
 from ..model.capture import GRAPH_OF
 from ..model.document import ActionDoc, StepTimeDoc
-from ..step_model.bound import NS_PER_S
+from ..step_model.step_bytes import least_ns
 from .how_to import HOW
 from .verdict import WORTH_DOING
 
@@ -162,6 +162,6 @@ def _floor_source(best: ModeFigures, floor_ns: float) -> str:
     """What sets the floor: the bytes that a step reads, or what it computes, where that takes longer."""
     if best.floor_bytes is None or not best.bandwidth:
         return ""
-    if floor_ns > best.floor_bytes / best.bandwidth * NS_PER_S * _SAME_FLOOR:
+    if floor_ns > least_ns(best.floor_bytes, best.bandwidth) * _SAME_FLOOR:
         return " (its FLOPs at the measured matrix rate)"
     return f" ({best.floor_bytes / GIB:.2f} GiB at {best.bandwidth / 1e12:.2f} TB/s)"

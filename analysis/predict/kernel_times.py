@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..model.counted_step import ATTENTION, COPY, ELEMENTWISE, MATRIX, OTHER, REDUCTION, CountedOp
-from ..step_model.bound import NS_PER_S
+from ..step_model.step_bytes import least_ns
 from .gpus import Gpu
 
 START_NS: Final = {
@@ -73,7 +73,6 @@ def work_ns(op: CountedOp, gpu: Gpu) -> float:
 
 def traffic_ns(op: CountedOp, gpu: Gpu) -> float:
     """The least time that its bytes and FLOPs take; a dtype without a peak computes at bf16's."""
-    reads = op.bytes / (gpu.bandwidth_bytes_per_s.value * BANDWIDTH_SHARE.get(op.operator, 1.0))
     peak = gpu.flops_per_s.get(op.dtype or "", gpu.flops_per_s["bf16"])
-    reached = peak.value * (ATTENTION_SHARE if op.kind == ATTENTION else 1.0)
-    return max(reads, op.flops / reached) * NS_PER_S
+    reads = least_ns(op.bytes, gpu.bandwidth_bytes_per_s.value * BANDWIDTH_SHARE.get(op.operator, 1.0))
+    return max(reads, least_ns(op.flops, peak.value * (ATTENTION_SHARE if op.kind == ATTENTION else 1.0)))

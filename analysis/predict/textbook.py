@@ -12,7 +12,7 @@ bandwidth, and says beside it what its own W and step times were. ``launchscope 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Final
 
@@ -22,7 +22,9 @@ from ..model.document import baseline
 from ..model.errors import LaunchscopeError
 from ..model.version import __version__
 from ..report import Report
-from ..step_model.bound import NS_PER_S, bound_ns, serial_ns
+from ..step_model.bound import StepModel, bound_ns, replay_ns, serial_ns
+from ..step_model.measured_step import step_of_mode, step_of_trace
+from ..step_model.step_bytes import least_ns
 
 _BASIS: Final = "predicted: W is weights ÷ bandwidth, a graph is launched in τ"
 
@@ -81,19 +83,15 @@ def measured_values(report: Report) -> Values:
     if profile is None or name is None:
         return _of_trace(report)
     mode, costs = profile.modes[name], profile.calibration
-    work_ns = mode.gpu_work_without_waiting_ns or mode.gpu_work_ns  # one GPU waits for no other rank
     path = report.analyses[0].trace.source.path.partition(".zip")[0] if report.analyses else "its traces"
     source = f"{path}, {name}"
-    if not (work_ns and mode.gpu_ops and mode.launches and mode.tau_step_ns):
-        raise LaunchscopeError(
-            f"{source}: GPU work or host time of a launch is not known, so there is nothing to start from"
-        )
-    _require_launches(source, mode.launches, mode.gpu_ops)
-    return Values(
-        source=source,
-        kernels=mode.gpu_ops,
-        tau_ns=mode.tau_step_ns,
-        gpu_work_ns=work_ns,
+    measured = step_of_mode(mode, profile, report.document.target)
+    if isinstance(measured, str):
+        raise LaunchscopeError(f"{source}: {measured}")
+    values = _values(source, measured)
+    return replace(
+        values,
+        gpu_work_ns=mode.gpu_work_without_waiting_ns or values.gpu_work_ns,  # one GPU waits for no other rank
         weight_bytes=None if profile.floor is None else profile.floor.bytes,
         bandwidth_bytes_per_s=None if costs is None else costs.bandwidth_bytes_per_s,
         node_gap_ns=0.0 if costs is None else costs.node_gap_ns or 0.0,
@@ -102,24 +100,24 @@ def measured_values(report: Report) -> Values:
 
 
 def _of_trace(report: Report) -> Values:
-    """As profiled, the profiler's cost included."""
+    """As profiled, the profiler's cost included: the first trace that a prediction can start from."""
+    reasons = []
     for trace in report.document.traces:
-        ops = trace.coverage.gpu_ops if trace.steps is None else trace.steps.gpu_ops.median
-        if trace.bound is not None and trace.bound.tau_ns and ops:
-            _require_launches(trace.name, trace.bound.launches, ops)
-            return Values(
-                source=f"{trace.name}, as profiled",
-                kernels=ops,
-                tau_ns=trace.bound.tau_ns,
-                gpu_work_ns=trace.bound.gpu_work_ns,
-                measured_ns={trace.mode or "as profiled": trace.bound.step_ns},
-            )
-    raise LaunchscopeError("no trace in it tells GPU work and the host time of its launches")
+        measured = step_of_trace(trace)
+        if isinstance(measured, StepModel) and trace.bound is not None:
+            values = _values(f"{trace.name}, as profiled", measured)
+            return replace(values, measured_ns={trace.mode or "as profiled": trace.bound.step_ns})
+        reasons.append(f"{trace.name}: {measured}")
+    raise LaunchscopeError(next(iter(reasons), "there is no trace in it"))
 
 
-def _require_launches(source: str, launches: float, ops: float) -> None:
-    if launches < MOSTLY_LAUNCHED * ops:
-        raise LaunchscopeError(f"{source}: {launches:,.0f} launches for {ops:,.0f} GPU ops: it replays graphs already")
+def _values(source: str, step: StepModel) -> Values:
+    """Of a step that launches its GPU ops one by one; LaunchscopeError for one that replays a part of them."""
+    if step.launches < MOSTLY_LAUNCHED * step.gpu_ops:
+        raise LaunchscopeError(
+            f"{source}: {step.launches:,.0f} launches for {step.gpu_ops:,.0f} GPU ops: it replays graphs already"
+        )
+    return Values(source, kernels=step.gpu_ops, tau_ns=step.tau_ns, gpu_work_ns=step.gpu_work_ns)
 
 
 def model_document(steps: list[PredictedStepDoc], start: Values | None = None) -> ModelDoc:
@@ -178,13 +176,13 @@ def steps(
 
 def step(weight_bytes: float, kernels: float, tau_ns: float, bandwidth: float, node_gap_ns: float) -> PredictedStepDoc:
     """One combination."""
-    told = _step(weight_bytes / bandwidth * NS_PER_S, kernels, tau_ns, node_gap_ns)
+    told = _step(least_ns(weight_bytes, bandwidth), kernels, tau_ns, node_gap_ns)
     return msgspec.structs.replace(told, weight_bytes=weight_bytes, bandwidth_bytes_per_s=bandwidth)
 
 
 def _step(work_ns: float, kernels: float, tau_ns: float, node_gap_ns: float) -> PredictedStepDoc:
     serial, bound = serial_ns(work_ns, kernels, tau_ns), bound_ns(work_ns, kernels, tau_ns)
-    graph = work_ns + max(kernels - 1, 0) * node_gap_ns + tau_ns
+    graph = replay_ns(work_ns, kernels, node_gap_ns) + tau_ns
     return PredictedStepDoc(
         weight_bytes=None,
         kernels=kernels,

@@ -21,15 +21,13 @@ from ..model.document import (
 )
 from ..model.kernel_names import short_names
 from ..model.units import MISSING, duration, number, plural, share
+from ..step_model.measured_step import MOSTLY
 from ..story.blocks import Bar, Bars, Fact, Headline, Listing
 from ..story.tables import Column, Row, Table
 
 _OF_A_SUMMARY: Final = re.compile(r"(?<=_ns)\.(median|p10|p90)$")
 TOLD: Final = 5  # warnings, and reasons for what is withheld, without --verbose
 SMALL_CAUSE: Final = 0.01  # of the idle time: causes below share one line
-
-
-MOSTLY: Final = 0.5  # share of the kernels in graphs from which launches of their own say nothing
 
 
 def headline(verdict: VerdictDoc, subject: str | None = None) -> Headline:

@@ -226,3 +226,15 @@ def _spans(rows: Sequence[_Bounded], theme: Theme) -> dict[str, Any]:
         "hoverinfo": "skip",
         "showlegend": False,
     }
+
+
+_AROUND_REM: Final = 10.0  # title, axis and legend
+_ROW_REM: Final = 4.6  # two lines of words, and bars
+_LEAST_ROWS: Final = 2
+
+
+def chart_rem(opened: Opened) -> float:
+    """Height in rem of this chart and of those of idle time and durations: a row per mode or trace."""
+    profile = opened.report.document.profile
+    rows = max(len(opened.first), 0 if profile is None else len(profile.modes), _LEAST_ROWS)
+    return round(_AROUND_REM + _ROW_REM * rows, 1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...analysis.model.trace import Ints
 from ...analysis.model.units import duration, share
-from ...analysis.stories.parts import MOSTLY
+from ...analysis.step_model.measured_step import MOSTLY
 from ..band import Band
 from ..opened import Opened
 from ..plotting import (

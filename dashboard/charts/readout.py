@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...analysis.model.capture import GRAPH_OF
@@ -16,14 +17,9 @@ from ...analysis.model.units import (
     rate,
     share,
 )
-from ...analysis.step_model.bound import (
-    Knobs,
-    Prediction,
-    StepModel,
-    predict,
-    turning_kernels,
-    turning_tau_ns,
-)
+from ...analysis.step_model.bound import Prediction, StepModel, predict, turning_kernels, turning_tau_ns
+from ...analysis.step_model.knobs import Knobs
+from ...analysis.step_model.step_bytes import StepBytes
 from ..view import View
 from .starting_point import FORMATS, StartingPoint, apply
 
@@ -45,7 +41,6 @@ def readout(start: StartingPoint, view: View) -> tuple[Row, ...]:
         return (Row("no model", MISSING, one_line(start.reason), MISSING),)
     knobs = apply(start, view.knobs)
     before, after = predict(step), predict(step, knobs)
-    tau = step.tau_ns if knobs.tau_ns is None else knobs.tau_ns
     one_by_one = f"{printable(start.mode)}: max(W, N·τ)"
     rows = [
         _time_row(one_by_one, measured_time(start, start.mode), before.eager_ns, after.eager_ns),
@@ -72,11 +67,9 @@ def readout(start: StartingPoint, view: View) -> tuple[Row, ...]:
             else [_time_row("floor", duration(before.floor_ns), before.floor_ns, after.floor_ns)]
         ),
         _row("launches N", number(step.launches), number(whole(after.launches)), step.launches, after.launches),
-        _time_row("host time per launch τ", duration(step.tau_ns), step.tau_ns, tau),
-        _time_row(
-            "launching, N·τ", duration(step.launches * step.tau_ns), step.launches * step.tau_ns, after.launches * tau
-        ),
-        Row("the limit", _limit(before, step.tau_ns), _limit(after, tau), _turns(step, knobs)),
+        _time_row("host time per launch τ", duration(step.tau_ns), step.tau_ns, after.tau_ns),
+        _time_row("launching, N·τ", duration(before.launch_ns), before.launch_ns, after.launch_ns),
+        Row("the limit", _limit(before), _limit(after), _turns(step, knobs)),
     ]
     return (*rows, *(Row("assumed", "", text, "") for text in assumptions(start, view)))
 
@@ -108,10 +101,9 @@ def whole(count: float) -> float:
     return round(count) if abs(count - round(count)) < 1e-6 or count > 10 else count
 
 
-def _limit(told: Prediction, tau_ns: float) -> str:
-    host = told.launches * tau_ns
-    name, sign = ("launching", ">") if host > told.gpu_work_ns else ("the GPU", "≤")
-    return f"{name}: N·τ {duration(host)} {sign} W {duration(told.gpu_work_ns)}"
+def _limit(told: Prediction) -> str:
+    name, sign = ("launching", ">") if told.launch_ns > told.gpu_work_ns else ("the GPU", "≤")
+    return f"{name}: N·τ {duration(told.launch_ns)} {sign} W {duration(told.gpu_work_ns)}"
 
 
 def _turns(step: StepModel, knobs: Knobs) -> str:
@@ -128,21 +120,26 @@ def assumptions(start: StartingPoint, view: View) -> tuple[str, ...]:
     if step is None:
         return ()
     told = [f"the starting point is {printable(start.mode)}, {start.basis}"]
-    knobs, over = apply(start, view.knobs), "what the kernels take over it stays"
+    knobs = apply(start, view.knobs)
     if knobs.kernels is not None:
-        told.append(
-            "the launches follow the number of kernels"
-            + ("" if predict(step).floor_ns is None else ", and so does what these take over the floor")
-        )
-    if knobs.bandwidth_bytes_per_s is not None:
-        told.append(f"the floor follows the bandwidth, {rate(knobs.bandwidth_bytes_per_s, 'B')}; {over}")
-    if knobs.batch_size is not None and step.weight_bytes is not None and step.floor is not None:
-        rest = byte_size((step.floor.bytes or 0) - step.weight_bytes)
-        told.append(
-            f"batch {number(knobs.batch_size)}: weights are read once, the other {rest} of the floor grow; {over}"
-        )
-    if knobs.weight_bytes is not None:
-        width = knobs.weight_bytes / (step.weight_bytes or 1) * (start.weight_width or 0)
-        name, size = dict(FORMATS).get(round(width, 6), "others"), byte_size(knobs.weight_bytes)
-        told.append(f"weights as {name}: {size} at {width:g} bytes each; scales and unpacking cost nothing; {over}")
+        over_floor = "" if step.reads is None else ", and so does what these take over the floor"
+        told.append(f"the launches follow the number of kernels{over_floor}")
+    if step.reads is not None:
+        told += _assumed_reads(step.reads, knobs)
     return (*told, *start.notes)
+
+
+def _assumed_reads(reads: StepBytes, knobs: Knobs) -> Iterator[str]:
+    over = "what the kernels take over it stays"
+    if knobs.bandwidth:
+        bandwidth = reads.bandwidth * knobs.bandwidth["all"]
+        yield f"the floor follows the bandwidth, {rate(bandwidth, 'B')}; {over}"
+    if knobs.batch_size is not None:
+        rest = byte_size(reads.caches)
+        yield f"batch {number(knobs.batch_size)}: weights are read once, the other {rest} of the floor grow; {over}"
+    if knobs.weights is not None and reads.weight_width is not None:
+        weights = reads.weights_with(knobs)
+        width = weights / reads.weights * reads.weight_width
+        name = dict(FORMATS).get(round(width, 6), "others")
+        size = byte_size(weights)
+        yield f"weights as {name}: {size} at {width:g} bytes each; scales and unpacking cost nothing; {over}"

@@ -10,7 +10,8 @@ from ...analysis.model.capture import COMPILED
 from ...analysis.model.document import CAUSES
 from ...analysis.model.units import MISSING, duration, share
 from ...analysis.step_model.bound import predict
-from ...analysis.stories.parts import MOSTLY, SMALL_CAUSE
+from ...analysis.step_model.measured_step import MOSTLY
+from ...analysis.stories.parts import SMALL_CAUSE
 from ..band import Band
 from ..plotting import (
     NS_PER_US,
@@ -93,7 +94,7 @@ def _predicted(band: Band, recorded: Recorded, start: StartingPoint, view: View)
     lanes = []
     is_replay = (band.analysis.document.graphs.coverage_by_count or 0.0) >= MOSTLY
     if is_moved(start, view.knobs) and not is_replay:
-        host = told.launches * (step.tau_ns if knobs.tau_ns is None else knobs.tau_ns)
+        host = told.launch_ns
         moved = redrawn(recorded, host_ns=host, work=work, kernels=kernels, least_ns=told.eager_ns)
         lanes.append(_Lane("predicted, with these knobs", moved, True))
     if told.graph_ns is not None and (not is_replay or is_moved(start, view.knobs)):

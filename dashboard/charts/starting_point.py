@@ -8,34 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
-from ...analysis.model.capture import GRAPH_OF, Calibration, Floor
+from ...analysis.model.capture import GRAPH_OF
 from ...analysis.model.document import ModeDoc, ProfileDoc, StepTimeDoc, TargetDoc
 from ...analysis.model.units import duration, number, rate
-from ...analysis.predict.whatif.gpu_work import weights_of
-from ...analysis.step_model.bound import Knobs, StepModel, predict
+from ...analysis.step_model.bound import StepModel, predict
+from ...analysis.step_model.knobs import WEIGHT_BYTES, Knobs
+from ...analysis.step_model.measured_step import step_of_mode, step_of_trace
 from ...analysis.stories.mode_table import shown_name
-from ...analysis.stories.parts import MOSTLY
 from ..band import Band
 from ..opened import Opened
 
-FORMATS: Final = ((2.0, "bf16"), (1.0, "int8"), (0.5, "int4"))
-"""What the weights can be read as: bytes each. Scales and zero points, a few per cent more, are left out."""
+FORMATS: Final = tuple((WEIGHT_BYTES[name], name) for name in ("bf16", "int8", "int4"))
+"""Bytes of each weight, and its type: the stops of the slider."""
 
 _FINEST: Final = 1e-3
 """Of a slider's position: closer is the same."""
-
-_FIGURES: Final = (
-    ("gpu_work_ns", "GPU work"),
-    ("gpu_ops", "number of GPU ops"),
-    ("launches", "number of launches"),
-    ("tau_step_ns", "host time per launch"),
-)
-"""What a mode must have measured for the model to start from it."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +47,6 @@ class StartingPoint:
     basis: str = ""  # 'measured without a profiler', 'as profiled'
     measured: tuple[Measured, ...] = ()  # every mode that was timed, the step's own first
     fused: StepModel | None = None  # the compiled step, launched kernel by kernel
-    weight_width: float | None = None  # bytes per weight as measured
     notes: tuple[str, ...] = ()  # what can't be told, and why
 
 
@@ -78,99 +67,60 @@ def _of_profile(profile: ProfileDoc, target: TargetDoc | None) -> StartingPoint:
     for name, mode in profile.modes.items():
         if name in GRAPH_OF.values():
             continue
-        why = _why_no_step(mode)
-        if not why:
-            return _measured_start(name, mode, profile, target)
-        reasons.append(f"{shown_name(name)}: {why}")
+        step = _timed_step(mode, profile, target)
+        if isinstance(step, StepModel):
+            return _measured_start(name, step, profile, target)
+        reasons.append(f"{shown_name(name)}: {step}")
     return StartingPoint(None, "; ".join(reasons) or "no mode was measured that launches kernel by kernel")
 
 
-def _why_no_step(mode: ModeDoc) -> str:
-    """Why the model can't start from this mode; '' where it can."""
+def _timed_step(mode: ModeDoc, profile: ProfileDoc, target: TargetDoc | None) -> StepModel | str:
     if mode.step_ns is None:
         return mode.error or "it was not timed"
-    work, ops, launches, tau = (getattr(mode, field) for field, _ in _FIGURES)
-    for field, what in _FIGURES:
-        if getattr(mode, field) is None:
-            return f"its {what} is not known: {mode.withheld.get(field, 'it was not measured')}"
-    if min(work, ops, launches, tau) <= 0:
-        return "it launches nothing that takes time"
-    if launches < (1 - MOSTLY) * ops:
-        return "the step replays graphs already, so nothing is launched kernel by kernel that a graph could replace"
-    return ""
+    return step_of_mode(mode, profile, target)
 
 
-def _measured_start(name: str, mode: ModeDoc, profile: ProfileDoc, target: TargetDoc | None) -> StartingPoint:
-    width, weights = weights_of(target, profile.floor)
-    around = StepModel(  # of every mode
-        gpu_work_ns=0.0,
-        gpu_ops=0.0,
-        launches=0.0,
-        tau_ns=0.0,
-        calibration=Calibration()
-        if profile.calibration is None
-        else Calibration(**msgspec.structs.asdict(profile.calibration)),
-        floor=None if profile.floor is None else Floor(**msgspec.structs.asdict(profile.floor)),
-        weight_bytes=weights,
-        batch_size=1 if target is None or not target.batch_size else target.batch_size,
-    )
-
-    start = _filled(around, mode)
-    fused = profile.modes.get("fused") if name == "eager" else None
+def _measured_start(name: str, step: StepModel, profile: ProfileDoc, target: TargetDoc | None) -> StartingPoint:
+    compiled = profile.modes.get("fused") if name == "eager" else None
+    fused = None if compiled is None else _timed_step(compiled, profile, target)
     timed = [
         Measured(shown_name(other), doc.gpu_ops, doc.step_ns)
         for other, doc in sorted(profile.modes.items(), key=lambda item: item[0] != name)
         if doc.step_ns is not None and doc.gpu_ops
     ]
     return StartingPoint(
-        step=start,
+        step=step,
         mode=shown_name(name),
         basis="measured without a profiler",
         measured=tuple(timed),
-        fused=None if fused is None or _why_no_step(fused) else _filled(around, fused),
-        weight_width=width,
-        notes=tuple(_missing(start, target)),
+        fused=fused if isinstance(fused, StepModel) else None,
+        notes=tuple(_missing(step)),
     )
 
 
-def _filled(around: StepModel, mode: ModeDoc) -> StepModel:
-    """The model of one mode, whose figures are all there."""
-    work, ops, launches, tau = (getattr(mode, field) for field, _ in _FIGURES)
-    return replace(around, gpu_work_ns=work, gpu_ops=ops, launches=launches, tau_ns=tau)
-
-
-def _missing(step: StepModel, target: TargetDoc | None) -> list[str]:
+def _missing(step: StepModel) -> list[str]:
     notes = []
     if predict(step).graph_ns is None:
         notes.append("no graph is predicted: this machine's graph costs were not measured (launchscope calibrate)")
-    if predict(step).floor_ns is None:
+    if step.reads is None:
         notes.append("GPU work stays as measured: the bytes of a step or this machine's bandwidth are not known")
-    elif step.weight_bytes is None:
+    elif step.reads.weight_width is None:
         notes.append("no knobs for batch and weights: the number or the type of the parameters is not known")
     return notes
 
 
 def _of_trace(band: Band) -> StartingPoint:
     """From what was recorded, the profiler's cost included."""
-    document = band.analysis.document
-    bound, label = document.bound, band.label
-    if bound is None or bound.tau_ns is None:
-        return StartingPoint(
-            None, f"{label}: {document.withheld.get('bound', 'the host time of its launches is not known')}"
-        )
-    ops = document.coverage.gpu_ops if document.steps is None else document.steps.gpu_ops.median or 0.0
-    if (document.graphs.coverage_by_count or 0.0) >= MOSTLY or bound.launches < (1 - MOSTLY) * ops:
-        return StartingPoint(None, f"{label}: the step replays graphs already, and its kernels wait for no launch")
-    if not ops or not bound.launches or bound.gpu_work_ns <= 0 or bound.tau_ns <= 0:
-        return StartingPoint(None, f"{label}: no step in it launches work that takes time")
-    step = StepModel(bound.gpu_work_ns, float(ops), bound.launches, bound.tau_ns, Calibration())
+    step, bound, label = step_of_trace(band.analysis.document), band.analysis.document.bound, band.label
+    if bound is None or isinstance(step, str):
+        return StartingPoint(None, f"{label}: {step}")
     time = StepTimeDoc(median=bound.step_ns, ci_low=None, ci_high=None)
     return StartingPoint(
         step=step,
         mode=label,
         basis="as profiled: the recording's own times",
-        measured=(Measured(label, float(ops), time),),
-        notes=tuple(_missing(step, None)),
+        measured=(Measured(label, step.gpu_ops, time),),
+        notes=tuple(_missing(step)),
     )
 
 
@@ -203,15 +153,15 @@ def slider_marks(start: StartingPoint) -> dict[str, Slider]:
         return {}
     sliders = {"tau": _factors(f"host time per launch τ, measured {duration(step.tau_ns)}", -4, 2)}
     sliders["kernels"] = _factors(f"GPU ops per step, measured {number(step.gpu_ops)}", -5, 1)
-    bandwidth = step.calibration.bandwidth_bytes_per_s
-    if predict(step).floor_ns is not None and bandwidth:
-        sliders["bandwidth"] = _factors(f"memory bandwidth, measured {rate(bandwidth, 'B')}", -2, 2)
-    if "bandwidth" in sliders and step.weight_bytes is not None and start.weight_width is not None:
-        high = max(8, math.ceil(math.log2(step.batch_size)) + 2)
+    reads = step.reads
+    if reads is not None:
+        sliders["bandwidth"] = _factors(f"memory bandwidth, measured {rate(reads.bandwidth, 'B')}", -2, 2)
+    if reads is not None and reads.weight_width is not None:
+        high = max(8, math.ceil(math.log2(reads.batch_size)) + 2)
         counts: dict[float, str] = {power: number(2.0**power) for power in range(high + 1)}
-        sliders["batch"] = _choice("batch size", counts, step.batch_size, number(step.batch_size))
+        sliders["batch"] = _choice("batch size", counts, reads.batch_size, number(reads.batch_size))
         widths: dict[float, str] = {round(math.log2(width)): name for width, name in FORMATS}
-        sliders["weights"] = _choice("weights", widths, start.weight_width, f"{start.weight_width:g} bytes each")
+        sliders["weights"] = _choice("weights", widths, reads.weight_width, f"{reads.weight_width:g} bytes each")
     return sliders
 
 
@@ -241,16 +191,15 @@ def apply(start: StartingPoint, knobs: Mapping[str, float], step: StepModel | No
     moved = {name: 2.0 ** sliders[name].shown(value) for name, value in knobs.items() if name in sliders}
     if of is None:
         return Knobs()
-    bandwidth = of.calibration.bandwidth_bytes_per_s
     weights = None
-    if "weights" in moved and of.weight_bytes is not None and start.weight_width:
-        weights = of.weight_bytes * moved["weights"] / start.weight_width
+    if "weights" in moved and of.reads is not None and of.reads.weight_width:
+        weights = of.reads.weights * moved["weights"] / of.reads.weight_width
     return Knobs(
         tau_ns=of.tau_ns * moved["tau"] if "tau" in moved else None,
-        bandwidth_bytes_per_s=bandwidth * moved["bandwidth"] if "bandwidth" in moved and bandwidth else None,
+        bandwidth={"all": moved["bandwidth"]} if "bandwidth" in moved else {},
         kernels=of.gpu_ops * moved["kernels"] if "kernels" in moved else None,
         batch_size=round(moved["batch"]) if "batch" in moved else None,
-        weight_bytes=weights,
+        weights=weights,
     )
 
 

@@ -16,20 +16,19 @@ from ...analysis.many.document import RanksDocument
 from ...analysis.stories.many_story import render_json
 from .. import grid_table
 from ..enlarged import STILL_PX
-from ..page.asked import Width
+from ..page.actions import Click
 from ..page.index_page import IndexPage, index_page, to_html
 from ..page.layout import grid
-from ..page.moves import Click
 from ..page.panels import still_graph
+from ..page.request_checks import Width
 from ..page.server import Access, guard
 from ..rank_heat import cell_at, heat_figure, told
 from ..theme import theme_named
 from . import layout
 from .charts import distribution_figure, heat_of, order, step_in_timeline, steps_are_numbered
-from .paths import path_of
 from .rank_pages import RankPages
 from .tables import table
-from .view import ManyView, from_query, to_query
+from .view import ManyView, from_query, path_of, to_query
 from .words import title
 
 Row = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,9}$")]

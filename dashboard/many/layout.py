@@ -9,12 +9,11 @@ from dash import dcc, html
 from ...analysis.many.document import RanksDocument
 from ...analysis.model.units import number, one_line, printable
 from ...analysis.stories.many_story import by_row, headline
-from ..controls import choice, labelled, named
 from ..enlarged import css_px
+from ..page.panels import choice, labelled, named
 from ..rank_heat import height_px
 from .charts import alike_words, chart_px, differing
-from .paths import path_of
-from .view import BY_RANK, HEAT_WORDS, ManyView
+from .view import BY_RANK, HEAT_WORDS, ManyView, path_of
 from .words import compared, figure_words, labels, machine, notes, title, where
 
 MOST_ODD: Final = 200

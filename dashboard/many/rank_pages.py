@@ -18,8 +18,8 @@ from ...analysis.many.document import RankRow, RanksDocument
 from ...analysis.model.errors import LaunchscopeError
 from ...analysis.model.units import byte_size, one_line, printable
 from ...analysis.report import Report
-from .paths import BELOW, path_of, rows_in
 from .reading import Read
+from .view import BELOW, path_of, rows_in
 from .words import labels
 
 if TYPE_CHECKING:

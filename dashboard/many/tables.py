@@ -8,7 +8,7 @@ from ...analysis.many.document import RankRow, RanksDocument
 from ...analysis.model.units import one_line, printable
 from ...analysis.stories.many_story import by_row
 from ..grid_table import Row, TableData, figure, in_us, text
-from .paths import path_of
+from .view import path_of
 from .words import figure_words
 
 _US: Final = (

@@ -1,7 +1,8 @@
-"""The whole state of the page of many ranks, as its URL holds it."""
+"""The URLs of many ranks: the whole state of their page, and the page of one rank or of two side by side."""
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal
 from urllib.parse import parse_qsl, urlencode
 
@@ -42,3 +43,19 @@ def from_query(query: str, figures: list[str]) -> ManyView:
         sort=sort if sort in figures else BY_RANK,
         theme="dark" if theme == "dark" else "light" if theme == "light" else None,
     )
+
+
+BELOW: Final = "/rows/"
+_ROWS: Final = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?")
+
+
+def path_of(row: int, beside: int | None = None) -> str:
+    """The path of the page of a row, or of two."""
+    return f"{BELOW}{row}/" if beside is None or beside == row else f"{BELOW}{row}-{beside}/"
+
+
+def rows_in(name: str, count: int) -> tuple[int, ...] | None:
+    """The rows that a path's name stands for; None where it is none of ``count`` rows."""
+    match = _ROWS.fullmatch(name)
+    rows = () if match is None else tuple(int(part) for part in match.groups() if part is not None)
+    return rows if rows and len(set(rows)) == len(rows) and max(rows) < count else None

@@ -21,11 +21,13 @@ import plotly  # type: ignore[import-untyped]
 from markupsafe import Markup
 
 from ...analysis.model.units import MISSING, number, plural, printable
-from ..charts.charts import bound_figure, chart_rem, durations_figure, idle_figure
+from ..charts.bound_chart import bound_figure, chart_rem
+from ..charts.durations_chart import durations_figure
+from ..charts.idle_chart import idle_figure
 from ..grid_table import Row, TableData
 from ..opened import Opened, open_bands
 from ..page import cards
-from ..page.graph_view import graph_sections
+from ..page.sections import graph_sections
 from ..page.tables import TABLES, table, table_names
 from ..theme import DARK, LIGHT, Theme
 from ..timeline.timeline import Figure, collective_legend, legend_items

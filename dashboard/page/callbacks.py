@@ -6,19 +6,25 @@ from typing import Any
 
 from dash import ALL, ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update
 
-from ..charts import charts, what_if
+from ..charts.bound_chart import bound_figure, chart_rem
+from ..charts.durations_chart import durations_figure
+from ..charts.idle_chart import idle_figure
+from ..charts.readout import Row, readout
+from ..charts.sketch_chart import sketch_figure
+from ..charts.starting_point import slider_marks, starting_point
+from ..charts.what_if_chart import what_if_figure
 from ..enlarged import css_px, scale_of
 from ..opened import Opened
 from ..theme import Theme, theme_named
 from ..view import View, from_query, to_query
 from ..watched import Watched
 from . import layout
-from .asked import Width, refuse, require
-from .moves import BUTTONS, happened, kind_told, op_of_row, show_op, shown_bands
+from .actions import BUTTONS, op_of_row, show_op, shown_bands, value_type, view_after
 from .panels import MODEL_REM, chart, comparison_panel, details_panel
 from .rank_section import RANK_CONTROLS, register_ranks
-from .shown import control_values, stores, timelines
+from .request_checks import Width, refuse, require
 from .tables import TABLES, table
+from .view_parts import control_values, stores, timelines
 
 
 def register(app: Dash, opened: Opened, watched: Watched) -> None:
@@ -27,7 +33,7 @@ def register(app: Dash, opened: Opened, watched: Watched) -> None:
     _navigation(app, opened)
     _timelines(app, opened)
     _charts(app, opened)
-    if what_if.starting_point(opened).step is not None:
+    if starting_point(opened).step is not None:
         _model(app, opened)
     if len(opened.bands) > 1:
         _compare(app, opened)
@@ -46,8 +52,8 @@ def _changes(app: Dash, watched: Watched) -> None:
 def _navigation(app: Dash, opened: Opened) -> None:
     has_ranks = bool(opened.rank_sets)
     names = [*stores(View(), with_ranks=has_ranks)]
-    has_model = what_if.starting_point(opened).step is not None
-    sliders = what_if.slider_marks(what_if.starting_point(opened)) if has_model else {}
+    has_model = starting_point(opened).step is not None
+    sliders = slider_marks(starting_point(opened)) if has_model else {}
     controls = {
         **{name: name for name in ("align", "overlays", "search", "bands")},
         **({"compare_a": "compare-a", "compare_b": "compare-b"} if len(opened.bands) > 1 else {}),
@@ -89,15 +95,15 @@ def _navigation(app: Dash, opened: Opened) -> None:
         known: dict[str, Any],
     ) -> dict[str, Any]:
         del rows
-        told = values | events
-        for name in told:
-            require(told[name], kind_told(name))
-            require(answered.get(name), kind_told(name) | None)
+        inputs = values | events
+        for name in inputs:
+            require(inputs[name], value_type(name))
+            require(answered.get(name), value_type(name) | None)
         given = ctx.args_grouping["values"] | ctx.args_grouping["events"]
-        changed = [name for name in told if given[name]["triggered"] or told[name] != answered.get(name)]
+        changed = [name for name in inputs if given[name]["triggered"] or inputs[name] != answered.get(name)]
         after = from_query(url or "")
         for name in changed:
-            after = happened(opened, after, name, told, answered, scheme)
+            after = view_after(opened, after, name, inputs, answered, scheme)
         for row in ctx.args_grouping["rows"]:
             if row["triggered"] and row["value"] is not None:  # else it was drawn just now
                 after = show_op(opened, after, op_of_row(row["id"]["op"]))
@@ -138,7 +144,7 @@ def _timelines(app: Dash, opened: Opened) -> None:
 
 
 def _charts(app: Dash, opened: Opened) -> None:
-    height_rem = charts.chart_rem(opened)
+    height_rem = chart_rem(opened)
 
     @app.callback(
         Output("charts", "children"),
@@ -153,9 +159,9 @@ def _charts(app: Dash, opened: Opened) -> None:
         scale = scale_of(width)
         theme = _theme(query, scheme)
         return [
-            chart("idle", charts.idle_figure(opened, theme), height_rem, scale),
-            chart("durations", charts.durations_figure(opened, theme), height_rem, scale),
-            chart("bound", charts.bound_figure(opened, theme), height_rem, scale),
+            chart("idle", idle_figure(opened, theme), height_rem, scale),
+            chart("durations", durations_figure(opened, theme), height_rem, scale),
+            chart("bound", bound_figure(opened, theme), height_rem, scale),
         ]
 
 
@@ -172,20 +178,20 @@ def _model(app: Dash, opened: Opened) -> None:
         if not painted:
             return (no_update,) * 2
         view, theme = from_query(query or ""), _theme(query, scheme)
-        start, scale = what_if.starting_point(opened), scale_of(width)
+        start, scale = starting_point(opened), scale_of(width)
         assert opened.baseline is not None
         head = html.Tr([html.Th(text) for text in ("", "measured", "predicted", "change")])
-        rows = [html.Tr([html.Th(row.label, scope="row"), *_cells(row)]) for row in what_if.readout(start, view)]
+        rows = [html.Tr([html.Th(row.label, scope="row"), *_cells(row)]) for row in readout(start, view)]
         return (
             [
-                chart("what-if", what_if.what_if_figure(start, view, theme), MODEL_REM, scale),
-                chart("sketch", what_if.sketch_figure(opened.baseline, start, view, theme), MODEL_REM, scale),
+                chart("what-if", what_if_figure(start, view, theme), MODEL_REM, scale),
+                chart("sketch", sketch_figure(opened.baseline, start, view, theme), MODEL_REM, scale),
             ],
             html.Table([html.Thead(head), html.Tbody(rows)]),
         )
 
 
-def _cells(row: what_if.Row) -> list[html.Td]:
+def _cells(row: Row) -> list[html.Td]:
     """The figures of a row of the readout; a sentence has the room of all of them."""
     if not row.measured and not row.change:
         return [html.Td(row.predicted, colSpan=3, className="text")]

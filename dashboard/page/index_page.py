@@ -21,9 +21,9 @@ from ..opened import Opened
 from ..timeline.still import still
 from ..view import View
 from . import layout
-from .asked import of_declared_types, refuse_malformed
 from .rank_section import ranks_section
-from .shown import control_values, timelines
+from .request_checks import of_declared_types, refuse_malformed
+from .view_parts import control_values, timelines
 
 ASSETS: Final = Path(__file__).parents[1] / "assets"
 _SCRIPT: Final = re.compile(r'<script src="([^"]*)"></script>')

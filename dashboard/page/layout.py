@@ -8,21 +8,20 @@ from typing import Any, Final
 import dash_ag_grid as dag  # type: ignore[import-untyped]
 from dash import dcc, html
 
-from ..charts import what_if
-from ..charts.charts import chart_rem
-from ..controls import attribute, choice, labelled, named
+from ..charts.bound_chart import chart_rem
+from ..charts.starting_point import slider_marks, starting_point
 from ..enlarged import css_px
 from ..grid_table import TableData
 from ..opened import Opened
-from ..ranks.clock_words import has_one_clock
+from ..ranks.words import has_one_clock
 from ..theme import LIGHT
 from ..timeline.timeline import collective_legend, legend_items
 from ..view import View
 from . import cards, tables
-from .graph_view import graph_sections
-from .panels import GRAPH_CONFIG, MODEL_REM, section_parts
+from .panels import GRAPH_CONFIG, MODEL_REM, attribute, choice, labelled, named, section_parts
 from .rank_section import ranks_section
-from .shown import Timelines, control_values, stores, timelines
+from .sections import graph_sections
+from .view_parts import Timelines, control_values, stores, timelines
 
 KEYS: Final = (
     ("w, s", "zoom in, out"),
@@ -244,7 +243,7 @@ def _graph_doctor(opened: Opened) -> html.Section:
 
 
 def _model(opened: Opened, values: Mapping[str, Any]) -> html.Section:
-    start = what_if.starting_point(opened)
+    start = starting_point(opened)
     intro = "From what was measured, by the closed form max(W, N·τ): predictions, drawn dashed. "
     if start.step is None:
         return html.Section([html.H2("The model, to play with"), html.P(f"Not for this report: {start.reason}")])
@@ -263,7 +262,7 @@ def _model(opened: Opened, values: Mapping[str, Any]) -> html.Section:
                 allow_direct_input=False,
             ),
         )
-        for name, spec in what_if.slider_marks(start).items()
+        for name, spec in slider_marks(start).items()
     ]
     return html.Section(
         [

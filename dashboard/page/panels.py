@@ -1,4 +1,4 @@
-"""Charts, what a click shows, and what a comparison tells, as components."""
+"""Controls with their labels, charts, what a click shows, and what a comparison tells, as components."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from dash import dcc, html
 
 from ...analysis.model.kernel_names import short_names
 from ...analysis.model.units import byte_size, duration, number, plural
-from ..controls import named
 from ..enlarged import css_px, enlarged, scale_of
 from ..opened import Opened
 from ..plotting import Figure
 from ..view import View, to_query
-from .compare_view import Section, compare_sections
+from .actions import Op, follow_op
 from .details import Details, GapBefore, LaunchOf, NodeOf, details
-from .moves import Op, follow_op
+from .sections import Section, compare_sections
 
 Pair = tuple[str, Any]
 
@@ -156,3 +155,25 @@ def _row(key: str, cells: Sequence[str], op: Op | None, named: int) -> html.Tr:
         name = {"op": f"{op[0]}|{op[1]}|", "row": key}
         told[named] = html.Button(cells[named], id=name, className="link", title="Show it in the timeline")
     return html.Tr([html.Td(cell) for cell in told])
+
+
+def choice(name: str, options: Sequence[tuple[str, str]], value: str, label: str) -> html.Div:
+    radios = dcc.RadioItems(
+        id=name, options=[{"value": key, "label": text} for key, text in options], value=value, inline=True
+    )
+    return html.Div(
+        [html.Span(label, id=f"{name}-label"), radios], role="group", **attribute("aria-labelledby", f"{name}-label")
+    )
+
+
+def labelled(label: str, name: str, control: Any) -> html.Div:
+    return html.Div([html.Label(label, htmlFor=name), control], className="labelled")
+
+
+def named(label: str) -> dict[str, Any]:
+    return attribute("aria-label", label)
+
+
+def attribute(name: str, value: str) -> dict[str, Any]:
+    """An attribute whose name is no Python name."""
+    return {name: value}

@@ -7,17 +7,16 @@ from typing import Any, Final
 
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html, no_update
 
-from ..controls import choice, labelled
 from ..enlarged import STILL_PX, css_px
 from ..opened import Opened
 from ..rank_heat import heat_figure, height_px, told
 from ..rank_sets import FIGURE_WORDS, RankSet
-from ..ranks.clock_words import clock_words
-from ..ranks.moves import shown_cells
+from ..ranks.actions import shown_cells
+from ..ranks.words import clock_words
 from ..theme import theme_named
 from ..view import View, from_query
-from .asked import Width
-from .panels import still_graph
+from .panels import choice, labelled, still_graph
+from .request_checks import Width
 
 RANK_CONTROLS: Final = {"heat": "heat-of", "ranks": "ranks-of", "rank_a": "rank-a", "rank_b": "rank-b"}
 """Control → its component."""

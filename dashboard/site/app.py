@@ -15,7 +15,7 @@ from ...analysis.stories import report_story
 from .. import grid_table
 from ..enlarged import STILL_PX
 from ..opened import Opened
-from ..page import callbacks, layout, moves, tables
+from ..page import actions, callbacks, layout, tables
 from ..page.index_page import IndexPage, first_response, index_page
 from ..page.server import Access, guard
 from ..timeline.lanes import prepare
@@ -82,7 +82,7 @@ def _downloads(server: flask.Flask, opened: Opened) -> None:
                 flask.abort(HTTPStatus.CONFLICT, str(error))
         elif name.removesuffix(".csv") in tables.TABLES and name.endswith(".csv"):
             view: View = from_query(flask.request.query_string.decode("ascii", "replace"))
-            content = grid_table.csv(tables.table(name.removesuffix(".csv"), opened, moves.shown_bands(opened, view)))
+            content = grid_table.csv(tables.table(name.removesuffix(".csv"), opened, actions.shown_bands(opened, view)))
             kind = "text/csv"
         else:
             flask.abort(404)

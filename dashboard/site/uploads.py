@@ -11,7 +11,7 @@ import secrets
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -22,9 +22,9 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.wsgi import get_input_stream
 
 from ...analysis.model.errors import LaunchscopeError
+from ...analysis.model.units import plural, seconds
 from ...analysis.renamed import renamed, replaced
 from ...analysis.report import Report, analyze
-from ..page.turns import Turns
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -70,7 +70,7 @@ class Uploads:
         self._page_of = page_of
         self._kept = kept
         self._kept_bytes = kept_bytes
-        self._turns = Turns(most_waiting, longest_wait_s)
+        self._waiting_line = WaitingLine(most_waiting, longest_wait_s)
         self._pages: dict[str, _Page] = {}  # by token, the oldest first; changed only while a file is read
 
     def beside(self, first: WSGIApplication) -> WSGIApplication:
@@ -93,7 +93,7 @@ class Uploads:
         @server.post("/upload")
         def upload() -> flask.Response:
             label, ticket = label_of(flask.request.args.get("name", "")), flask.request.args.get("ticket", "")
-            with self._turns.waited_for(ticket) as problem:
+            with self._waiting_line.turn_of(ticket) as problem:
                 if problem is not None:
                     return _said(f"{label}: {problem}", HTTPStatus.SERVICE_UNAVAILABLE)
                 return self._open(flask.request.environ, label)
@@ -101,7 +101,7 @@ class Uploads:
         @server.get("/upload/before")
         def before() -> flask.Response:
             """How many files are read before that of a ticket."""
-            response = _said(str(self._turns.before(flask.request.args.get("ticket", ""))), HTTPStatus.OK)
+            response = _said(str(self._waiting_line.before(flask.request.args.get("ticket", ""))), HTTPStatus.OK)
             response.headers["Cache-Control"] = "no-store"
             return response
 
@@ -201,3 +201,48 @@ def _read(file: Path) -> Report:
 
 def _said(text: str, status: HTTPStatus) -> flask.Response:
     return flask.Response(f"{text}\n", status, mimetype="text/plain")
+
+
+@dataclass(frozen=True, eq=False)
+class _Turn:
+    ticket: str
+
+
+class WaitingLine:
+    """A line, the first of which has its turn."""
+
+    def __init__(self, most_waiting: int, longest_wait_s: float) -> None:
+        self._most_waiting = most_waiting
+        self._longest_wait_s = longest_wait_s
+        self._line: list[_Turn] = []
+        self._moved = threading.Condition()
+
+    @contextlib.contextmanager
+    def turn_of(self, ticket: str) -> Iterator[str | None]:
+        """One's turn until the block ends; yields null, or why it did not come. The ticket is what one is known by."""
+        turn = _Turn(ticket)
+        with self._moved:
+            problem = self._wait(turn)
+        try:
+            yield problem
+        finally:
+            with self._moved:
+                if turn in self._line:
+                    self._line.remove(turn)
+                    self._moved.notify_all()
+
+    def _wait(self, turn: _Turn) -> str | None:
+        if len(self._line) > self._most_waiting:
+            waiting = plural(self._most_waiting, "file is", "files are")
+            return f"{waiting} waiting to be read already; try again later"
+        self._line.append(turn)
+        if self._moved.wait_for(lambda: self._line[0] is turn, self._longest_wait_s):
+            return None
+        self._line.remove(turn)
+        self._moved.notify_all()
+        return f"waited {seconds(self._longest_wait_s)} for the files before it; try again later"
+
+    def before(self, ticket: str) -> int:
+        """How many turns come before that of the ticket; 0 as well where it has none."""
+        with self._moved:
+            return next((place for place, turn in enumerate(self._line) if turn.ticket == ticket), 0)

@@ -9,9 +9,9 @@ import launchscope
 import pytest
 from launchscope.analysis.model.document import ModeDoc, ProfileDoc
 from launchscope.analysis.model.errors import LaunchscopeError
-from launchscope.analysis.predict.whatif.knobs import Knobs
 from launchscope.analysis.predict.whatif.prediction import what_if
 from launchscope.analysis.report import load
+from launchscope.analysis.step_model.knobs import Knobs
 
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "captures" / "samples"
 

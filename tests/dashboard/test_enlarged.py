@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from launchscope.dashboard import enlarged as module
 from launchscope.dashboard.enlarged import MOST, enlarged, scale_of
-from launchscope.dashboard.page.shown import timelines
+from launchscope.dashboard.page.view_parts import timelines
 from launchscope.dashboard.view import View
 
 from .opening import two_modes

@@ -15,7 +15,8 @@ from typing import Final
 
 from ...model.fusion_document import WorthDoc
 from ...model.statistics import known_sum
-from ...step_model.bound import NS_PER_S, bound_ns
+from ...step_model.bound import bound_ns
+from ...step_model.step_bytes import least_ns
 from .ops import Occurrence
 from .step import FusionStep, StepOp
 
@@ -68,7 +69,7 @@ class Prices:
 
     def _moved_ns(self, moved: float) -> float | None:
         bandwidth = self.rates.bandwidth_bytes_per_s
-        return moved / bandwidth * NS_PER_S if bandwidth else None
+        return least_ns(moved, bandwidth) if bandwidth else None
 
     def _eager_ns(self, saved: int, work_saved_ns: float | None) -> float | None:
         """launches × τ; where τ is a whole step's and the kernels' times are known, no more than the bound falls."""

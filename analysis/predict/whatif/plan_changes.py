@@ -9,20 +9,17 @@ import numpy as np
 from ...model.document import CalibrationDoc
 from ...model.errors import LaunchscopeError
 from ...model.trace import NONE, Bools, Ints
+from ...step_model.bound import graph_launch_cost_ns
 from .simulator import Plan, Times
 
 
 def as_graph(plan: Plan, op_step: Ints, costs: CalibrationDoc | None) -> Plan:
     """One launch per step, its ops ν apart. LaunchscopeError without a calibration."""
-    if costs is None or None in (costs.node_gap_ns, costs.replay_gap_ns, costs.graph_launch_ns):
-        raise LaunchscopeError("--graph takes what graphs cost on the machine: profile after launchscope calibrate")
-    assert costs.node_gap_ns is not None
-    assert costs.replay_gap_ns is not None
-    assert costs.graph_launch_ns is not None
     steps = len(np.unique(op_step))
+    launch_ns = None if costs is None else graph_launch_cost_ns(len(op_step) / steps, costs)
+    if costs is None or launch_ns is None or costs.node_gap_ns is None or costs.replay_gap_ns is None:
+        raise LaunchscopeError("--graph takes what graphs cost on the machine: profile after launchscope calibrate")
     is_first = np.diff(op_step, prepend=-1) > 0
-    nodes = len(op_step) / steps
-    launch_ns = costs.graph_launch_ns + (costs.graph_launch_per_node_ns or 0.0) * nodes
     return replace(
         plan,
         thread=np.zeros(steps, np.int64),

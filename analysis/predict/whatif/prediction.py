@@ -23,9 +23,10 @@ from ...model.quantities import SIZES, TIMES, quantity
 from ...model.trace import Ints
 from ...model.version import __version__
 from ...report import Report, load
+from ...step_model.knobs import ALL_REDUCE_NS, FORMATS, OTHER_STREAM_NS, Knobs
+from ...step_model.step_bytes import StepBytes, step_bytes
 from .fused_plan import fused
-from .gpu_work import StepBytes, changed_times, step_bytes
-from .knobs import ALL_REDUCE_NS, FORMATS, OTHER_STREAM_NS, Knobs
+from .gpu_work import changed_times
 from .plan_changes import as_graph, with_ops_after
 from .planned_steps import PlannedSteps
 from .recorded_start import RecordedStart, find_start, median_step_ns
@@ -124,6 +125,7 @@ def what_if(report: Report, knobs: Knobs, mode: str | None = None) -> WhatIfDoc:
 
     ``mode`` is the baseline's unless given. LaunchscopeError where no recording has the steps that it takes.
     """
+    assert knobs.kernels is None, "the simulator takes fuse"
     start = find_start(report, mode)
     planned = start.planned()
     plan = start.without_profiler(planned)
@@ -165,7 +167,7 @@ def _turned(planned: PlannedSteps, plan: Plan, knobs: Knobs, start: RecordedStar
     known = None if profile is None else step_bytes(report.document.target, profile.floor, profile.calibration)
     _require_known(knobs, known)
     classes = op_classes(start.analysis.trace.gpu_ops, start.analysis.trace.names)[planned.op_row]
-    times = changed_times(plan.op_ns, classes, len(start.steps), known, knobs.work(known))
+    times = changed_times(plan.op_ns, classes, len(start.steps), known, knobs)
     op_step, origin = planned.op_step, np.arange(len(plan.op_ns))
     shares = (1.0, 1.0, 1.0)
     if knobs.fuse:

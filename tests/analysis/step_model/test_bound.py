@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launchscope.analysis.model.capture import Calibration, Floor
 from launchscope.analysis.step_model.bound import (
-    Knobs,
     StepModel,
     bound_ns,
     floor_ns,
@@ -20,6 +19,8 @@ from launchscope.analysis.step_model.bound import (
     turning_kernels,
     turning_tau_ns,
 )
+from launchscope.analysis.step_model.knobs import Knobs
+from launchscope.analysis.step_model.step_bytes import StepBytes
 
 MACHINE = Calibration(
     graph_launch_ns=1_000,
@@ -34,9 +35,16 @@ STEP = StepModel(
     gpu_ops=101,
     launches=101,
     tau_ns=2_000,
-    calibration=MACHINE,
-    floor=Floor(bytes=60_000_000, flops=1_000_000, dtype="bf16"),  # 60 µs of reads, 1 ns of arithmetic
-    weight_bytes=40_000_000,
+    costs=MACHINE,
+    reads=StepBytes(  # 60 µs of reads, 1 ns of arithmetic
+        weights=40_000_000,
+        caches=20_000_000,
+        flops=1_000_000,
+        bandwidth=1e12,
+        peak=1e15,
+        batch_size=1,
+        weight_width=2,
+    ),
 )
 
 
@@ -87,10 +95,14 @@ def test_no_knob_gives_the_measured_step() -> None:
     ("knobs", "work", "eager"),
     [
         (Knobs(tau_ns=500), 100_000, 100_000),  # the host is out of the way: W
-        (Knobs(bandwidth_bytes_per_s=2e12), 70_000, 202_000),  # the floor halves: 30 + 40 over it
+        (Knobs(bandwidth={"all": 2.0}), 70_000, 202_000),  # the floor halves: 30 + 40 over it
         (Knobs(kernels=50.5), 80_000, 101_000),  # half the kernels: 60 + 20 over the floor, half the launches
         (Knobs(batch_size=3), 140_000, 202_000),  # 40 MB of weights once, 20 MB of cache three times
-        (Knobs(weight_bytes=10_000_000), 70_000, 202_000),  # int4: 10 + 20 MB, and 40 over the floor
+        (Knobs(weights=10_000_000), 70_000, 202_000),  # int4: 10 + 20 MB, and 40 over the floor
+        (Knobs(weights="int4"), 70_000, 202_000),
+        (Knobs(bandwidth={"attention": 2.0}), 90_000, 202_000),  # 40 + 10, and 40 over the floor
+        (Knobs(host=0.5), 100_000, 101_000),
+        (Knobs(delay_ns=1_000), 100_000, 303_000),
     ],
 )
 def test_a_knob_moves_what_it_should(knobs: Knobs, work: float, eager: float) -> None:
@@ -100,8 +112,8 @@ def test_a_knob_moves_what_it_should(knobs: Knobs, work: float, eager: float) ->
 
 
 def test_without_a_floor_work_stays() -> None:
-    step = StepModel(gpu_work_ns=100, gpu_ops=10, launches=10, tau_ns=30, calibration=Calibration())
-    told = predict(step, Knobs(kernels=5, bandwidth_bytes_per_s=1e12))
+    step = StepModel(gpu_work_ns=100, gpu_ops=10, launches=10, tau_ns=30, costs=Calibration())
+    told = predict(step, Knobs(kernels=5, bandwidth={"all": 2.0}))
     assert (told.gpu_work_ns, told.floor_ns, told.eager_ns, told.graph_ns) == (100, None, 150, None)
 
 
@@ -113,15 +125,14 @@ def test_launching_stops_being_the_limit_where_it_takes_as_long_as_the_work() ->
     assert turning_kernels(STEP, Knobs(tau_ns=4_000)) == pytest.approx(101 * 60 / (404 - 40))
 
 
-@pytest.mark.parametrize("knobs", [Knobs(), Knobs(bandwidth_bytes_per_s=5e11), Knobs(tau_ns=7_000, batch_size=4)])
+@pytest.mark.parametrize("knobs", [Knobs(), Knobs(bandwidth={"all": 0.5}), Knobs(tau_ns=7_000, batch_size=4)])
 def test_at_the_turning_points_both_take_the_same_time(knobs: Knobs) -> None:
     kernels, tau = turning_kernels(STEP, knobs), turning_tau_ns(STEP, knobs)
     assert kernels is not None
     assert tau is not None
     for turned in (replace(knobs, kernels=kernels), replace(knobs, tau_ns=tau)):
         told = predict(STEP, turned)
-        host_ns = told.launches * (STEP.tau_ns if turned.tau_ns is None else turned.tau_ns)
-        assert told.gpu_work_ns == pytest.approx(host_ns)
+        assert told.gpu_work_ns == pytest.approx(told.launch_ns)
 
 
 def test_launches_cheaper_than_what_a_kernel_has_over_the_floor_never_are_the_limit() -> None:

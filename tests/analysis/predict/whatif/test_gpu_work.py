@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from launchscope.analysis.facts.op_classes import CLASSES, class_of
 from launchscope.analysis.model.errors import LaunchscopeError
-from launchscope.analysis.predict.whatif.gpu_work import OTHER_KERNELS, ROWS, SAVED, StepBytes, Work, changed_times
-from launchscope.analysis.predict.whatif.knobs import Knobs
+from launchscope.analysis.predict.whatif.gpu_work import OTHER_KERNELS, ROWS, SAVED, changed_times
 from launchscope.analysis.predict.whatif.prediction import what_if
 from launchscope.analysis.report import Report, load
+from launchscope.analysis.step_model.knobs import Knobs
+from launchscope.analysis.step_model.step_bytes import StepBytes
 
 LLAMA = Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip"
 MATMUL, ATTENTION, OTHER = (CLASSES.index(name) for name in ("matmul", "attention", "other"))
@@ -26,8 +27,8 @@ KNOWN = StepBytes(weights=40e-9, caches=20e-9, flops=8e-9, bandwidth=1.0, peak=1
 """At one byte and one FLOP a second: 40 ns of weights in 60 of matmuls, 20 of caches in 30 of attention, 8 of FLOPs."""
 
 
-def usual(work: Work, known: StepBytes | None = KNOWN) -> list[float]:
-    return list(changed_times(OP_NS, OP_CLASS, 1, known, work).usual_ns)
+def usual(knobs: Knobs, known: StepBytes | None = KNOWN) -> list[float]:
+    return list(changed_times(OP_NS, OP_CLASS, 1, known, knobs).usual_ns)
 
 
 @pytest.mark.parametrize(
@@ -53,42 +54,42 @@ def test_what_a_kernel_does_is_told_by_its_name(kernel: str, expected: str) -> N
 
 def test_half_the_bytes_take_half_of_the_time_that_they_took() -> None:
     """20 of 40 ns go from the matmul; what came of such promises was 0.7 to 1.15 of them."""
-    times = changed_times(OP_NS, OP_CLASS, 1, KNOWN, Work(weight_bytes=20e-9))
+    times = changed_times(OP_NS, OP_CLASS, 1, KNOWN, Knobs(weights=20e-9))
     assert times.usual_ns.tolist() == [40, 30, 10]
     assert times.low_ns.tolist() == [60 - 20 * SAVED[1], 30, 10]
     assert times.high_ns.tolist() == [60 - 20 * SAVED[0], 30, 10]
 
 
 def test_the_flops_are_what_is_left_when_the_bytes_are_gone() -> None:
-    assert usual(Work(weight_bytes=1e-9)) == [60 - 40 + 8, 30, 10]
-    assert usual(Work(weight_bytes=1e-9, flops=2.0)) == [60 - 40 + 4, 30, 10]
+    assert usual(Knobs(weights=1e-9)) == [60 - 40 + 8, 30, 10]
+    assert usual(Knobs(weights=1e-9, flops=2.0)) == [60 - 40 + 4, 30, 10]
 
 
 def test_memory_and_times_by_class() -> None:
-    assert usual(Work(bandwidth={"all": 2.0})) == [40, 20, 10]
-    assert usual(Work(bandwidth={"attention": 4.0})) == [60, 15, 10]
-    assert usual(Work(times={"all": 2.0, "other": 0.5})) == [120, 60, 10]
-    assert usual(Work(times={"other": 3.0}), known=None) == [60, 30, 30]
+    assert usual(Knobs(bandwidth={"all": 2.0})) == [40, 20, 10]
+    assert usual(Knobs(bandwidth={"attention": 4.0})) == [60, 15, 10]
+    assert usual(Knobs(times={"all": 2.0, "other": 0.5})) == [120, 60, 10]
+    assert usual(Knobs(times={"other": 3.0}), known=None) == [60, 30, 30]
 
 
 def test_one_of_two_parts_reads_half() -> None:
-    assert usual(Work(parts=2)) == [40, 20, 10]
+    assert usual(Knobs(tensor_parallel=2)) == [40, 20, 10]
 
 
 def test_twice_the_rows_read_twice_the_caches() -> None:
     """+20 ns in attention, and 0.25 × 20 more spread over all by their time; from one row on other kernels, too."""
     all_ops = (ROWS - 1) * 20
-    assert usual(Work(batch_size=4)) == pytest.approx([60 + all_ops * 0.6, 50 + all_ops * 0.3, 10 + all_ops * 0.1])
+    assert usual(Knobs(batch_size=4)) == pytest.approx([60 + all_ops * 0.6, 50 + all_ops * 0.3, 10 + all_ops * 0.1])
     of_one = StepBytes(40e-9, 20e-9, 8e-9, 1.0, 1.0, 1, 2.0)
-    assert sum(usual(Work(batch_size=2), of_one)) == pytest.approx(100 + 20 + all_ops + 100 * OTHER_KERNELS)
+    assert sum(usual(Knobs(batch_size=2), of_one)) == pytest.approx(100 + 20 + all_ops + 100 * OTHER_KERNELS)
 
 
 def test_a_class_is_never_quicker_than_nothing() -> None:
     """Weights said to take longer than the matmuls did: all of their time moves, and no more."""
     slow = StepBytes(weights=400e-9, caches=0.0, flops=0.0, bandwidth=1.0, peak=1.0, batch_size=1, weight_width=2.0)
-    times = changed_times(OP_NS, OP_CLASS, 1, slow, Work(weight_bytes=200e-9))
+    times = changed_times(OP_NS, OP_CLASS, 1, slow, Knobs(weights=200e-9))
     assert times.usual_ns.tolist() == [30, 30, 10]
-    assert changed_times(OP_NS, OP_CLASS, 1, slow, Work(weight_bytes=1e-9)).low_ns.min() == 0
+    assert changed_times(OP_NS, OP_CLASS, 1, slow, Knobs(weights=1e-9)).low_ns.min() == 0
 
 
 @cache

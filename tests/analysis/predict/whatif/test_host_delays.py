@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from launchscope.analysis.predict.whatif.knobs import Knobs
 from launchscope.analysis.predict.whatif.prediction import what_if
 from launchscope.analysis.report import load
+from launchscope.analysis.step_model.knobs import Knobs
 
 SPIN = Path(__file__).parents[4] / "fixtures" / "captures" / "spin"
 

@@ -11,11 +11,11 @@ import launchscope
 import numpy as np
 import pytest
 from launchscope.analysis.model.errors import LaunchscopeError
-from launchscope.analysis.predict.whatif.knobs import Knobs
 from launchscope.analysis.predict.whatif.planned_steps import plan_steps
 from launchscope.analysis.predict.whatif.prediction import what_if, whatif
 from launchscope.analysis.predict.whatif.simulator import simulate
 from launchscope.analysis.report import Report, load
+from launchscope.analysis.step_model.knobs import Knobs
 from launchscope.fixtures.builder import trace
 
 CAPTURES = Path(launchscope.__file__).parent / "fixtures" / "captures"

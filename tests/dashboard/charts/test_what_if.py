@@ -11,27 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.model.capture import Calibration
 from launchscope.analysis.model.document import CAUSES
-from launchscope.analysis.step_model.bound import Knobs, predict
+from launchscope.analysis.step_model.bound import predict
+from launchscope.analysis.step_model.knobs import Knobs
 from launchscope.dashboard.band import Band
+from launchscope.dashboard.charts.readout import Row, readout
 from launchscope.dashboard.charts.sketch import as_graph, coarse, recorded_step, redrawn, runs_of_gaps
-from launchscope.dashboard.charts.what_if import (
-    Row,
-    StartingPoint,
-    apply,
-    is_moved,
-    readout,
-    sketch_figure,
-    slider_marks,
-    starting_point,
-    what_if_figure,
-)
+from launchscope.dashboard.charts.sketch_chart import sketch_figure
+from launchscope.dashboard.charts.starting_point import StartingPoint, apply, is_moved, slider_marks, starting_point
+from launchscope.dashboard.charts.what_if_chart import what_if_figure
 from launchscope.dashboard.opened import Opened
 from launchscope.dashboard.theme import DARK, LIGHT
 from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
 
-from .opening import built, capture, case, two_modes
+from ..opening import built, capture, case, two_modes
 
 US = 1e3
 
@@ -70,8 +64,9 @@ def test_the_start_is_what_was_measured() -> None:
     eager = document.profile.modes["eager"]
     told = (start.step.gpu_work_ns, start.step.gpu_ops, start.step.launches, start.step.tau_ns)
     assert told == (eager.gpu_work_ns, eager.gpu_ops, eager.launches, eager.tau_step_ns)
-    assert start.weight_width == 2
-    assert start.step.weight_bytes == 1_235_814_400 * 2
+    assert start.step.reads is not None
+    assert start.step.reads.weight_width == 2
+    assert start.step.reads.weights == 1_235_814_400 * 2
     assert start.notes == ()
 
 
@@ -119,7 +114,7 @@ def test_weights_and_batch_say_what_is_assumed() -> None:
     start = starting_point(capture())
     assert start.step is not None
     told = apply(start, {"weights": 0.5, "batch": 8.0})
-    assert (told.weight_bytes, told.batch_size) == (1_235_814_400 / 2, 8)
+    assert (told.weights, told.batch_size) == (1_235_814_400 / 2, 8)
     assumed = " ".join(row.predicted for row in readout(start, View(knobs={"weights": 0.5, "batch": 8})))
     assert "weights as int4: 589 MiB at 0.5 bytes each" in assumed
     assert "batch 8: weights are read once, the other 16.0 MiB of the floor grow" in assumed
@@ -135,7 +130,7 @@ def test_without_the_models_size_there_are_no_knobs_for_it() -> None:
 def test_without_calibration_there_is_no_graph() -> None:
     start = starting_point(two_modes(calibration=None))
     assert start.step is not None
-    assert start.step.calibration == Calibration()
+    assert start.step.costs == Calibration()
     assert set(slider_marks(start)) == {"tau", "kernels"}
     assert not any("graph" in row.label for row in readout(start, View()))
     assert any("launchscope calibrate" in row.predicted for row in readout(start, View()))

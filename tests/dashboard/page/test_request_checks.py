@@ -21,8 +21,8 @@ from launchscope.dashboard.site.app import build_app
 from launchscope.dashboard.watched import Watched
 from werkzeug.test import Client, TestResponse
 
-from ..analysis.many.rank_files import write_ranks
-from .opening import two_modes
+from ...analysis.many.rank_files import write_ranks
+from ..opening import two_modes
 
 LOCAL: Final = Access("127.0.0.1", 8050, None)
 PATH: Final = "/_dash-update-component"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from launchscope.dashboard.opened import Opened
-from launchscope.dashboard.page.moves import happened
-from launchscope.dashboard.page.shown import control_values, stores
-from launchscope.dashboard.ranks.moves import shown_cells
+from launchscope.dashboard.page.actions import view_after
+from launchscope.dashboard.page.view_parts import control_values, stores
+from launchscope.dashboard.ranks.actions import shown_cells
 from launchscope.dashboard.view import View, from_query, to_query
 
 from ..opening import capture
@@ -14,7 +14,7 @@ from .two_ranks import two_ranks
 
 def after(opened: Opened, view: View, **told: object) -> View:
     (name,) = [name for name in told if name in ("heat_click", "heat", "ranks")] or ["rank_a"]
-    return happened(opened, view, name, told, {}, "light")
+    return view_after(opened, view, name, told, {}, "light")
 
 
 def click(step: int, rank: int) -> dict[str, object]:

@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 from launchscope.analysis.model.document import TAX_FIELDS, ModeDoc
 from launchscope.analysis.report import Report
 from launchscope.analysis.stories.parts import headline_gaps
-from launchscope.dashboard.charts.charts import bound_figure, chart_rem, durations_figure, idle_figure
-from launchscope.dashboard.charts.durations_chart import log_bins
+from launchscope.dashboard.charts.bound_chart import bound_figure, chart_rem
+from launchscope.dashboard.charts.durations_chart import durations_figure, log_bins
+from launchscope.dashboard.charts.idle_chart import idle_figure
 from launchscope.dashboard.opened import Opened, open_bands
 from launchscope.dashboard.plotting import Figure, clipped, log_ticks, tick_words
 from launchscope.dashboard.theme import DARK, LIGHT, Theme
 from launchscope.fixtures.builder import trace
 from launchscope.fixtures.cases import NAMED_CASES
 
-from .opening import built, capture, case, two_modes
+from ..opening import built, capture, case, two_modes
 
 US = 1e3
 FIGURES = (idle_figure, durations_figure, bound_figure)

@@ -19,7 +19,7 @@ from launchscope.dashboard.page.tables import TABLES, table
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
 
-from .opening import built, capture, case, two_modes
+from ..opening import built, capture, case, two_modes
 
 
 def first(opened: Opened) -> list[Band]:

@@ -6,32 +6,20 @@ Measurements are drawn solid; predictions hollow, dashed and hatched, and always
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from ...analysis.model.capture import UNGRAPHED
 from ...analysis.model.units import duration, number
-from ...analysis.step_model.bound import Knobs, StepModel, predict, turning_kernels, turning_tau_ns
+from ...analysis.step_model.bound import StepModel, predict, turning_kernels, turning_tau_ns
+from ...analysis.step_model.knobs import Knobs
 from ..plotting import NS_PER_US, Figure, axis, bold, clipped, empty, hollow, layout
 from ..theme import CAUSE_COLORS, Theme
 from ..view import View
-from .readout import Row, measured_time, readout, whole
-from .sketch_chart import sketch_figure
-from .starting_point import Measured, Slider, StartingPoint, apply, is_moved, slider_marks, starting_point
-
-__all__ = [
-    "Row",
-    "Slider",
-    "StartingPoint",
-    "apply",
-    "is_moved",
-    "readout",
-    "sketch_figure",
-    "slider_marks",
-    "starting_point",
-    "what_if_figure",
-]
+from .readout import measured_time, whole
+from .starting_point import Measured, StartingPoint, apply, is_moved
 
 Against = Literal["kernels", "tau"]
 
@@ -73,12 +61,10 @@ class _Chart:
     def _value(self, step: StepModel, knobs: Knobs) -> float:
         if self.against == "kernels":
             return step.gpu_ops if knobs.kernels is None else knobs.kernels
-        return step.tau_ns if knobs.tau_ns is None else knobs.tau_ns
+        return knobs.tau_from(step.tau_ns)
 
     def _at(self, x: float, knobs: Knobs) -> Knobs:
-        field = "kernels" if self.against == "kernels" else "tau_ns"
-        values = {name: getattr(knobs, name) for name in Knobs.__dataclass_fields__}
-        return Knobs(**{**values, field: x})
+        return replace(knobs, kernels=x) if self.against == "kernels" else replace(knobs, tau_ns=x)
 
     def _shown(self, xs: Sequence[float]) -> list[float]:
         return [x if self.against == "kernels" else x / NS_PER_US for x in xs]

@@ -25,10 +25,10 @@ from launchscope.fixtures.builder import trace
 from werkzeug.serving import make_server
 from werkzeug.test import Client, TestResponse
 
-from ..analysis.captures import two_modes as manifest_of_two
-from ..analysis.captures import write_capture
-from ..analysis.many.processes import wait_for
-from .opening import two_modes
+from ...analysis.captures import two_modes as manifest_of_two
+from ...analysis.captures import write_capture
+from ...analysis.many.processes import wait_for
+from ..opening import two_modes
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication

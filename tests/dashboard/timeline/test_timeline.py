@@ -38,7 +38,7 @@ from launchscope.fixtures.cases import (
     worker_thread,
 )
 
-from .opening import capture
+from ..opening import capture
 
 KINDS = {"gpu_op": "gpu_ops", "launch": "launches", "blocking": "blocking_calls", "host_op": "host_ops"}
 

@@ -1,4 +1,4 @@
-"""What a person does, as what it makes of the view: pure functions. A move that makes no sense leaves the view."""
+"""The view after an action of the user: pure functions. An action that makes no sense leaves the view."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...analysis.model.trace import Ints
 from ..band import Band
 from ..charts.starting_point import slider_marks, starting_point
 from ..opened import Opened
-from ..ranks.moves import of_ranks
+from ..ranks.actions import view_after_on_ranks
 from ..view import Align, HeatOf, Overlay, Theme, View
 
 Op = tuple[str, int]
@@ -47,7 +47,7 @@ class Keys(TypedDict):
     count: int
 
 
-_TOLD: Final[Mapping[str, Any]] = {
+_VALUE_TYPES: Final[Mapping[str, Any]] = {
     "click": Click | None,
     "cell": Cell | None,
     "keys": Keys | None,
@@ -66,13 +66,13 @@ _TOLD: Final[Mapping[str, Any]] = {
 }
 
 
-def kind_told(name: str) -> Any:
-    """The type of what the control of this name tells; what isn't in _TOLD is a slider."""
-    return _TOLD.get(name, float | None)
+def value_type(name: str) -> Any:
+    """The type of what the control of this name tells; what isn't in _VALUE_TYPES is a slider."""
+    return _VALUE_TYPES.get(name, float | None)
 
 
-_BESIDE: Final = 10  # durations of an op that are shown on either side of its start
-_LEAST_BESIDE_US: Final = 50.0
+_AROUND: Final = 10  # durations of an op that are shown on either side of its start
+_LEAST_AROUND_US: Final = 50.0
 _DIGITS: Final = 12  # of the number of a row at most
 
 
@@ -128,14 +128,14 @@ def show_op(opened: Opened, view: View, op: Op | None) -> View:
     windows = band.step_windows
     step = max((place for place, (begin, _) in enumerate(windows) if begin <= start_ns), default=0)
     into_step_us = (start_ns - windows[step][0]) / 1000
-    beside_us = max(_BESIDE * dur_ns / 1000, _LEAST_BESIDE_US)
+    around_us = max(_AROUND * dur_ns / 1000, _LEAST_AROUND_US)
     shown = tuple(each.key for each in shown_bands(opened, view))
     return msgspec.structs.replace(
         view,
         selected=op,
         step=step,
         align="time",
-        x=(into_step_us - beside_us, into_step_us + beside_us),
+        x=(into_step_us - around_us, into_step_us + around_us),
         bands=view.bands if band.key in shown else (*shown, band.key),
     )
 
@@ -156,28 +156,28 @@ def follow_op(opened: Opened, view: View, op: Op) -> View:
     return there
 
 
-def happened(
+def view_after(
     opened: Opened,
     view: View,
     name: str,
-    told: Mapping[str, Any],
+    values: Mapping[str, Any],
     answered: Mapping[str, Any],
     scheme: str | None,
 ) -> View:
     """The view after what a person did with the control of this name; the same one where that changes nothing.
 
-    ``told`` is what the controls tell, ``answered`` what they told when the page was answered last: Dash drops an
+    ``values`` are those of the controls, ``answered`` those when the page was answered last: Dash drops an
     answer that is overtaken by the next event, so that several clicks and keys may have come since.
     """
     change = msgspec.structs.replace
-    clicks = (told[name] or 0) - (answered.get(name) or 0) if name in BUTTONS else 0
+    clicks = (values[name] or 0) - (answered.get(name) or 0) if name in BUTTONS else 0
     match name:
         case "click":
-            return change(view, selected=clicked(opened, told["click"]))
+            return change(view, selected=clicked(opened, values["click"]))
         case "cell":
-            return show_op(opened, view, op_of_row((told["cell"] or {}).get("rowId")))
+            return show_op(opened, view, op_of_row((values["cell"] or {}).get("rowId")))
         case "keys":
-            for key in _new_keys(told["keys"], answered.get("keys")):
+            for key in _new_keys(values["keys"], answered.get("keys")):
                 view = pressed(opened, view, key)
             return view
         case "previous" | "next":
@@ -190,26 +190,26 @@ def happened(
         case "reset":
             return change(view, knobs={})
         case "align":
-            return change(view, align=told["align"], x=None)
+            return change(view, align=values["align"], x=None)
         case "overlays":
-            return change(view, overlays=tuple(told["overlays"] or ()))
+            return change(view, overlays=tuple(values["overlays"] or ()))
         case "search":
-            return change(view, search=told["search"] or "")
+            return change(view, search=values["search"] or "")
         case "bands":
-            chosen = tuple(told["bands"] or ())
+            chosen = tuple(values["bands"] or ())
             return change(view, bands=() if chosen == opened.first else chosen)
         case "heat_click" | "heat" | "ranks" | "rank_a" | "rank_b":
-            return of_ranks(opened, view, name, told)
+            return view_after_on_ranks(opened, view, name, values)
         case "compare_a" | "compare_b":
-            return change(view, compare=(told["compare_a"] or "", told["compare_b"] or ""))
+            return change(view, compare=(values["compare_a"] or "", values["compare_b"] or ""))
         case knob:
-            factor = slider_marks(starting_point(opened))[knob].factor(told[knob])
+            factor = slider_marks(starting_point(opened))[knob].factor(values[knob])
             others = {other: value for other, value in view.knobs.items() if other != knob}
             return change(view, knobs=others if factor is None else others | {knob: factor})
 
 
 def _new_keys(now: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> Sequence[str | list[float]]:
-    """Keys pressed and ranges told since: the page tells the last ones, and how many there were in all."""
+    """Keys pressed and ranges zoomed to since: the page has the last ones, and how many there were in all."""
     if now is None:
         return ()
     new = now["count"] - (before or {"count": 0})["count"]

@@ -1,8 +1,8 @@
-"""What is known of the clocks of ranks, in words."""
+"""The clocks of ranks in words, and what of the difference between two ranks is waiting for one another."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -51,3 +51,17 @@ def clock_words(chosen: RankSet) -> str:
 
 def _apart(ns: float) -> str:
     return "the same as" if not ns else f"{duration(abs(ns))} {'ahead of' if ns > 0 else 'behind'}"
+
+
+def waiting_words(sets: Sequence[RankSet], key_a: str, key_b: str) -> Iterator[str]:
+    """Told of two ranks of one set of which it is known: a collective that waits looks like a slow kernel."""
+    for each in sets:
+        places = [each.place(key) for key in (key_a, key_b)]
+        waited = [None if place is None else each.waited_ns(place) for place in places]
+        if places[0] == places[1] or None in waited:
+            continue
+        a, b = (f"rank {each.ranks[place or 0]} {duration(ns)}" for place, ns in zip(places, waited, strict=True))
+        yield (
+            f"Of a median step {a} and {b} are waiting inside collectives for ranks that come later: a collective that "
+            "runs longer there is no slower kernel."
+        )

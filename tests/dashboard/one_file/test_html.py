@@ -17,11 +17,13 @@ import pytest
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.report import analyze
 from launchscope.cli import outputs, run
-from launchscope.dashboard.charts.charts import bound_figure, durations_figure, idle_figure
+from launchscope.dashboard.charts.bound_chart import bound_figure
+from launchscope.dashboard.charts.durations_chart import durations_figure
+from launchscope.dashboard.charts.idle_chart import idle_figure
 from launchscope.dashboard.one_file import html, zoom_levels
 from launchscope.dashboard.opened import Opened, open_bands
 from launchscope.dashboard.page.cards import cards, sentence
-from launchscope.dashboard.page.graph_view import graph_sections
+from launchscope.dashboard.page.sections import graph_sections
 from launchscope.dashboard.page.tables import TABLES, table
 from launchscope.dashboard.theme import DARK, LIGHT, Theme
 from launchscope.dashboard.timeline.timeline import timeline_figure
@@ -29,7 +31,7 @@ from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
 
-from .opening import capture, capture_as_html, case
+from ..opening import capture, capture_as_html, case
 
 HOSTILE = "gemm</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e&\"'"
 

@@ -1,4 +1,4 @@
-"""What `launchscope whatif` can change of a recorded step."""
+"""The knobs of the model of a step: what a prediction can change of a step that was measured."""
 
 from __future__ import annotations
 
@@ -7,9 +7,22 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, Final
 
-from ...model.errors import LaunchscopeError
-from ...model.units import byte_size, duration
-from .gpu_work import WEIGHT_BYTES, StepBytes, Work
+from ..model.errors import LaunchscopeError
+from ..model.units import byte_size, duration
+
+WEIGHT_BYTES: Final[Mapping[str, float]] = {
+    "fp32": 4.0,
+    "float32": 4.0,
+    "tf32": 4.0,
+    "bf16": 2.0,
+    "bfloat16": 2.0,
+    "fp16": 2.0,
+    "float16": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "int4": 0.5,
+}
+"""Bytes of one weight by dtype. Scales and zero points, a few per cent more, are left out."""
 
 FORMATS: Final = tuple(sorted(set(WEIGHT_BYTES) - {"float32", "bfloat16", "float16", "tf32"}))
 """What weights can be asked for as; a size says it in bytes."""
@@ -30,7 +43,11 @@ MOST_PARTS: Final = 4_096
 
 @dataclass(frozen=True)
 class Knobs:
-    """What to change; None keeps it. A value that no machine could have raises LaunchscopeError."""
+    """What to change; None keeps it. A value that no machine could have raises LaunchscopeError.
+
+    The closed form knows no single op: ``graph``, ``times``, ``tensor_parallel`` and ``fuse`` are the simulator's.
+    The simulator knows which ops a fusion takes away: ``kernels`` is the closed form's.
+    """
 
     tau_ns: float | None = None  # host time per launch
     host: float | None = None  # the host takes this many times as long
@@ -41,6 +58,7 @@ class Knobs:
     flops: float | None = None  # the peak rate is so many times as high
     weights: str | float | None = None  # one of FORMATS, or bytes of all weights
     batch_size: int | None = None
+    kernels: float | None = None  # GPU ops of the step: fusion makes them fewer
     tensor_parallel: int | None = None  # degree
     all_reduce_ns: float = ALL_REDUCE_NS
     fuse: tuple[str, ...] = ()  # kinds of the fusion advisor's candidates, or 'all'
@@ -50,7 +68,12 @@ class Knobs:
             raise LaunchscopeError("tau and host both set the host's time: give one")
         if self.tau_ns is not None and self.graph:
             raise LaunchscopeError("tau is of launches one by one, and graph leaves one launch in all: give one")
-        for name, value in (("tau", self.tau_ns), ("delay", self.delay_ns), ("all_reduce", self.all_reduce_ns)):
+        for name, value in (
+            ("tau", self.tau_ns),
+            ("delay", self.delay_ns),
+            ("kernels", self.kernels),
+            ("all_reduce", self.all_reduce_ns),
+        ):
             _require(name, value, MOST, least=0.0)
         for name, value in (("host", self.host), ("flops", self.flops)):
             _require(name, value, MOST_TIMES)
@@ -64,20 +87,14 @@ class Knobs:
         ):
             _require(name, count, most, least=1, kind=Integral)
 
-    def work(self, known: StepBytes | None) -> Work:
-        """The knobs that change what the GPU has to do."""
-        weights = self.weights
-        if isinstance(weights, str):
-            width = None if known is None else known.weight_width
-            weights = None if known is None or not width else known.weights * WEIGHT_BYTES[weights] / width
-        return Work(
-            times=self.times,
-            bandwidth=self.bandwidth,
-            flops=self.flops or 1.0,
-            weight_bytes=weights,
-            batch_size=self.batch_size,
-            parts=self.tensor_parallel or 1,
-        )
+    def tau_from(self, measured_ns: float) -> float:
+        """τ with the host's knobs turned."""
+        tau = measured_ns * (1.0 if self.host is None else self.host) if self.tau_ns is None else self.tau_ns
+        return tau + (self.delay_ns or 0.0)
+
+    def bandwidth_factor(self, op_class: str) -> float:
+        """How many times as fast memory is for ops of this class."""
+        return of_class(self.bandwidth, op_class)
 
     @property
     def needs_bytes(self) -> bool:
@@ -107,6 +124,11 @@ class Knobs:
             yield f"fused: {', '.join(self.fuse)}"
         if self.graph:
             yield "one CUDA graph"
+
+
+def of_class(factors: Mapping[str, float], op_class: str) -> float:
+    """The factor of a class: that of all ops times its own."""
+    return factors.get("all", 1.0) * factors.get(op_class, 1.0)
 
 
 def _require(name: str, value: Any, most: float, *, least: float | None = None, kind: type = Real) -> None:

@@ -36,7 +36,7 @@ class _Part(msgspec.Struct):
 _Parts = list[_Part | list[_Part]]
 
 
-class _Asked(msgspec.Struct, rename={"changed": "changedPropIds"}):
+class _Request(msgspec.Struct, rename={"changed": "changedPropIds"}):
     """The body of a request. A list in a list has the parts that match a pattern."""
 
     output: str
@@ -55,13 +55,13 @@ def refuse_malformed(app: Dash) -> None:
     @functools.wraps(answer)
     def checked(*args: Any, **named: Any) -> Any:
         try:
-            asked = msgspec.json.decode(flask.request.get_data(), type=_Asked)
+            request = msgspec.json.decode(flask.request.get_data(), type=_Request)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             refuse(str(error))
-        callback = app.callback_map.get(asked.output, {})
+        callback = app.callback_map.get(request.output, {})
         if "callback" not in callback:  # the browser answers some by itself
             refuse("the page has no such callback")
-        if not (_has_its_parts(asked, callback) and all(map(_is_property, asked.changed))):
+        if not (_has_its_parts(request, callback) and all(map(_is_property, request.changed))):
             refuse("the callback has other inputs and outputs")
         return answer(*args, **named)
 
@@ -97,16 +97,16 @@ def refuse(why: str) -> NoReturn:
     flask.abort(flask.Response(f"{text}\n", HTTPStatus.BAD_REQUEST, mimetype="text/plain"))
 
 
-def _has_its_parts(asked: _Asked, callback: Mapping[str, Any]) -> bool:
+def _has_its_parts(request: _Request, callback: Mapping[str, Any]) -> bool:
     output = callback["output"]
-    outputs = [asked.outputs] if isinstance(asked.outputs, _Part) else asked.outputs
+    outputs = [request.outputs] if isinstance(request.outputs, _Part) else request.outputs
     declared = [{"id": each.component_id, "property": each.component_property} for each in _listed(output)]
-    return isinstance(asked.outputs, list) == isinstance(output, (list, tuple)) and all(
+    return isinstance(request.outputs, list) == isinstance(output, (list, tuple)) and all(
         len(given) == len(known) and all(map(_fits, given, known))
         for given, known in [
             (outputs, declared),
-            (asked.inputs, callback["inputs"]),
-            (asked.state, callback["state"]),
+            (request.inputs, callback["inputs"]),
+            (request.state, callback["state"]),
         ]
     )
 

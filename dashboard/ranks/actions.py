@@ -1,4 +1,4 @@
-"""What a person does with the ranks, as what it makes of the view."""
+"""The view after an action of the user on the ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..rank_sets import RankSet
 from ..view import View
 
 
-def of_ranks(opened: Opened, view: View, name: str, told: Mapping[str, Any]) -> View:
+def view_after_on_ranks(opened: Opened, view: View, name: str, values: Mapping[str, Any]) -> View:
     """The view after what was done with the control of this name; the same one where that changes nothing."""
     chosen = opened.rank_set(view.ranks)
     if chosen is None:
@@ -21,14 +21,14 @@ def of_ranks(opened: Opened, view: View, name: str, told: Mapping[str, Any]) -> 
     change = msgspec.structs.replace
     match name:
         case "heat":
-            return change(view, heat=told["heat"])
+            return change(view, heat=values["heat"])
         case "ranks":
             first = opened.rank_sets[0].key
-            return change(view, ranks="" if told["ranks"] == first else told["ranks"])
+            return change(view, ranks="" if values["ranks"] == first else values["ranks"])
         case "heat_click":
-            return _clicked(chosen, view, told["heat_click"])
+            return _clicked(chosen, view, values["heat_click"])
         case _:
-            keys = [key for key in dict.fromkeys((told["rank_a"], told["rank_b"])) if key]
+            keys = [key for key in dict.fromkeys((values["rank_a"], values["rank_b"])) if key]
             return change(view, bands=tuple(keys))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import msgspec
-from launchscope.dashboard.page.shown import control_values, only
+from launchscope.dashboard.page.view_parts import control_values, only
 from launchscope.dashboard.view import View
 
-from .test_opened import demo
+from ..test_opened import demo
 
 
 def test_controls_show_the_view() -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from launchscope.dashboard.page.moves import (
+from launchscope.dashboard.page.actions import (
     clicked,
     follow_op,
-    happened,
     op_of_row,
     pressed,
     show_op,
     shown_bands,
     stepped,
+    view_after,
     zoomed,
 )
 from launchscope.dashboard.page.tables import TABLES, table
 from launchscope.dashboard.view import View
 
-from .test_opened import demo
+from ..test_opened import demo
 
 
 def test_a_zoom_is_the_range_that_the_page_reports() -> None:
@@ -53,17 +53,17 @@ def test_clicks_and_keys_that_came_before_an_answer_all_count() -> None:
         "theme": View(),  # there and back
         "keys": View(step=2),
     }.items():
-        assert happened(demo(), View(), name, told, answered, "light") == view, name
+        assert view_after(demo(), View(), name, told, answered, "light") == view, name
     in_order = {"keys": {"pressed": [[1, 3], "]", [2, 3], "]", [4, 5], "Escape"], "count": 6}}
-    assert happened(demo(), View(selected=("eager", 7)), "keys", in_order, {}, None) == View(step=2, x=(4, 5))
-    assert happened(demo(), View(), "theme", {"theme": 1}, {}, "dark") == View(theme="light")
-    assert happened(demo(), View(), "keys", {"keys": None}, {}, "light") == View()
+    assert view_after(demo(), View(selected=("eager", 7)), "keys", in_order, {}, None) == View(step=2, x=(4, 5))
+    assert view_after(demo(), View(), "theme", {"theme": 1}, {}, "dark") == View(theme="light")
+    assert view_after(demo(), View(), "keys", {"keys": None}, {}, "light") == View()
 
 
 def test_of_a_comparison_one_side_can_be_chosen_before_the_other() -> None:
-    first = happened(demo(), View(), "compare_b", {"compare_a": None, "compare_b": "graph"}, {}, None)
+    first = view_after(demo(), View(), "compare_b", {"compare_a": None, "compare_b": "graph"}, {}, None)
     assert first == View(compare=("", "graph"))
-    assert happened(demo(), first, "compare_b", {"compare_a": None, "compare_b": None}, {}, None) == View()
+    assert view_after(demo(), first, "compare_b", {"compare_a": None, "compare_b": None}, {}, None) == View()
 
 
 def click(*custom: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from launchscope.dashboard.watched import Watched
 from launchscope.fixtures.builder import TraceBuilder, trace
 from markupsafe import escape
 
-from .opening import built, capture, two_modes
+from ..opening import built, capture, two_modes
 
 HOSTILE = "<img src=x onerror=alert(1)>{%config%}"
 

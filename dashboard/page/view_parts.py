@@ -1,4 +1,4 @@
-"""What each part of the page shows of a view."""
+"""The parts of a view, and what each part of the page shows of them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..charts import what_if
+from ..charts.starting_point import slider_marks, starting_point
 from ..enlarged import enlarged, scale_of
 from ..opened import Opened
 from ..plotting import Figure
 from ..rank_sets import clocks
-from ..ranks.moves import rank_controls
+from ..ranks.actions import rank_controls
 from ..theme import theme_named
 from ..timeline.timeline import search_count, timeline_figure
 from ..view import View, to_query
-from .moves import shown_bands
+from .actions import shown_bands
 
 _STORES: Final = {
     "timeline-view": ("bands", "step", "x", "align", "search", "selected", "overlays", "theme"),
@@ -69,12 +69,8 @@ def only(view: View, parts: Sequence[str]) -> View:
 
 def control_values(opened: Opened, view: View) -> dict[str, Any]:
     """What each control shows."""
-    start = what_if.starting_point(opened)
-    knobs = (
-        {}
-        if start.step is None
-        else {n: spec.shown(view.knobs.get(n)) for n, spec in what_if.slider_marks(start).items()}
-    )
+    start = starting_point(opened)
+    knobs = {} if start.step is None else {n: spec.shown(view.knobs.get(n)) for n, spec in slider_marks(start).items()}
     return {
         "align": view.align,
         "overlays": list(view.overlays),

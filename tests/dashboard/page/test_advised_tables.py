@@ -10,7 +10,7 @@ from launchscope.dashboard.opened import Opened
 from launchscope.dashboard.page.tables import TABLES, table, table_names
 from launchscope.fixtures.builder import TraceBuilder, trace
 
-from .opening import built, capture, case, two_modes
+from ..opening import built, capture, case, two_modes
 
 ALWAYS = ["kernels", "gaps", "launches", "replays", "warnings"]
 

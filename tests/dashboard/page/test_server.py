@@ -13,7 +13,7 @@ from launchscope.dashboard.page.server import COOKIE, Access, guard, is_loopback
 from launchscope.dashboard.site.app import build_app
 from launchscope.dashboard.watched import Watched
 
-from ..analysis.captures import two_modes, write_capture
+from ...analysis.captures import two_modes, write_capture
 
 
 def client(access: Access) -> flask.testing.FlaskClient:
