@@ -10,7 +10,7 @@ from ..model.columns import follow
 from ..model.intervals import Intervals
 from ..model.nesting import threads
 from ..model.trace import NONE, Bools, HostKind, Ints, Trace
-from .odd_ops import Overlaps, duplicates, same_stream_overlaps
+from .odd_ops import OddDurations, Overlaps, duplicates, odd_durations, same_stream_overlaps
 from .replays import GraphReplays
 from .steps import Steps
 
@@ -27,6 +27,7 @@ class TraceFacts:
     is_early: Bools  # [gpu_ops] starts before its launch call does
     kept: Bools  # [gpu_ops] in a kept step, or any where there are no steps
     overlaps: Overlaps
+    odd_durations: OddDurations
     twice: Bools  # [gpu_ops] an earlier record says the same
     lost_calls: Ints  # rows of host_ops: launch calls in kept steps without a GPU op
     launches_kept: int
@@ -37,6 +38,7 @@ class TraceFacts:
         ops, launches = trace.gpu_ops, trace.launches
         linked = ops.launch_row != NONE
         launch_start = follow(launches.start_ns, ops.launch_row)
+        overlaps = same_stream_overlaps(trace)
         return cls(
             trace=trace,
             steps=steps,
@@ -45,7 +47,8 @@ class TraceFacts:
             linked=linked,
             is_early=linked & (ops.start_ns < launch_start),
             kept=_in_kept(steps, steps.op_step) if len(steps) else np.ones(len(ops), np.bool_),
-            overlaps=same_stream_overlaps(trace),
+            overlaps=overlaps,
+            odd_durations=odd_durations(trace, overlaps),
             twice=duplicates(trace),
             lost_calls=_lost_calls(trace, steps),
             launches_kept=int(_in_kept(steps, steps.launch_step).sum()),
