@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from ..model.errors import UnreadableInput
-from ..model.secrets import without_secrets
+from ..model.secrets import comparable, without_secrets
 from .storage import allowed_protocol, is_url, local_path
 
 _SAME_STORAGE: Final = {"az": "abfs", "abfss": "abfs"}
@@ -112,7 +112,7 @@ def _fixed_parts(url: str) -> tuple[str, ...]:
 
 
 def _parts(url: str) -> tuple[str, ...]:
-    protocol, _, rest = without_secrets(url).partition("://")
+    protocol, _, rest = comparable(url).partition("://")
     return (_SAME_STORAGE.get(protocol, protocol), *rest.split("/"))
 
 
