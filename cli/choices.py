@@ -99,7 +99,9 @@ verbose: Final = click.option(
 )
 
 strict: Final = click.option(
-    "--strict", is_flag=True, help="Refuse a trace that is cut or damaged, instead of reading what is left of it."
+    "--strict",
+    is_flag=True,
+    help="Refuse a trace that is cut, damaged or lost records, instead of reading what is left.",
 )
 
 no_cache: Final = click.option(

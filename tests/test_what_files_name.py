@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import flask
 import msgspec
@@ -385,6 +384,13 @@ def test_what_is_no_file_has_no_end_and_is_not_read(table: Path) -> None:
         "s3://bucket/run/../private/rank0.json",
         "s3://bucket/run/%2e%2E/private/rank0.json",
         "s3://bucket/run/..%2fprivate/rank0.json",
+        "s3://bucket/run/%252e%252e/private/rank0.json",
+        "s3://bucket/run/%25252e./private/rank0.json",
+        "s3://bucket/run/..%252fprivate/rank0.json",
+        "s3://bucket/run/" + "%" + "25" * 1000 + "2e%2e/private/rank0.json",
+        "s3://bucket/run/..;/private/rank0.json",
+        "s3://bucket/run/%2e%2e%3bv=1/private/rank0.json",
+        "s3://bucket/run/.%2509./private/rank0.json",
         "s3://bucket/run/..\\private/rank0.json",
         "s3://bucket/run/.\t./private/rank0.json",
         "s3://bucket/run/..?rank0.json",
@@ -406,6 +412,7 @@ def test_a_url_beside_the_one_that_is_named_is_not_read(path: str, touched: list
         ("s3://bucket/run/", "s3://bucket/run/4/rank0.json"),
         ("s3://bucket/run/*.json.gz", "s3://bucket/run/rank0.json.gz"),
         ("s3://bucket", "s3://bucket/run/rank0.json"),
+        ("s3://bucket", "s3://bucket/run;v=1/step%201/50%/a..b/rank0.json"),
         ("az://traces/run", "abfs://traces/run/rank0.json"),
         ("https://me:hunter2@host/run", "https://…@host/run/rank0.json"),
         ("hf://datasets/us/runs@main", "hf://datasets/us/runs@main/rank0.json"),
@@ -421,7 +428,9 @@ def test_what_lies_below_it_is(named: str, path: str, touched: list[str], table:
 
 @pytest.fixture
 def redirecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str]]]:
-    """A server that leads from /run/ROW?to=URL to the URL, in plain HTTP taken for HTTPS; and what it was asked for."""
+    """A server in plain HTTP, taken for HTTPS, that leads from /run/ROW?to=URL, in hex, to the URL; and what it was
+    asked for.
+    """
     pytest.importorskip("aiohttp")
     monkeypatch.setattr(storage, "_HTTPS", "http")
     monkeypatch.setitem(PROTOCOLS, "http", "aiohttp")
@@ -433,7 +442,7 @@ def redirecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str
             asked.append(path)
             self.send_response(302 if target else 200)
             if target:
-                self.send_header("Location", unquote(target))
+                self.send_header("Location", bytes.fromhex(target).decode())
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -454,7 +463,9 @@ def redirecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str
         ("{}/run/rank1.json", True),
         ("rank1.json", True),
         ("/elsewhere/rank1.json", False),
+        ("{}/run/%2e%2e/elsewhere", False),
         ("{}/run/%252e%252e/elsewhere", False),
+        ("{}/run/..;/elsewhere", False),
         ("http://localhost:9/run/rank1.json", False),
         ("https://127.0.0.1:9/run/rank1.json", False),  # not what is taken for HTTPS here
     ],
@@ -463,7 +474,7 @@ def test_no_server_leads_away_from_what_is_named(
     target: str, is_followed: bool, redirecting: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     address, asked = redirecting
-    path = f"{address}/run/rank0.json?to={target.format(address)}"
+    path = f"{address}/run/rank0.json?to={target.format(address).encode().hex()}"
     table = write_table(tmp_path / "ranks.json", [path], [f"{address}/run/"])
     (told,) = refusals(*opened(table, f"{address}/run/"))
     assert asked == ["/run/rank0.json", *(["/run/rank1.json"] if is_followed else [])]
@@ -473,11 +484,11 @@ def test_no_server_leads_away_from_what_is_named(
 def test_what_is_typed_leads_to_other_hosts_yet_to_no_other_protocol(redirecting: tuple[str, list[str]]) -> None:
     address, asked = redirecting
     path = f"{address}/run/rank0.json?to="
-    with storage.fetched(f"{path}{address}/elsewhere") as copy:
+    with storage.fetched(path + f"{address}/elsewhere".encode().hex()) as copy:
         assert copy.read_bytes() == b""
     with (
         pytest.raises(UnreadableInput, match="its server leads to ftp://"),
-        storage.fetched(f"{path}ftp://127.0.0.1"),
+        storage.fetched(path + b"ftp://127.0.0.1".hex()),
     ):
         pass
     assert asked == ["/run/rank0.json", "/elsewhere", "/run/rank0.json"]

@@ -86,6 +86,31 @@ def outlasting(trace: Trace) -> Bools:
     return found
 
 
+class OddDurations(NamedTuple):
+    """Records that can't have lasted as long as the file says."""
+
+    faults: dict[
+        str, tuple[Bools, ...]
+    ]  # by what is wrong: [gpu_ops], then [launches] and [blocking_calls] if it can be
+    gpu_ops: Bools  # [gpu_ops] any of the faults
+    launches: Bools
+    blocking_calls: Bools
+
+
+def odd_durations(trace: Trace, overlaps: Overlaps) -> OddDurations:
+    """Which GPU ops and which calls."""
+    tables: list[Table] = [trace.gpu_ops, trace.launches, trace.blocking_calls]
+    calls: list[Table] = tables[1:]
+    faults: dict[str, tuple[Bools, ...]] = {
+        "below zero": tuple(map(below_zero, tables)),
+        "over an hour": tuple(map(over_an_hour, tables)),
+        "longer than all else in the file together": (outlasting(trace),),
+        "running on when the next one of its stream has long ended": (overlaps.far,),
+    }
+    of_ops = np.logical_or.reduce([fault[0] for fault in faults.values()])
+    return OddDurations(faults, of_ops, *(below_zero(each) | over_an_hour(each) for each in calls))
+
+
 def below_zero(table: Table) -> Bools:
     """Rows that end before they start."""
     return np.less(table.dur_ns, 0)

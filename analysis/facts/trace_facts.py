@@ -9,7 +9,7 @@ import numpy as np
 from ..model.columns import follow
 from ..model.nesting import threads
 from ..model.trace import NONE, Bools, HostKind, Ints, Trace
-from .odd_ops import Overlaps, duplicates, same_stream_overlaps
+from .odd_ops import OddDurations, Overlaps, duplicates, odd_durations, same_stream_overlaps
 from .steps import Steps
 
 
@@ -22,6 +22,7 @@ class TraceFacts:
     is_early: Bools  # [gpu_ops] starts before its launch call does
     kept: Bools  # [gpu_ops] in a kept step, or any where there are no steps
     overlaps: Overlaps
+    odd_durations: OddDurations
     twice: Bools  # [gpu_ops] an earlier record says the same
     lost_calls: Ints  # rows of host_ops: launch calls in kept steps without a GPU op
     cut_calls: Ints  # those after every launch that has its ops: the recording stopped before the GPU was done
@@ -34,12 +35,14 @@ class TraceFacts:
         linked = ops.launch_row != NONE
         launch_start = follow(launches.start_ns, ops.launch_row)
         lost = _lost_calls(trace, steps)
+        overlaps = same_stream_overlaps(trace)
         return cls(
             gpu_ops=len(ops),
             linked=linked,
             is_early=linked & (ops.start_ns < launch_start),
             kept=_in_kept(steps, steps.op_step) if len(steps) else np.ones(len(ops), np.bool_),
-            overlaps=same_stream_overlaps(trace),
+            overlaps=overlaps,
+            odd_durations=odd_durations(trace, overlaps),
             twice=duplicates(trace),
             lost_calls=lost,
             cut_calls=lost[trace.host_ops.start_ns[lost] > (launches.start_ns[-1] if len(launches) else NONE)],

@@ -21,8 +21,14 @@ UNLINKED_SHARE: Final = 0.10
 SKEWED_SHARE: Final = 0.01
 """Over this share of ops that start before their launch call, the clocks or the correlation ids are wrong."""
 
+IMPOSSIBLE_SHARE: Final = 0.01
+"""Over this share of GPU ops, launches or blocking calls that can't have lasted so long, no time of the file is one."""
+
 LOST_SHARE: Final = 0.01
 """Over this share of the kept steps' launch calls without a GPU op, records were lost."""
+
+IMPOSSIBLE: Final = "have durations that can't be"
+"""The end of a reason, of more than that share."""
 
 _CUT_CODES: Final = ("cut_file", "damaged_file")
 
@@ -94,6 +100,7 @@ def _reasons(context: Context) -> Iterator[str]:
         yield f"{part(unlinked, kept)} kept GPU ops have no launch in the file"
     if early > SKEWED_SHARE * facts.gpu_ops:
         yield f"{part(early, facts.gpu_ops)} GPU ops start before their launch call does"
+    yield from _impossible(facts)
     if len(context.replays.differing):
         yield "replays of one graph differ in their number of GPU ops"
     if len(facts.cut_calls):
@@ -106,3 +113,10 @@ def _reasons(context: Context) -> Iterator[str]:
     if not context.trace.complete:
         cut = any(notice.code in _CUT_CODES for notice in context.trace.notices)
         yield "the file is cut or damaged: what it lacks is not known" if cut else "records are known to be lost"
+
+
+def _impossible(facts: TraceFacts) -> Iterator[str]:
+    odd = facts.odd_durations
+    for what, rows in (("GPU ops", odd.gpu_ops), ("launches", odd.launches), ("blocking calls", odd.blocking_calls)):
+        if rows.sum() > IMPOSSIBLE_SHARE * len(rows):
+            yield f"{part(int(rows.sum()), len(rows))} {what} {IMPOSSIBLE}"

@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from ..facts.context import Context
-from ..facts.odd_ops import below_zero, outlasting, over_an_hour
 from ..model import units
 from ..model.columns import follow
 from ..model.trace import Bools, HostKind, Notice, Trace
@@ -152,25 +151,18 @@ def _time_notices(context: Context) -> Iterator[Notice]:
 
 def _odd_op_notices(context: Context) -> Iterator[Notice]:
     facts = context.trace_facts
-    ops, launches = context.trace.gpu_ops, context.trace.launches
-    faults = {
-        "below zero": (below_zero(ops), below_zero(launches)),
-        "over an hour": (over_an_hour(ops), over_an_hour(launches)),
-        "longer than all else in the file together": (outlasting(context.trace),),
-        "running on when the next one of its stream has long ended": (facts.overlaps.far,),
-    }
-    of_ops = np.logical_or.reduce([fault[0] for fault in faults.values()])
-    of_launches = below_zero(launches) | over_an_hour(launches)
-    if of_ops.any() or of_launches.any():
-        told = ", ".join(f"{n:,} {what}" for what, own in faults.items() if (n := sum(int(each.sum()) for each in own)))
-        where = f" (the first on {_place(context.trace, of_ops)})" if of_ops.any() else ""
-        counted = [units.plural(int(of_ops.sum()), "GPU op")] if of_ops.any() else []
-        counted += [units.plural(int(of_launches.sum()), "launch", "launches")] if of_launches.any() else []
+    odd = facts.odd_durations
+    counts = [int(rows.sum()) for rows in (odd.gpu_ops, odd.launches, odd.blocking_calls)]
+    if any(counts):
+        words = (("GPU op", "GPU ops"), ("launch", "launches"), ("blocking call", "blocking calls"))
+        counted = [units.plural(n, *own) for n, own in zip(counts, words, strict=True) if n]
+        told = [f"{n:,} {what}" for what, own in odd.faults.items() if (n := sum(int(each.sum()) for each in own))]
+        where = f" (the first on {_place(context.trace, odd.gpu_ops)})" if odd.gpu_ops.any() else ""
         text = (
-            f"durations that can't be, of {' and '.join(counted)}{where}: {told}; the writer's clocks are at fault, "
-            "and busy time holds them: record again"
+            f"durations that can't be, of {' and '.join(counted)}{where}: {', '.join(told)}; the writer's clocks are "
+            "at fault, and busy time holds them: record again"
         )
-        yield Notice("impossible_durations", text, int(of_ops.sum()) + int(of_launches.sum()))
+        yield Notice("impossible_durations", text, sum(counts))
     twice = int(facts.twice.sum())
     if twice:
         text = (

@@ -16,11 +16,12 @@ from typing import Final
 from urllib.parse import unquote
 
 from ..model.errors import UnreadableInput
-from ..model.secrets import without_secrets
+from ..model.secrets import comparable, without_secrets
 from .storage import allowed_protocol, is_url, local_path
 
 _SAME_STORAGE: Final = {"az": "abfs", "abfss": "abfs"}
 _SEPARATORS: Final = re.compile(r"[/\\?#]")
+_MOST_SERVERS: Final = 8  # behind one another, each of which decodes a URL
 
 
 @dataclass(frozen=True)
@@ -111,12 +112,21 @@ def _fixed_parts(url: str) -> tuple[str, ...]:
 
 
 def _parts(url: str) -> tuple[str, ...]:
-    protocol, _, rest = without_secrets(url).partition("://")
+    protocol, _, rest = comparable(url).partition("://")
     return (_SAME_STORAGE.get(protocol, protocol), *rest.split("/"))
 
 
 def _require_plain(url: str) -> None:
     """UnreadableInput for a URL that may lead elsewhere than it reads: to a folder above, or to another protocol."""
     allowed_protocol(url)
-    if not url.isprintable() or {".", ".."} & set(_SEPARATORS.split(unquote(url))):
+    decoded = _decoded(url)
+    parts = [part.partition(";")[0] for part in _SEPARATORS.split(decoded)]  # what is behind it many servers pass over
+    if not (decoded.isprintable() and {".", ".."}.isdisjoint(parts) and unquote(decoded) == decoded):
         raise UnreadableInput(f"{without_secrets(url)!r}: not read, as it does not name its place plainly")
+
+
+def _decoded(url: str) -> str:
+    """The URL as the last of so many servers reads it."""
+    for _ in range(_MOST_SERVERS):
+        url = unquote(url)
+    return url

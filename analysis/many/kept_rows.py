@@ -18,7 +18,7 @@ import msgspec
 
 from ..model.errors import LaunchscopeError, UnreadableInput
 from ..model.paths import is_file
-from ..model.secrets import without_secrets
+from ..model.secrets import comparable
 from ..model.trace import utf8_text
 from ..model.version import __version__
 from .document import UNREADABLE, RankRow
@@ -97,7 +97,7 @@ def _names(row: RankRow) -> tuple[str, str]:
 def _key(job: Job) -> list[str | int | bool | None]:
     """All that a row depends on."""
     file = job.file
-    path = without_secrets(file.path) if "://" in file.path else os.path.realpath(file.path)
+    path = comparable(file.path) if "://" in file.path else os.path.realpath(file.path)
     return [
         utf8_text(path),
         file.member,

@@ -77,9 +77,9 @@ def _read(job: Job, row: RankRow, path: Path, fetch_seconds: float | None) -> tu
     file = job.file
     try:
         trace = TraceFile(path, file.name, file.member).open(cache=False)
-        if job.strict:
-            require_whole(trace)
         found = find_figures(_known(row, trace, fetch_seconds), trace, step_regex=job.step_regex)
+        if job.strict:
+            require_whole(trace, found.row.warnings)
         return found.row, carried(found)
     except LaunchscopeError as error:
         kind = NOT_FETCHED if isinstance(error.__cause__, OSError) else UNREADABLE  # a right may be given next time

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Final
 from urllib.parse import unquote
 
@@ -29,6 +30,7 @@ _SECRETS: Final = frozenset(
         "passwd",
         "password",
         "passwords",
+        "pw",
         "pwd",
         "sas",
         "secret",
@@ -37,28 +39,58 @@ _SECRETS: Final = frozenset(
         "signature",
     ]
 )
-_LAST: Final = frozenset(("auth", "key", "token"))
+_LAST: Final = frozenset(("auth", "dsn", "key", "otp", "pat", "pin", "psk", "salt", "tok"))
 """Words that tell a secret where a name ends on them: api_key, but not key_value_heads."""
 _UNLESS_COUNTED: Final = frozenset(["auth", "pass", "session", "token", "tokens"])
-"""Words that tell a secret unless the value is a number: max_new_tokens is none."""
+"""Words that tell a secret unless the value is a number or a switch: max_new_tokens is none."""
+_OF_TEXT: Final = frozenset(["bos", "cls", "eos", "mask", "max", "min", "num", "pad", "sep", "stop", "unk"])
+"""In front of tokens that are words of a text."""
 _BEFORE_KEY: Final = frozenset(
     ["access", "account", "api", "encryption", "private", "secret", "shared", "signing", "ssh", "storage"]
 )
 _BEHIND_KEY: Final = frozenset(("id", "pair"))
-_GLUED: Final = re.compile(r"apikey|accesskey|privatekey|bearer|credential|passw|secret|.token$")
-"""In a word, where a name is written without separators: hftoken, dbpassword."""
+_BEFORE_URL: Final = frozenset(
+    ["amqp", "broker", "connection", "database", "db", "mongo", "mongodb", "mysql", "postgres", "redis", "webhook"]
+)
+_URLS: Final = frozenset(("string", "uri", "url"))
+"""Behind one of those: an address that holds a password, or is one."""
+_GLUED: Final = re.compile(
+    r"(api|access|account|encryption|private|secret|session|shared|signing|storage)key|bearer|credential|passw|secret"
+    r"|sessionid|(connection|database|webhook)(string|uri|url)|pwd$|basicauth$|.(pw|tok|token)$"
+    r"|(admin|db|http|key|ldap|mail|proxy|root|smtp|sql|user)pass$"
+)
+"""In a word, where a name is written without separators: hftoken, dbpassword; not bypass."""
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,7}(\.[0-9]+)?")
+_NUMBERS: Final = re.compile(r"[\[(\s]*[+-]?[0-9]{1,7}(\.[0-9]+)?([,\s]+[+-]?[0-9]{1,7}(\.[0-9]+)?)*[\])\s]*")
+_SWITCHES: Final = frozenset(("auto", "false", "none", "null", "off", "on", "true"))
 
 _USER: Final = re.compile(r"(?<=://)[^/?#\s]*(?=@)")
+_ODD_USER: Final = re.compile(r"""(?<=//)[^/?#\s:@"']*:(?![/?#]|[0-9]+[/?#])[^\s"']{1,999}(?=@)""")
+"""With a password that had to be encoded, or without a protocol; no port, behind which a path may hold an @."""
 _QUERY: Final = re.compile(r"(?<=[?&;#])([^=&;#\s]+)=([^&;#\s]+)")
-_PAIR: Final = re.compile(r"""([A-Za-z][\w.-]*)(["']?\s*[:=]\s*["']?)([^\s"',;&)}\]]+)""")
-_HEADER: Final = re.compile(r"(?<=\bbearer )\S+|(?<=\bbasic )[\w+/]{8,}=*", re.IGNORECASE)
-_SHAPES: Final = re.compile(
-    r"\b(hf_[A-Za-z0-9]{16,}|sk-[\w-]{16,}|gh[opsu]_[A-Za-z0-9]{16,}|glpat-[\w-]{16,}|A[KS]IA[A-Z0-9]{16}"
-    r"|eyJ[\w-]+\.[\w-]+\.[\w-]+)"
+_QUOTED: Final = r"""(?P<quote>\\?["'])(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\\]))*)|(?P<bare>%s)"""
+_PAIR: Final = re.compile(r"""([A-Za-z][\w.-]{0,99})\\?["']?\s*[:=]\s*""")
+_PAIRED: Final = re.compile(_QUOTED % r"""[^\s"',;&)}\]]+""", re.DOTALL)
+_OPTION: Final = re.compile(r"""(?<![^\s"'])(--?[A-Za-z][\w-]*)\s+(?!-)""")
+_OPTED: Final = re.compile(_QUOTED % r"""[^\s"']+""", re.DOTALL)
+_LOGIN: Final = re.compile(
+    r"""((?:\bcurl\b[^\r\n]{0,999}?\s-[uU]|(?<!\S)--(?:proxy-)?user)[\s=]*["']?[^\s:"'=/]+:)[^\s"']+"""
 )
-"""Tokens of Hugging Face, OpenAI, GitHub, GitLab and AWS, and JSON web tokens, whatever they are called."""
+_HEADER: Final = re.compile(r"(?<=\bbearer )\S+|(?<=\bbasic )[\w+/]{8,}=*", re.IGNORECASE)
+_CREDENTIALS: Final = re.compile(
+    r"""\b((?:proxy-)?authorization\\?["']?\s*[:=]\s*\\?["']?(?:[a-z][\w-]*[ \t]+(?=\S))?)[^\r\n"'\\]+""", re.IGNORECASE
+)
+"""Of a header: all behind the name of the scheme."""
+_SHAPES: Final = re.compile(
+    r"(?<![A-Za-z0-9])(hf_[A-Za-z0-9]{16,}|sk-[\w-]{16,}|[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|gh[oprsu]_[A-Za-z0-9]{10,}"
+    r"|github_pat_\w{10,}|glpat-[\w-]{16,}|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{20,}|xox[a-z]-[\w-]{8,}|nvapi-[\w-]{10,}"
+    r"|npm_[A-Za-z0-9]{16,}|r8_[A-Za-z0-9]{16,}|eyJ[\w-]+\.[\w-]+\.[\w-]+)"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)",
+    re.DOTALL,
+)
+"""Tokens of Hugging Face, OpenAI, Stripe, GitHub, GitLab, AWS, Google, Slack, NVIDIA, npm and Replicate, JSON web
+tokens and private keys, whatever they are called.
+"""
 _FEWEST: Final = 4  # characters of a secret that is looked for in other words
 
 
@@ -67,7 +99,14 @@ def is_secret(name: str, value: str = "") -> bool:
     words = [word.lower() for word in _WORD.findall(unquote(name))]
     if any(word in _SECRETS or _GLUED.search(word) for word in words) or not _LAST.isdisjoint(words[-1:]):
         return True
-    return not _NUMBER.fullmatch(value) and (not _UNLESS_COUNTED.isdisjoint(words) or _has_key(words))
+    if _NUMBERS.fullmatch(value) or value.lower() in _SWITCHES:
+        return False
+    is_of_text = not _OF_TEXT.isdisjoint(words)
+    return _has_key(words) or _has_address(words) or not (is_of_text or _UNLESS_COUNTED.isdisjoint(words))
+
+
+def _has_address(words: list[str]) -> bool:
+    return any(before in _BEFORE_URL and word in _URLS for before, word in pairwise(words))
 
 
 def _has_key(words: list[str]) -> bool:
@@ -79,7 +118,12 @@ def _has_key(words: list[str]) -> bool:
 
 
 def without_secrets(url: str) -> str:
-    """The URL as it may be printed and kept; a path stays as it is."""
+    """The URL as it may be printed; a path stays as it is."""
+    return comparable(_ODD_USER.sub(HIDDEN, url)) if "//" in url else url
+
+
+def comparable(url: str) -> str:
+    """The URL as it may be kept and compared: without its user and the secrets of its query, its host as it is."""
     return _QUERY.sub(_hidden, _USER.sub(HIDDEN, url)) if "://" in url else url
 
 
@@ -88,17 +132,27 @@ def _hidden(match: re.Match[str]) -> str:
 
 
 def text_without_secrets(text: str) -> str:
-    """A text without secrets of URLs and of headers, and without what has the shape of a token."""
-    return _SHAPES.sub(HIDDEN, _HEADER.sub(HIDDEN, without_secrets(text)))
+    """A text without secrets of URLs, of headers and of options, and without what has the shape of a token."""
+    text = _CREDENTIALS.sub(rf"\1{HIDDEN}", _SHAPES.sub(HIDDEN, without_secrets(text)))
+    return _values_hidden(_LOGIN.sub(rf"\1{HIDDEN}", _HEADER.sub(HIDDEN, text)), _OPTION, _OPTED)
 
 
 def value_without_secrets(value: str) -> str:
     """A setting's value: as a text, and without what it says itself is a secret, as JSON or a header does."""
-    return _PAIR.sub(_hidden_pair, text_without_secrets(value))
+    return _values_hidden(text_without_secrets(value), _PAIR, _PAIRED)
 
 
-def _hidden_pair(match: re.Match[str]) -> str:
-    return f"{match[1]}{match[2]}{HIDDEN}" if is_secret(match[1], match[3]) else match[0]
+def _values_hidden(text: str, names: re.Pattern[str], values: re.Pattern[str]) -> str:
+    """The text without the values behind names of secrets; behind any other name there may be more names."""
+    shown, at = "", 0
+    for name in names.finditer(text):
+        if name.start() < at or not is_secret(name[1]):
+            continue
+        value = values.match(text, name.end())
+        if value is not None and is_secret(name[1], value["quoted"] or value["bare"] or ""):
+            shown += f"{text[at : name.end()]}{value['quote'] or ''}{HIDDEN}"
+            at = value.end()
+    return shown + text[at:]
 
 
 def told_without_secrets(text: str, url: str) -> str:

@@ -9,12 +9,21 @@ from ..figures.analyses import TraceAnalysis, analyze_trace
 from ..inputs.trace_files import TraceFile
 from ..model.document import RanksOfStepDoc, SkippedDoc, UnreadDoc, WarningDoc
 from ..model.errors import UnreadableInput, one_line
-from ..model.trace import Notice, Trace, utf8_text
+from ..model.trace import Trace, utf8_text
 from .fusion_advice import with_fusion
 from .rank_documents import traces_document
 from .ranks_together import put_together, sets_of_ranks
 
-LOST: Final = ("cut_file", "damaged_file", "lost_records", "graph_level", "unreadable_times")
+LOST: Final = (
+    "cut_file",
+    "damaged_file",
+    "lost_records",
+    "graph_level",
+    "unreadable_times",
+    "impossible_durations",
+    "under_recorded",
+    "lost_ops",
+)
 """Warnings of a file that is damaged, or lacks records: what ``--strict`` refuses, whatever the format."""
 
 
@@ -37,15 +46,15 @@ def analyze_files(
     reasons: dict[TraceFile, str] = {}
     for file in files:
         try:
-            trace = file.open(progress, cache=cache)
+            analysis = analyze_trace(file.open(progress, cache=cache), name=file.name, step_regex=step_regex)
             if strict:
-                require_whole(trace)
+                require_whole(analysis.trace, analysis.document.warnings)
         except UnreadableInput as error:
             if strict or alone:
                 raise
             reasons[file] = utf8_text(str(error)).removeprefix(f"{utf8_text(one_line(file.source))}: ")
         else:
-            analyses[file] = analyze_trace(trace, name=file.name, step_regex=step_regex)
+            analyses[file] = analysis
     if files and not analyses:
         first, reason = next(iter(reasons.items()))
         raise UnreadableInput(f"none of {len(files):,} files can be read; the first: {first.source}: {reason}")
@@ -74,15 +83,16 @@ def why_no_gpu_ops(analysis: TraceAnalysis) -> str:
     return next(w.message for code in ("graph_level", "no_gpu_ops") for w in warnings if w.code == code)
 
 
-def require_whole(trace: Trace) -> None:
-    """UnreadableInput when the file is damaged, records of it are known to be lost, or its profiler says that some may
-    be.
+def require_whole(trace: Trace, warnings: Iterable[WarningDoc]) -> None:
+    """UnreadableInput when the file is damaged, records of it are lost or can't be right, or its profiler says that
+    some may be lost; ``warnings`` are all of the trace.
     """
-    if not trace.complete or lost_words(trace.notices):
-        lost = lost_words(trace.notices) or "records are known to be lost"
+    lost = lost_words(warnings)
+    if not trace.complete or lost:
+        lost = lost or "records are known to be lost"
         raise UnreadableInput(f"{trace.source.path}: not whole, so refused as asked: {lost}")
 
 
-def lost_words(notices: Iterable[Notice | WarningDoc]) -> str:
+def lost_words(warnings: Iterable[WarningDoc]) -> str:
     """What they say of damage and of lost records; nothing where they say nothing of it."""
-    return "; ".join(notice.message for notice in notices if notice.code in LOST)
+    return "; ".join(warning.message for warning in warnings if warning.code in LOST)

@@ -36,9 +36,10 @@ def analyze_capture(
         of_one_file = list(sessions)
         try:
             trace = read_trace(capture.trace_bytes(path), f"{capture.path.name}/{path}", progress=progress)
-            if strict:
-                require_whole(trace)
-            analyses += [_analyze(capture, session, part, step_regex) for session, part in _parts(trace, of_one_file)]
+            found = [_analyze(capture, session, part, step_regex) for session, part in _parts(trace, of_one_file)]
+            for each in found if strict else ():
+                require_whole(each.trace, each.document.warnings)
+            analyses += found
         except UnreadableInput as error:
             if strict:
                 raise

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from ..figures.analyses import TraceAnalysis
+from ..figures.coverage import IMPOSSIBLE
 from ..figures.trace_notices import NSYS_RECORD
 from ..model import units
 from ..model.document import CoverageDoc, SkippedDoc, SourceDoc, UnreadDoc, WarningDoc
@@ -113,8 +114,11 @@ def _trust(analysis: TraceAnalysis) -> Iterator[TrustDoc]:
     lost = [reason for code, reason in _LOSSES.items() if code in codes]
     coarse = ["times are whole µs"] if "whole_us" in codes else []
     odd = [reason for code, reason in _ODD_OPS.items() if code in codes]
-    yield _answer("GPU work and kernels", CARE, *lost, *coarse, *odd)
-    if lost:
+    impossible = [reason for reason in analysis.unreliable if reason.endswith(IMPOSSIBLE)]
+    yield _answer("GPU work and kernels", NO if impossible else CARE, *impossible, *lost, *coarse, *odd)
+    if impossible:
+        yield _answer("idle time", NO, *impossible)
+    elif lost:
         yield _answer("idle time", NO, f"{lost[0]}: what is missing looks like idle time")
     else:
         stray = ["one gap is over half of the window, and no steady part leaves it out"]
@@ -210,6 +214,8 @@ def _advice(analysis: TraceAnalysis) -> Iterator[str]:
         yield "analyze the trace that was opened in Perfetto: its JSON export cuts times to whole µs"
     elif codes & set(_LOSSES):
         yield "record fewer steps in a fresh process, synchronise before the recording stops, copy the file whole"
+    if "impossible_durations" in codes:
+        yield "record again, with a newer driver or profiler: times of this file can't be"
     if "skew" in codes:
         yield "record one profiler session per process: later ones can carry wrong correlation ids"
     if counts.step_source in ("none", "repetition") and not is_proton:

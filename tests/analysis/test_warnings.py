@@ -80,6 +80,16 @@ def row_of(count: int, *, unlinked: int = 0, early: int = 0) -> TraceBuilder:
     return builder
 
 
+def backwards(*, launches: int = 0, ops: int = 0, syncs: int = 0) -> TraceBuilder:
+    """100 launches, GPU ops and syncs, so many of which end 5 µs before they begin."""
+    builder = trace()
+    for index in range(100):
+        at = 100 * index
+        builder.launch(at, -5 if index < launches else 5).kernel(at + 20, -5 if index < ops else 5)
+        builder.sync(at + 40, -5 if index < syncs else 5)
+    return builder
+
+
 def replays(*nodes: int) -> TraceBuilder:
     """Replays of one graph, 200 µs apart, each with its first so many nodes."""
     builder = trace()
@@ -234,6 +244,9 @@ CASES = [
     Case("impossible_durations", one().launch(20, HOUR + 1).kernel(30, 1), 1,
          "durations that can't be, of 1 launch: 1 over an hour",
          one().launch(20, HOUR).kernel(30, 1)),
+    Case("impossible_durations", one().launch(20, -1).kernel(30, 1).sync(40, -1), 2,
+         "durations that can't be, of 1 launch and 1 blocking call: 2 below zero",
+         one().launch(20, 0).kernel(30, 1).sync(40, 0)),
     Case("impossible_durations", long_kernel(100_001), 1,
          "1 longer than all else in the file together", long_kernel(100_000)),
     Case("impossible_durations", long_kernel(300_000, sync=200_000), 1,
@@ -393,6 +406,9 @@ class TestReliable:
             (trace().kernel(0, 4, launch=False), "no launches in the file", one()),
             (row_of(89, unlinked=11), "11 of 100 (11 %) kept GPU ops have no launch", row_of(90, unlinked=10)),
             (row_of(98, early=2), "2 of 98 (2 %) GPU ops start before their launch call does", row_of(100, early=1)),
+            (backwards(ops=2), "2 of 100 (2 %) GPU ops have durations that can't be", backwards(ops=1)),
+            (backwards(launches=2), "2 of 100 (2 %) launches have durations that can't be", backwards(launches=1)),
+            (backwards(syncs=2), "2 of 100 (2 %) blocking calls have durations that can't be", backwards(syncs=1)),
             (replays(40, 40, 39), "replays of one graph differ in their number of GPU ops", replays(40, 40, 40)),
             (last_step(2, 1), "the recording ends inside a kept step: 1 of its launch calls", last_step(2)),
             (last_step(98, 5), "1 of 99 (1 %) launch calls of the kept steps have no GPU op", last_step(99, 5)),

@@ -15,11 +15,12 @@ from launchscope.cli import run
 from launchscope.fixtures.nsys_builder import ExportBuilder, export
 
 from ..analysis.many.rank_files import rank_trace
-from ..fuzz.seeds import capture, converted, proton
+from ..fuzz.seeds import TRACES, capture, converted, proton
 
 Captured = pytest.CaptureFixture[str]
 
 KINETO: Final = rank_trace(0).json()
+LEIMAO: Final = TRACES / "leimao_trace_with_manual_capture.json.gz"
 PACKED: Final = gzip.compress(KINETO)
 
 
@@ -39,6 +40,9 @@ DAMAGED: Final[dict[str, tuple[str, Callable[[], bytes]]]] = {
         "x.json",
         lambda: rank_trace(0).header(WARNING=["Dropped 3 activity records"]).json(),
     ),
+    "one duration below zero": ("x.json", lambda: rank_trace(0).launch(7000, 5).kernel(7010, -5).json()),
+    "a launch call that lost its kernel": ("x.json", lambda: rank_trace(0).launch(5500, 5).json()),
+    "a replay that lost a kernel": ("x.json.gz", LEIMAO.read_bytes),
     "cut gzip": ("x.json.gz", lambda: PACKED[:-200]),
     "wrong checksum": ("x.json.gz", lambda: PACKED[:-8] + bytes(4) + PACKED[-4:]),
     "wrong length": ("x.json.gz", lambda: PACKED[:-4] + bytes(4)),
@@ -51,8 +55,10 @@ DAMAGED: Final[dict[str, tuple[str, Callable[[], bytes]]]] = {
     ),
     "cut Proton": ("x.json", lambda: proton(new=True)[:-1]),
     "cut Perfetto": ("x.json", lambda: converted(rank_trace(0).json().replace(b".000", b""))[:-1]),
+    "capture of a trace that lost a kernel": ("x.zip", lambda: capture({"eager-0": LEIMAO.read_bytes()})),
     "capture with a cut trace": ("x.zip", lambda: capture({"eager-0": gzip.compress(KINETO)[:-100]})),
 }
+LOSING: Final = ("one duration below zero", "a launch call that lost its kernel", "a replay that lost a kernel")
 LIMITS: Final = '[limits]\nlaunches = "<= 300"\n'
 
 
@@ -74,7 +80,9 @@ def test_damage_is_exit_code_2(what: str, commands: list[list[str]], tmp_path: P
         assert re.match(rf"launchscope: .*{name}.*: (not whole, so refused as asked|an SQLite file that is cut)", line)
 
 
-@pytest.mark.parametrize("what", ["cut behind its records", "wrong checksum", "cut export", "capture with a cut trace"])
+@pytest.mark.parametrize(
+    "what", ["cut behind its records", "wrong checksum", "cut export", "capture with a cut trace", *LOSING]
+)
 def test_one_of_several_is_enough(what: str, tmp_path: Path, capfd: Captured) -> None:
     name, made = DAMAGED[what]
     (tmp_path / name).write_bytes(made())

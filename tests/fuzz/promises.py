@@ -122,7 +122,7 @@ def require_reliable_if_whole(data: bytes, analysis: TraceAnalysis) -> None:
         return
     require(not analysis.document.coverage.reliable, "not proven whole, and reliable")
     try:
-        require_whole(analysis.trace)
+        require_whole(analysis.trace, analysis.document.warnings)
     except UnreadableInput:
         return
     raise Broken("not proven whole, and read in spite of --strict")

@@ -132,15 +132,15 @@ def masked_command(arguments: list[str]) -> tuple[str, ...]:
     program, *rest = arguments or [""]
     name = "launchscope" if Path(program).name == "__main__.py" else Path(program).name  # python -m launchscope
     words = [
-        MASK if _is_hidden(before) and not word.startswith("-") else _masked_word(word)
+        MASK if _is_hidden(before, word) and not word.startswith("-") else _masked_word(word)
         for before, word in zip(["", *rest], rest, strict=False)
     ]
     return (_writable(name), *map(_writable, words))
 
 
-def _is_hidden(option: str) -> bool:
-    """Whether the word behind this one is nobody's to see: ``--hf-token``, ``--rdzv-endpoint``."""
-    return option in _NAME_HOSTS or (option.startswith("-") and "=" not in option and is_secret(option))
+def _is_hidden(option: str, word: str) -> bool:
+    """Whether the word behind this option is nobody's to see: ``--hf-token``, ``--rdzv-endpoint``."""
+    return option in _NAME_HOSTS or (option.startswith("-") and "=" not in option and is_secret(option, word))
 
 
 def _masked_word(argument: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -13,9 +14,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from launchscope.analysis.inputs.places import Places
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.model.errors import UnreadableInput
-from launchscope.analysis.model.secrets import is_secret, told_without_secrets, without_secrets
+from launchscope.analysis.model.secrets import (
+    is_secret,
+    text_without_secrets,
+    told_without_secrets,
+    value_without_secrets,
+    without_secrets,
+)
 
 from ..many.rank_files import rank_trace
 
@@ -54,6 +62,27 @@ def test_users_and_signatures_are_hidden_and_the_rest_stays() -> None:
         "X-Amz-Signature",
         "sig",
         "X%2DAmz%2DCredential",
+        "dbpass",
+        "userpass",
+        "adminpwd",
+        "rootpw",
+        "pw",
+        "db_pw",
+        "sessionid",
+        "accountkey",
+        "encryptionkey",
+        "basicauth",
+        "pat",
+        "GITHUB_PAT",
+        "psk",
+        "hf_tok",
+        "otp",
+        "pin",
+        "salt",
+        "dsn",
+        "DATABASE_URL",
+        "connection_string",
+        "webhook_url",
     ],
 )
 def test_names_of_secrets(name: str) -> None:
@@ -73,10 +102,80 @@ def test_names_of_secrets(name: str) -> None:
         ("monkey", "grivet"),
         ("passes", "3"),
         ("partNumber", "3"),
+        ("eos_token", "8"),
+        ("eos_token", "[8, 9]"),
+        ("eos_token", "</s>"),
+        ("pad_token_id", "0"),
+        ("pin_memory", "True"),
+        ("pattern", "*.safetensors"),
+        ("spinlock", "ticket"),
+        ("bypass", "all"),
+        ("base_url", "http://host"),
     ],
 )
 def test_names_of_none(name: str, value: str) -> None:
     assert not is_secret(name, value)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("https://user:p/ss@host/a", "https://…@host/a"),
+        ("https://user:pa?ss@host", "https://…@host"),
+        ("postgres://u:p#w@h/db", "postgres://…@h/db"),
+        ("//user:pw@host", "//…@host"),
+        ("https://host:8080/a@b", "https://host:8080/a@b"),
+        ("curl -u user:pass https://h", "curl -u user:… https://h"),
+        ("curl --user=user:pass https://h", "curl --user=user:… https://h"),
+        ("docker run -u 1000:1000", "docker run -u 1000:1000"),
+        ("train --password hunter2 --layers 2", "train --password … --layers 2"),
+        ("sh -c 'train --hf-token \"a b\" -v'", "sh -c 'train --hf-token \"…\" -v'"),
+        ("train --max-new-tokens 128", "train --max-new-tokens 128"),
+        ('{"api_key": "abcd efgh", "layers": 2}', '{"api_key": "…", "layers": 2}'),
+        (r"{\"api_key\": \"ab, cd\", \"n\": 1}", r"{\"api_key\": \"…\", \"n\": 1}"),
+        ("PASSWORD='a b c' LAYERS=2", "PASSWORD='…' LAYERS=2"),
+        (r'PASSWORD="a\"b c" LAYERS=2', 'PASSWORD="…" LAYERS=2'),
+        ('config="api_key=abc, layers=2"', 'config="api_key=…, layers=2"'),
+        ("env=API_KEY=abc,layers=2", "env=API_KEY=…,layers=2"),
+        ("Authorization: token abcd1234", "Authorization: … …"),
+        ('{"Authorization": "token abcd1234", "n": 1}', '{"Authorization": "…", "n": 1}'),
+        ("eos_token=8 pin_memory=True pattern=a", "eos_token=8 pin_memory=True pattern=a"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nlayers", "…\nlayers"),
+        ("-----BEGIN PRIVATE KEY-----\\nMIIE", "…"),
+    ],
+)
+def test_a_value_that_holds_some(given: str, shown: str) -> None:
+    assert value_without_secrets(given) == shown
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "github_pat_11ABCDEFG0abcdefghij",
+        "ghp_abcdefghij0123456789",
+        "xoxb-123456789012-abcdefghij",
+        "AIzaSyA0123456789abcdefghijklmnopqrstuv",
+        "nvapi-abcdefghij0123456789",
+        "npm_abcdefghij0123456789",
+        "r8_abcdefghij0123456789",
+    ],
+)
+def test_what_has_the_shape_of_a_token(token: str) -> None:
+    assert text_without_secrets(f"got '{token}' of it") == "got '…' of it"
+
+
+def test_values_take_no_more_time_than_their_length_allows() -> None:
+    for part in ("a=", "//a:", "a=\"b='", "curl ", 'password:" '):
+        begun = time.process_time()
+        value_without_secrets(part * 20_000)
+        assert time.process_time() - begun < 5
+
+
+def test_hosts_stay_apart_where_urls_are_compared() -> None:
+    """The second is of the host 'evil', whatever is behind its slash."""
+    place = Places.of(["https://me:hunter2@host/run"])
+    assert place.hold("https://…@host/run/rank0.json")
+    assert not place.hold("https://evil:x/y@host/run/rank0.json")
 
 
 def test_nor_does_what_a_library_says_of_it() -> None:

@@ -64,8 +64,13 @@ def test_a_good_recording(tmp_path: Path) -> None:
             {"GPU work and kernels": "with care", "idle time": "no", "why the GPU was idle": "with care"},
             "record fewer steps in a fresh process",
         ),
+        (
+            steps().launch(1300, 5).kernel(1310, -5),
+            {"GPU work and kernels": "no", "idle time": "no"},
+            "record again",
+        ),
     ],
-    ids=["few steps", "stacks", "cut"],
+    ids=["few steps", "stacks", "cut", "below zero"],
 )  # fmt: skip
 def test_what_is_lacking_is_told_with_what_to_do(
     builder: TraceBuilder, differ: dict[str, str], advice: str, tmp_path: Path

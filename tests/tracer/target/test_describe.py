@@ -76,9 +76,10 @@ def test_secrets_in_what_is_no_secret_by_its_name() -> None:
     assert describe.masked(given) == kept
     words = [word for key, value in given.items() for word in ("--set", f"{key}={value}", f"--set={key}={value}")]
     script = ["train.py", *words, "--hf-token", "hunter2", "--password=hunter2", "https://me:hunter2@host", "-v", "2"]
+    script += ["--max-new-tokens", "128"]
     command = describe.masked_command(script)
     assert "hunter2" not in " ".join(command)
-    assert command[-5:] == ("***", "--password=***", "…@host", "-v", "2")
+    assert command[-7:] == ("***", "--password=***", "…@host", "-v", "2", "--max-new-tokens", "128")
 
 
 def test_a_command_names_no_host() -> None:
