@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from .guard import Guard
+    from .guard import Guard, Session
 
 MARKER: Final = "launchscope"
 FIXTURE: Final = "launchscope"

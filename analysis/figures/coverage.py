@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..facts.context import Context
+from ..facts.trace_facts import TraceFacts
 from ..model.document import CoverageDoc, WarningDoc
 from ..model.trace import Notice
 from ..model.units import part
