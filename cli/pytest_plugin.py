@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from .guard import Guard, Session
+    from .guard import Guard
 
 MARKER: Final = "launchscope"
 FIXTURE: Final = "launchscope"
