@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..facts.context import Context
-from ..facts.trace_facts import TraceFacts
 from ..model.document import CoverageDoc, WarningDoc
 from ..model.trace import Notice
 from ..model.units import part
@@ -101,7 +100,7 @@ def _reasons(context: Context) -> Iterator[str]:
         yield f"{part(unlinked, kept)} kept GPU ops have no launch in the file"
     if early > SKEWED_SHARE * facts.gpu_ops:
         yield f"{part(early, facts.gpu_ops)} GPU ops start before their launch call does"
-    yield from _impossible(facts)
+    yield from _impossible(context)
     if len(context.replays.differing):
         yield "replays of one graph differ in their number of GPU ops"
     if len(facts.cut_calls):
@@ -116,8 +115,8 @@ def _reasons(context: Context) -> Iterator[str]:
         yield "the file is cut or damaged: what it lacks is not known" if cut else "records are known to be lost"
 
 
-def _impossible(facts: TraceFacts) -> Iterator[str]:
-    odd = facts.odd_durations
+def _impossible(context: Context) -> Iterator[str]:
+    odd = context.trace_facts.odd_durations
     for what, rows in (("GPU ops", odd.gpu_ops), ("launches", odd.launches), ("blocking calls", odd.blocking_calls)):
         if rows.sum() > IMPOSSIBLE_SHARE * len(rows):
             yield f"{part(int(rows.sum()), len(rows))} {what} {IMPOSSIBLE}"
