@@ -40,6 +40,10 @@ Progress = Callable[[str], None]
 """Called with one line that says what is being done now, such as ``eager, process 2 of 3: timing``."""
 
 
+def no_progress(_: str) -> None:
+    """A Progress that nobody needs to see; of several ranks only rank 0 shows its own."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProfileOptions:
     """One profile run. ``None`` leaves a value to the target. A value that can't be right raises LaunchscopeError."""
