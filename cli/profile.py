@@ -27,9 +27,9 @@ from .writing import say
 
 @click.command("profile", short_help="Measure a model's decode step on this machine's GPU.")
 @click.argument("target")
-@click.option("--batch-size", type=int, metavar="N", help="Sequences per step.  [default: the target's]")
-@click.option("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32.  [default: the target's]")
-@click.option("--context-length", type=int, metavar="TOKENS", help="Tokens in the cache.  [default: the target's]")
+@choices.batch_size
+@choices.dtype
+@choices.context_length
 @click.option("--steps", type=int, metavar="N", default=STEPS, show_default=True, help="Steps per profiler session.")
 @click.option(
     "--repeats",

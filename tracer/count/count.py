@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -45,26 +45,16 @@ def count_step(options: ProfileOptions, progress: Progress) -> CountedStep:
         with ForkServer(["torch", "launchscope.tracer.count.counting"], environment=ENVIRONMENT) as server:
             found: Counted = server.run(
                 "launchscope.tracer.count.count:run",
-                _job(options),
+                options.of_target,
                 Counted,
                 options.timeout_s,
-                lambda phase: progress(phase),
+                progress,
             )
     except ProcessFailed as error:
         raise BadTarget(f"{options.target}: the process that counts it {error}") from error
     if found.step is None:
         raise BadTarget(found.refusal or "")
     return found.step
-
-
-def _job(options: ProfileOptions) -> dict[str, Any]:
-    return {
-        "target": options.target,
-        "batch_size": options.batch_size,
-        "dtype": options.dtype,
-        "context_length": options.context_length,
-        "settings": options.settings,
-    }
 
 
 def run(argument: bytes, channel: Channel) -> Counted:

@@ -15,7 +15,7 @@ from types import CodeType
 from typing import Any, Final
 
 from ...analysis.model.capture import CompileRecord, GraphBreak, Recompile
-from ..target.reasons import first_line, original_name, users_line
+from ..target.reasons import first_line, original_name, user_line
 
 _SKIP_LOGGERS: Final = ("torch._inductor.cudagraph_utils.__perf_hints", "torch._inductor.cudagraph_utils.__cudagraphs")
 """Where skips are logged: the first until torch 2.12 or so, the second from then on."""
@@ -75,7 +75,7 @@ def _breaks(reasons: Iterable[Any], counted: Counter[str], folder: Path | None) 
         text = str(each.reason)
         if _LIMIT.search(text):
             continue
-        found[first_line(text), users_line(each.user_stack, folder)] += 1
+        found[first_line(text), user_line(each.user_stack, folder)] += 1
         hints[first_line(text)] = _hint(text)
     seen = {reason for reason, _ in found}
     for text, count in counted.items():

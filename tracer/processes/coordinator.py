@@ -36,7 +36,7 @@ _BEHIND_S: Final = 1.0
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as rank 0 tells it to the others."""
+    """A job as rank 0 sends it to the others."""
 
     job: Job
     port: int  # of the job's store
@@ -44,7 +44,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended, as rank 0 tells it to the others; ``error`` is null when all went well."""
+    """How a run ended, as rank 0 sends it to the others; ``error`` is null when all went well."""
 
     error: str | None = None
 
@@ -64,11 +64,11 @@ class Coordinator:
         self._stopping = False
 
     def use(self, server: ForkServer) -> None:
-        """Run what comes there."""
+        """Run the jobs that follow in processes of this server."""
         self._server = server
 
     def check_others(self) -> None:
-        """Has anybody failed, or gone? Called again and again while a process starts or runs."""
+        """Has another rank failed, or gone? Called again and again while a process starts or runs."""
         if self._stopping:
             return
         try:

@@ -65,7 +65,7 @@ def _path(ended: Ended | None) -> Path | None:
 
 
 def what_is_kept(ended: Ended | None) -> str:
-    """The end of a message: what there is after all."""
+    """The end of a message: where what was measured is."""
     path = _path(ended)
     return "; nothing is kept" if path is None else f"; what was measured until then is in {path}"
 
@@ -76,7 +76,7 @@ def _how_ended(failure: Any) -> str:
 
 
 def read_endings(folder: Path) -> list[Ended]:
-    """Of those that came to say it."""
+    """Of the coordinators that left a file."""
     return [msgspec.json.decode(file.read_bytes(), type=Ended) for file in sorted(folder.glob("ended-*.json"))]
 
 

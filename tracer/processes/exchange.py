@@ -53,7 +53,7 @@ class Exchange:
         return int(self._ask(self._store.add, key, 1))
 
     def total(self, key: str) -> int:
-        """What ``count`` has come to."""
+        """The number, as it is."""
         return int(self._ask(self._store.add, key, 0))
 
     def put(self, key: str, data: bytes) -> None:
@@ -83,7 +83,7 @@ class Exchange:
         return b"".join(chunks)
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Stop the heartbeat."""
         self._heart.stop()
 
     def _ask(self, question: Callable[..., Any], *arguments: object) -> Any:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ..target.reasons import users_line
+from ..target.reasons import user_line
 from .worker import Result
 
 _ANOTHER_RANK_IS_GONE: Final = re.compile(
@@ -105,7 +105,7 @@ def stuck(stacks: str, folder: Path | None) -> Stuck | None:
         return None
     innermost = own[0].filename
     waits = any(part in innermost for part in _WAITS) and not any(part in innermost for part in _WORKS)
-    return Stuck(waits, users_line(own[::-1], folder))
+    return Stuck(waits, user_line(own[::-1], folder))
 
 
 def _frames(thread: str) -> list[FrameSummary]:

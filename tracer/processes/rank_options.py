@@ -90,7 +90,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """As it is told."""
+        """'rank 1 on host'."""
         return f"rank {self.rank} on {self.host}"
 
 

@@ -187,12 +187,8 @@ class Run:
             repeat=repeat,
             trace_pass=trace_pass,
             folder=str(self.writer.folder.absolute()),  # another revision's process goes to a folder of its own
-            target=o.target,
-            batch_size=o.batch_size,
-            dtype=o.dtype,
-            context_length=o.context_length,
             steps=o.steps,
-            settings=o.settings,
+            **o.of_target,
             checkout=self.checkout,
             device_layer=self.device_layer,
         )

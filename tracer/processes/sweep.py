@@ -35,7 +35,7 @@ class Point:
 
     @property
     def word(self) -> str:
-        """As it is told."""
+        """'batch 8'."""
         return "1 rank" if (self.size, self.kind) == (1, "ranks") else _WORDS[self.kind].format(self.size)
 
     @property

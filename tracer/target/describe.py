@@ -115,10 +115,10 @@ def masked_process(process: capture.ProcessRecord, kept: Callable[[str], str]) -
 
 def without_hosts(text: str, hosts: Mapping[str, str]) -> str:
     """The text, each host by what ``hosts`` calls it, with or without its domain."""
-    short = {name.partition(".")[0]: told for name, told in hosts.items()}
-    for name, told in [*hosts.items(), *short.items()]:
+    short = {name.partition(".")[0]: label for name, label in hosts.items()}
+    for name, label in [*hosts.items(), *short.items()]:
         if not name.isdecimal():  # the first part of an address
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(\.[\w-]+)*(?![\w-])", told, text)
+            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(\.[\w-]+)*(?![\w-])", label, text)
     return text
 
 

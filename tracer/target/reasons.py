@@ -91,17 +91,17 @@ def _place(chain: list[BaseException], folder: Path | None) -> str | None:
     return next((line for line in found if line is not None), None)
 
 
-def users_line(frames: Sequence[traceback.FrameSummary], folder: Path | None) -> str | None:
-    """`model.py:42 in decode: x.item()`: their innermost frame, one in the target's own folder first."""
+def user_line(frames: Sequence[traceback.FrameSummary], folder: Path | None) -> str | None:
+    """`model.py:42 in decode: x.item()`: the innermost frame of user code, one in the target's own folder first."""
     return innermost_frame(frames, folder, True) or innermost_frame(frames, folder, False)
 
 
 def innermost_frame(frames: Sequence[traceback.FrameSummary], folder: Path | None, in_folder: bool) -> str | None:
-    """The innermost frame of theirs; with ``in_folder`` only one of a file in the target's own folder."""
-    theirs = [f for f in frames if _is_theirs(f.filename) and (not in_folder or _is_in(f.filename, folder))]
-    if not theirs:
+    """The innermost frame of user code; with ``in_folder`` only one of a file in the target's own folder."""
+    users = [f for f in frames if _is_user_code(f.filename) and (not in_folder or _is_in(f.filename, folder))]
+    if not users:
         return None
-    frame = theirs[-1]
+    frame = users[-1]
     place = f"{Path(frame.filename).name}:{frame.lineno} in {original_name(frame.name)}"
     return f"{place}: {(frame.line or '').strip()}"
 
@@ -111,7 +111,7 @@ def original_name(function: str) -> str:
     return _RESUMED.sub(r"\1", function)
 
 
-def _is_theirs(filename: str) -> bool:
+def _is_user_code(filename: str) -> bool:
     path = os.path.realpath(filename)
     own = str(Path(__file__).resolve().parents[1])
     return not (filename.startswith("<") or path.startswith(own) or is_installed(path))
