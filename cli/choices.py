@@ -107,3 +107,14 @@ strict: Final = click.option(
 no_cache: Final = click.option(
     "--no-cache", is_flag=True, help="Read a trace file anew, and keep nothing of it in the cache of opened files."
 )
+
+
+batch_size: Final = click.option(
+    "--batch-size", type=int, metavar="N", help="Sequences per step.  [default: the target's]"
+)
+
+dtype: Final = click.option("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32.  [default: the target's]")
+
+context_length: Final = click.option(
+    "--context-length", type=int, metavar="TOKENS", help="Tokens in the cache.  [default: the target's]"
+)

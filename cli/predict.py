@@ -30,9 +30,9 @@ class _Gpus(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
 @click.option("--gpu", type=_Gpus(), default="h200", show_default=True, help="What to predict for.")
 @click.option("--calibration", metavar="FILE", type=choices.PATH, help="Figures of `launchscope calibrate` on it.")
 @click.option("--tau", type=choices.TIME, help="Host time per launch, τ, on the host it is for.")
-@click.option("--batch-size", type=int, metavar="N", help="Sequences per step.  [default: the target's]")
-@click.option("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32.  [default: the target's]")
-@click.option("--context-length", type=int, metavar="TOKENS", help="Tokens in the cache.  [default: the target's]")
+@choices.batch_size
+@choices.dtype
+@choices.context_length
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A parameter of the target's build.")
 @click.option(
     "--timeout",

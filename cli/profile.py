@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ..analysis.model.errors import LaunchscopeError
-from ..tracer.processes.rank_options import BACKENDS, RanksOptions, place_from
+from ..tracer.processes.rank_options import BACKENDS, RanksOptions, place_from_environment
 from ..tracer.target.options import (
     CHECK_REPEATS,
     MODES,
@@ -15,6 +15,7 @@ from ..tracer.target.options import (
     STEPS,
     TIMEOUT_S,
     ProfileOptions,
+    no_progress,
     parse_modes,
     parse_settings,
 )
@@ -26,9 +27,9 @@ from .writing import say
 
 @click.command("profile", short_help="Measure a model's decode step on this machine's GPU.")
 @click.argument("target")
-@click.option("--batch-size", type=int, metavar="N", help="Sequences per step.  [default: the target's]")
-@click.option("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32.  [default: the target's]")
-@click.option("--context-length", type=int, metavar="TOKENS", help="Tokens in the cache.  [default: the target's]")
+@choices.batch_size
+@choices.dtype
+@choices.context_length
 @click.option("--steps", type=int, metavar="N", default=STEPS, show_default=True, help="Steps per profiler session.")
 @click.option(
     "--repeats",
@@ -145,7 +146,7 @@ def _measure(
     """Measure and report; with several ranks rank 0's process does, and the others are silent."""
     from ..tracer.processes.api import Interrupted, run_against, run_profile
 
-    place = place_from() if launch is None else None
+    place = place_from_environment() if launch is None else None
     several = launch is not None or place is not None
     if several and against is not None:
         raise LaunchscopeError(
@@ -159,7 +160,7 @@ def _measure(
             if several:
                 from ..tracer.processes.launch import run_ranks
 
-                capture = run_ranks(options, launch, progress if place is None or place.rank == 0 else _unheard)
+                capture = run_ranks(options, launch, progress if place is None or place.rank == 0 else no_progress)
             elif against is None:
                 capture = run_profile(options, progress)
             else:
@@ -179,10 +180,6 @@ def _measure(
     else:
         assert against is not None
         _compare(capture, other, output, verbose)
-
-
-def _unheard(_: str) -> None:
-    """Progress is rank 0's to tell."""
 
 
 def _compare(capture: Path, other: Path, output: str | None, verbose: bool) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from .guard import Guard
+    from .guard import Guard, Session
 
 MARKER: Final = "launchscope"
 FIXTURE: Final = "launchscope"
@@ -90,18 +90,11 @@ def launchscope(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     launchscope.profile(step_or_path, **options)   as launchscope.profile; returns its Report
     launchscope.check(path, baseline=None)         a capture, a trace or a report; returns the finished check
     """
-    from .guard import Guard, Session
+    from .guard import Guard
 
     node, config = request.node, request.config
-    folder = config.getoption("--launchscope-baselines")
-    session = Session(
-        save=config.getoption("--launchscope-save"),
-        compare=config.getoption("--launchscope-compare"),
-        baselines=None if folder is None else config.invocation_params.dir / folder,
-        require_gpu=config.getoption("--launchscope-require-gpu"),
-    )
     guard = Guard(
-        session=config.stash.setdefault(_SESSION, session),
+        session=_session(config),
         test=node.nodeid,
         words=_words(node),
         root=config.rootpath,
@@ -112,6 +105,20 @@ def launchscope(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     )
     node.stash[_GUARD] = guard
     return guard
+
+
+def _session(config: pytest.Config) -> Session:
+    """The run's, made when the first test needs it."""
+    from .guard import Session
+
+    folder = config.getoption("--launchscope-baselines")
+    session = Session(
+        save=config.getoption("--launchscope-save"),
+        compare=config.getoption("--launchscope-compare"),
+        baselines=None if folder is None else config.invocation_params.dir / folder,
+        require_gpu=config.getoption("--launchscope-require-gpu"),
+    )
+    return config.stash.setdefault(_SESSION, session)
 
 
 def _width(config: pytest.Config) -> int:

@@ -50,8 +50,8 @@ _DEFAULT = "1,2,4,8,16,32"
 @click.option("--modes", metavar="MODES", default="eager,graph", show_default=True, help="Modes, with commas between.")
 @click.option("--repeats", type=int, metavar="N", default=1, show_default=True, help="Fresh processes per mode.")
 @click.option("--steps", type=int, metavar="N", default=MIN_STEPS + 1, show_default=True, help="Recorded steps.")
-@click.option("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32.  [default: the target's]")
-@click.option("--context-length", type=int, metavar="TOKENS", help="Tokens in the cache.  [default: the target's]")
+@choices.dtype
+@choices.context_length
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A parameter of the target's build.")
 @click.option("--captures", metavar="FOLDER", type=choices.PATH, help="Keep a capture per batch size in FOLDER.")
 @choices.output_format(default="by FILE's suffix, else terminal")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib.util
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from ...analysis.model.counted_step import CountedStep
 from ...analysis.model.errors import BadTarget, LaunchscopeError, MissingRequirement
 from ..processes.client import ForkServer, ProcessFailed
-from ..processes.server import Tell
+from ..processes.server import Channel
 from ..processes.worker import describe
 from ..target.describe import parts_of_target
 from ..target.options import ProfileOptions, Progress
@@ -45,10 +45,10 @@ def count_step(options: ProfileOptions, progress: Progress) -> CountedStep:
         with ForkServer(["torch", "launchscope.tracer.count.counting"], environment=ENVIRONMENT) as server:
             found: Counted = server.run(
                 "launchscope.tracer.count.count:run",
-                _job(options),
+                options.of_target,
                 Counted,
                 options.timeout_s,
-                lambda phase: progress(phase),
+                progress,
             )
     except ProcessFailed as error:
         raise BadTarget(f"{options.target}: the process that counts it {error}") from error
@@ -57,24 +57,14 @@ def count_step(options: ProfileOptions, progress: Progress) -> CountedStep:
     return found.step
 
 
-def _job(options: ProfileOptions) -> dict[str, Any]:
-    return {
-        "target": options.target,
-        "batch_size": options.batch_size,
-        "dtype": options.dtype,
-        "context_length": options.context_length,
-        "settings": options.settings,
-    }
-
-
-def run(argument: bytes, tell: Tell) -> Counted:
+def run(argument: bytes, channel: Channel) -> Counted:
     """Count the step of the target that ``argument`` describes, as JSON."""
     options = ProfileOptions(**msgspec.json.decode(argument))
     phase = ["build"]
 
     def progress(name: str) -> None:
         phase[0] = name
-        tell(name)
+        channel(name)
 
     try:
         return Counted(step=count_here(options, progress))
@@ -84,7 +74,7 @@ def run(argument: bytes, tell: Tell) -> Counted:
         return Counted(refusal=f"{options.target}: {_in_words(error, phase[0], options.target)}")
 
 
-_ONLY_A_GPU_TELLS: Final = (
+_NEEDS_A_GPU: Final = (
     (
         r"item\(\) cannot be called on meta|meta device type tensor|Cannot copy out of meta|GPU would have written",
         "the step needs a value (.item(), .tolist(), if tensor:) that only a GPU can tell",
@@ -108,8 +98,8 @@ _ONLY_A_GPU_TELLS: Final = (
 def _in_words(error: BaseException, phase: str, target: str) -> str:
     """One line: why the target can't be counted, and at which line of the user's code."""
     found = failure(error, f"{phase}, without a GPU", Path(parts_of_target(target)[0]).parent)
-    told = next((words for said, words in _ONLY_A_GPU_TELLS if re.search(said, message_of(error))), found.reason)
-    return told if found.line is None else f"{told}, at {found.line}"
+    reason = next((words for said, words in _NEEDS_A_GPU if re.search(said, message_of(error))), found.reason)
+    return reason if found.line is None else f"{reason}, at {found.line}"
 
 
 def count_here(options: ProfileOptions, progress: Progress) -> CountedStep:
@@ -118,11 +108,11 @@ def count_here(options: ProfileOptions, progress: Progress) -> CountedStep:
 
     from ..target.target import resolve
     from ..target.watch import watching
-    from .counting import Counting, counting_whole
+    from .counting import Counting, counting_calls
     from .without_gpu import without_gpu
 
     counting = Counting()
-    with torch.no_grad(), without_gpu(), counting_whole(counting):
+    with torch.no_grad(), without_gpu(), counting_calls(counting):
         progress("build")
         resolved = resolve(options, "meta")
         progress("first step")

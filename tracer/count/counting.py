@@ -187,19 +187,19 @@ def _name(func: Any) -> str:
 
 
 @contextmanager
-def counting_whole(counting: Counting) -> Iterator[None]:
-    """Inside, ``counting`` counts, and is told of what is taken whole."""
+def counting_calls(counting: Counting) -> Iterator[None]:
+    """Inside, ``counting`` counts what is dispatched, and attention and the RMS norm where they are called."""
     with ExitStack() as stack:
-        for function in _WHOLE:
+        for function in _COUNTED_CALLS:
             stack.callback(setattr, functional, function.__name__, function)
             setattr(functional, function.__name__, _stand_in(counting, function))
-        stack.enter_context(_AsCalled(counting))
+        stack.enter_context(_CountsCalls(counting))
         stack.enter_context(counting)
         yield
 
 
-class _AsCalled(TorchFunctionMode):
-    """Takes whole calls; sees copies that are not dispatched."""
+class _CountsCalls(TorchFunctionMode):
+    """Counts attention and the RMS norm as one operator each, and copies that are not dispatched."""
 
     def __init__(self, counting: Counting) -> None:
         super().__init__()
@@ -207,19 +207,19 @@ class _AsCalled(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        result = _stand_in(self._counting, func)(*args, **kwargs) if func in _WHOLE else func(*args, **kwargs)
+        result = _stand_in(self._counting, func)(*args, **kwargs) if func in _COUNTED_CALLS else func(*args, **kwargs)
         if func in _FROM_PYTHON and result.device == META and not isinstance(_first(args, kwargs), torch.Tensor):
             self._counting.add("copy_", COPY, [result])
         return result
 
 
 def _stand_in(counting: Counting, function: Callable[..., Any]) -> Callable[..., Any]:
-    def taken(*args: Any, **kwargs: Any) -> Any:
+    def counted_call(*args: Any, **kwargs: Any) -> Any:
         if _first(args, kwargs).device != META:
             return function(*args, **kwargs)
-        return _WHOLE[function](counting, *args, **kwargs)
+        return _COUNTED_CALLS[function](counting, *args, **kwargs)
 
-    return taken
+    return counted_call
 
 
 def _attention(
@@ -259,7 +259,7 @@ def _rms_norm(
     return result
 
 
-_WHOLE: Final[dict[Callable[..., Any], Callable[..., torch.Tensor]]] = {
+_COUNTED_CALLS: Final[dict[Callable[..., Any], Callable[..., torch.Tensor]]] = {
     functional.scaled_dot_product_attention: _attention,
     **({functional.rms_norm: _rms_norm} if hasattr(torch.ops.aten, "_fused_rms_norm") else {}),
 }

@@ -15,7 +15,7 @@ from types import CodeType
 from typing import Any, Final
 
 from ...analysis.model.capture import CompileRecord, GraphBreak, Recompile
-from ..target.reasons import first_line, innermost_name, users_line
+from ..target.reasons import first_line, original_name, user_line
 
 _SKIP_LOGGERS: Final = ("torch._inductor.cudagraph_utils.__perf_hints", "torch._inductor.cudagraph_utils.__cudagraphs")
 """Where skips are logged: the first until torch 2.12 or so, the second from then on."""
@@ -48,12 +48,12 @@ class Compiler:
             graph_breaks=tuple(_breaks(getattr(utils, "graph_break_reasons", ()), counters["graph_break"], folder)),
             recompiles=tuple(_recompile(code, failed) for code, failed in guards.items() if failed),
             limit_reached=any(_LIMIT.search(text) for text in said),
-            cudagraph_skips=self._told_skips(int(counters["inductor"]["cudagraph_skips"])),
+            cudagraph_skips=self._skip_reasons(int(counters["inductor"]["cudagraph_skips"])),
         )
 
-    def _told_skips(self, count: int) -> tuple[str, ...]:
-        told = tuple(dict.fromkeys(self._skips))
-        return told or (("no reason was logged",) if count else ())
+    def _skip_reasons(self, count: int) -> tuple[str, ...]:
+        seen = tuple(dict.fromkeys(self._skips))
+        return seen or (("no reason was logged",) if count else ())
 
 
 class _Listener(logging.Handler):
@@ -75,11 +75,11 @@ def _breaks(reasons: Iterable[Any], counted: Counter[str], folder: Path | None) 
         text = str(each.reason)
         if _LIMIT.search(text):
             continue
-        found[first_line(text), users_line(each.user_stack, folder)] += 1
+        found[first_line(text), user_line(each.user_stack, folder)] += 1
         hints[first_line(text)] = _hint(text)
-    told = {reason for reason, _ in found}
+    seen = {reason for reason, _ in found}
     for text, count in counted.items():
-        if first_line(text) not in told and not _LIMIT.search(text):
+        if first_line(text) not in seen and not _LIMIT.search(text):
             found[first_line(text), None] += count
             hints[first_line(text)] = _hint(text)
     return [
@@ -102,11 +102,11 @@ def _recompile(code: CodeType, failed: list[str]) -> Recompile:
     guard = first_line(last.partition("  #")[0])
     line = None
     if about is not None:
-        function = innermost_name(about["function"])
+        function = original_name(about["function"])
         line = f"{Path(about['file']).name}:{about['line']} in {function}: {about['code'].strip()}"
     return Recompile(
         guard=guard,
-        function=f"{innermost_name(code.co_name)} at {Path(code.co_filename).name}:{code.co_firstlineno}",
+        function=f"{original_name(code.co_name)} at {Path(code.co_filename).name}:{code.co_firstlineno}",
         line=line,
         count=max(counts.values(), default=len(failed)),
     )

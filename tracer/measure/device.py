@@ -24,7 +24,7 @@ from ...analysis.model.paths import exists
 Step = Callable[[], Any]
 
 CUDA: Final = "launchscope.tracer.measure.device:CudaDevice"
-"""The device layer of a real GPU, as the processes that measure are told it."""
+"""The device layer of a real GPU, by the name that the measuring processes get."""
 _TAIL_BYTES: Final = 64  # of a trace: its last brace and what blanks follow it
 _COPIED_BYTES: Final = 1 << 20
 OLDEST_TORCH: Final = (2, 6)

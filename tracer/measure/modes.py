@@ -13,7 +13,7 @@ from ..target.reasons import failure
 from .device import Device, Step
 
 Phase = Callable[[str], None]
-"""Told what begins now: 'compile', 'capture', …"""
+"""Called with what begins now: 'compile', 'capture', …"""
 
 
 class NotCaptured(Exception):

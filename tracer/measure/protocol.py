@@ -34,7 +34,7 @@ Fields = dict[str, Any]
 """Fields of a ProcessRecord."""
 
 
-class Together(Protocol):
+class Ranks(Protocol):
     """The ranks of a job, seen from one of them: a step of several holds collectives, so every rank must run the same
     steps in the same order."""
 
@@ -43,27 +43,27 @@ class Together(Protocol):
     def barrier(self) -> None:
         """Go on when all are here."""
 
-    def of_first(self, value: int) -> int:
+    def from_rank_0(self, value: int) -> int:
         """Rank 0's value."""
 
-    def any(self, here: bool) -> bool:
+    def any_rank(self, here: bool) -> bool:
         """Whether it is so on any rank."""
 
 
-class _Alone:
+class _OneProcess:
     several = False
 
     def barrier(self) -> None:
         """Nobody else is to come."""
 
-    def of_first(self, value: int) -> int:
+    def from_rank_0(self, value: int) -> int:
         return value
 
-    def any(self, here: bool) -> bool:
+    def any_rank(self, here: bool) -> bool:
         return here
 
 
-ALONE: Final[Together] = _Alone()
+NO_OTHER_RANKS: Final[Ranks] = _OneProcess()
 """One process, as most profiles have it."""
 
 
@@ -138,7 +138,7 @@ def _replaced_by_a_step(target: Target) -> tuple[ReplacedBuffer, ...]:
 
 
 def into_mode(
-    mode: str, target: Target, device: Device, progress: Progress, *, check: bool, together: Together = ALONE
+    mode: str, target: Target, device: Device, progress: Progress, *, check: bool, ranks: Ranks = NO_OTHER_RANKS
 ) -> tuple[Prepared, OutputCheck | None]:
     """Compile and capture as the mode asks; with ``check``, compare its outputs with eager's."""
     from . import outputs
@@ -156,8 +156,8 @@ def into_mode(
     progress("output check")
     found = outputs.compare(prepared.step, target, expected)
     wrong = found is not None and not found.matches
-    if together.any(wrong) and mode in UNGRAPHED:
-        frozen = outputs.frozen_inputs(prepared.step, target, expected, every=together.several)
+    if ranks.any_rank(wrong) and mode in UNGRAPHED:
+        frozen = outputs.frozen_inputs(prepared.step, target, expected, every=ranks.several)
         found = msgspec.structs.replace(found, frozen_inputs=frozen) if found is not None and wrong else found
     return prepared, found
 
@@ -172,23 +172,23 @@ def costs(prepared: Prepared) -> Fields:
     }
 
 
-def unprofiled(step: Step, device: Device, progress: Progress, together: Together = ALONE) -> Fields:
+def unprofiled(step: Step, device: Device, progress: Progress, ranks: Ranks = NO_OTHER_RANKS) -> Fields:
     """T's samples and host_submit's, in turn; nothing may have profiled in this process."""
     progress("timing")
-    estimate = min(_batches(step, device, 5, 1, together))
-    steps = together.of_first(int(min(max(round(BATCH_NS / estimate), 1), MOST_STEPS_PER_BATCH)))
+    estimate = min(_batches(step, device, 5, 1, ranks))
+    steps = ranks.from_rank_0(int(min(max(round(BATCH_NS / estimate), 1), MOST_STEPS_PER_BATCH)))
     gc.collect()
     before = device.state()
-    _batches(step, device, 2, steps, together)  # the clocks are up and the allocator has settled
+    _batches(step, device, 2, steps, ranks)  # the clocks are up and the allocator has settled
     samples: list[float] = []
     submits: list[float] = []
 
     def drained() -> None:
         device.synchronize()
-        together.barrier()
+        ranks.barrier()
 
     for _ in range(ROUNDS):
-        samples += _batches(step, device, BATCHES, steps, together)
+        samples += _batches(step, device, BATCHES, steps, ranks)
         submits += host_times(step, HOST_SUBMITS, drained)
     return {
         "samples_ns": tuple(samples),
@@ -199,14 +199,14 @@ def unprofiled(step: Step, device: Device, progress: Progress, together: Togethe
     }
 
 
-def _batches(step: Step, device: Device, batches: int, steps: int, together: Together) -> list[float]:
+def _batches(step: Step, device: Device, batches: int, steps: int, ranks: Ranks) -> list[float]:
     """Device time of a step in each batch, ns; of several ranks all begin a batch at once."""
-    if not together.several:
+    if not ranks.several:
         return device.time_batches(step, batches, steps)
     times: list[float] = []
     for _ in range(batches):
         device.synchronize()
-        together.barrier()
+        ranks.barrier()
         times += device.time_batches(step, 1, steps)
     return times
 

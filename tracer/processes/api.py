@@ -17,10 +17,10 @@ from ...analysis.model.errors import LaunchscopeError, NothingMeasured
 from ..measure.device import CUDA, load_device, require_hardware
 from ..target.checkout import checked_out
 from ..target.describe import parts_of_target
-from ..target.options import MODES, REPEATS, STEPS, ProfileOptions, Progress
+from ..target.options import MODES, REPEATS, STEPS, ProfileOptions, Progress, no_progress
 from ..target.reasons import nothing_measured
 from .client import ForkServer
-from .rank_options import place_from
+from .rank_options import place_from_environment
 from .run import Run, in_turn
 
 PRELOAD: Final = ("torch", "torch.profiler", "torch._dynamo", "launchscope.tracer.processes.worker")
@@ -48,7 +48,7 @@ def run_profile(options: ProfileOptions, progress: Progress, device_layer: str =
     """
     if device_layer == CUDA:
         require_hardware()
-    run = Run(options, capture.CaptureWriter(place_of(options)), progress, device_layer)
+    run = Run(options, capture.CaptureWriter(capture_path(options)), progress, device_layer)
     (path,) = _measure([run], progress)
     return path
 
@@ -68,7 +68,7 @@ def run_against(
         checkout, other = None, against
         if kind == "git" and colon:
             checkout, other = stack.enter_context(checked_out(revision, options.target))
-        place, pair = place_of(options), uuid.uuid4().hex
+        place, pair = capture_path(options), uuid.uuid4().hex
         beside = place.with_name(f"{place.stem}-against{place.suffix}")
         writer = capture.CaptureWriter(place)
         try:
@@ -131,7 +131,7 @@ def profile(
     from .live import profile_live
 
     _refuse_ranks()
-    tell = progress or _ignore
+    tell = progress or no_progress
     options = ProfileOptions(
         target=str(target) if isinstance(target, (str, Path)) else type(target).__name__,
         batch_size=batch_size,
@@ -149,7 +149,7 @@ def profile(
         target,
         options,
         example_inputs=example_inputs,
-        out=options.out or _default_place(getattr(target, "__name__", options.target)),
+        out=options.out or _default_path(getattr(target, "__name__", options.target)),
         device=load_device(CUDA),
         progress=tell,
     )
@@ -157,7 +157,7 @@ def profile(
 
 def _refuse_ranks() -> None:
     """Each rank's coordinator starts processes of its own, and rank 0's has the capture: that is a command's to do."""
-    place = place_from()
+    place = place_from_environment()
     if place is not None:
         raise LaunchscopeError(
             f"this process is rank {place.rank} of {place.world_size} (RANK, WORLD_SIZE): several ranks are profiled "
@@ -189,15 +189,11 @@ def _imports_of_transformers(script: Path) -> list[str]:
     ]
 
 
-def place_of(options: ProfileOptions) -> Path:
+def capture_path(options: ProfileOptions) -> Path:
     """Where its capture goes."""
-    return options.out or _default_place(_script(options).stem)
+    return options.out or _default_path(_script(options).stem)
 
 
-def _default_place(stem: str) -> Path:
+def _default_path(stem: str) -> Path:
     name = re.sub(r"[^\w.-]+", "_", stem)  # of a lambda, say
     return Path("launchscope-out", f"{name}-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
-
-
-def _ignore(_: str) -> None:
-    """Progress that nobody needs to see."""

@@ -24,7 +24,7 @@ from ...analysis.model.errors import LaunchscopeError, MissingRequirement
 from ...analysis.model.user_cache import user_cache
 from ...analysis.model.version import __version__
 from ..measure.device import CUDA, WITHOUT_A_GPU, CudaDevice, Step, host_times, load_device, require_hardware
-from ..target.options import Progress
+from ..target.options import Progress, no_progress
 from ..target.step import short_dtype
 from .client import ForkServer, ProcessFailed
 
@@ -37,7 +37,7 @@ _IDENTITY: Final = ("gpu", "driver", "cuda", "torch", "cpu", "cpu_cores")
 Environment = dict[str, str | int | float | bool | None]
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class KeptCalibration(msgspec.Struct, frozen=True, kw_only=True):
     """A calibration on disk."""
 
     schema: str = "launchscope.calibration/1"
@@ -54,16 +54,16 @@ def calibrate(refresh: bool, progress: Progress, device_layer: str) -> tuple[Cal
     if device_layer == CUDA:
         require_hardware()
     with ForkServer(["torch", "torch.profiler", "launchscope.tracer.processes.calibrate"]) as server:
-        return load_or_measure(server, machine(server, device_layer), device_layer, progress, refresh=refresh)
+        return load_or_measure(server, probe_machine(server, device_layer), device_layer, progress, refresh=refresh)
 
 
-def machine(server: ForkServer, device_layer: str) -> Environment:
+def probe_machine(server: ForkServer, device_layer: str) -> Environment:
     """What a short-lived process says about the machine; MissingRequirement when it lacks what profiling needs."""
     from .worker import Probe
 
     try:
         probe: Probe = server.run(
-            "launchscope.tracer.processes.worker:probe", device_layer, Probe, TIMEOUT_S, lambda _: None
+            "launchscope.tracer.processes.worker:probe", device_layer, Probe, TIMEOUT_S, no_progress
         )
     except ProcessFailed as error:
         raise MissingRequirement(
@@ -78,7 +78,7 @@ def load_or_measure(
     server: ForkServer, environment: Environment, device_layer: str, progress: Progress, *, refresh: bool = False
 ) -> tuple[Calibration, bool, Path]:
     """The calibration kept for this machine, else a new one from a fresh process."""
-    path = place(environment)
+    path = kept_path(environment)
     if not refresh and (kept := _load(path)) is not None:
         return kept, True, path
     try:
@@ -91,11 +91,11 @@ def load_or_measure(
         )
     except ProcessFailed as error:
         raise LaunchscopeError(f"calibration failed: the process {error}; what it printed stands above") from error
-    _keep(path, Kept(launchscope=__version__, machine=_machine(environment), calibration=measured))
+    _save(path, KeptCalibration(launchscope=__version__, machine=_machine(environment), calibration=measured))
     return measured, False, path
 
 
-def place(environment: Environment) -> Path:
+def kept_path(environment: Environment) -> Path:
     """Where the calibration of this machine is kept: in the user's cache, by a fingerprint of the machine."""
     fingerprint = hashlib.sha256(msgspec.json.encode(_machine(environment))).hexdigest()[:16]
     return user_cache() / f"calibration-{fingerprint}.json"
@@ -108,12 +108,12 @@ def _machine(environment: Environment) -> Environment:
 def _load(path: Path) -> Calibration | None:
     """What is kept there; null when there is nothing, or nothing that this version can use."""
     with suppress(OSError, msgspec.MsgspecError):
-        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+        kept = msgspec.json.decode(path.read_bytes(), type=KeptCalibration)
         return kept.calibration if kept.launchscope == __version__ else None
     return None
 
 
-def _keep(path: Path, kept: Kept) -> None:
+def _save(path: Path, kept: KeptCalibration) -> None:
     """Written whole or not at all; a cache that can't be written is no reason to fail."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

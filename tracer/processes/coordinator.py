@@ -17,12 +17,12 @@ import msgspec
 
 from ...analysis.model.errors import RankFailed
 from ..target.describe import parts_of_target
-from ..target.options import ProfileOptions
+from ..target.options import ProfileOptions, no_progress
 from .api import preload
 from .client import ForkServer, ProcessFailed
 from .exchange import Exchange, Lost
 from .fault import Outcome, stuck
-from .rank_child import Among, Asked, Found
+from .rank_child import JobRanks, ProbeRequest, RankDevice
 from .rank_options import Place
 from .worker import Job, Result
 
@@ -36,7 +36,7 @@ _BEHIND_S: Final = 1.0
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as rank 0 tells it to the others."""
+    """A job as rank 0 sends it to the others."""
 
     job: Job
     port: int  # of the job's store
@@ -44,7 +44,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended, as rank 0 tells it to the others; ``error`` is null when all went well."""
+    """How a run ended, as rank 0 sends it to the others; ``error`` is null when all went well."""
 
     error: str | None = None
 
@@ -64,16 +64,16 @@ class Coordinator:
         self._stopping = False
 
     def use(self, server: ForkServer) -> None:
-        """Run what comes there."""
+        """Run the jobs that follow in processes of this server."""
         self._server = server
 
-    def look(self) -> None:
-        """Has anybody failed, or gone? Called again and again while a process starts or runs."""
+    def check_others(self) -> None:
+        """Has another rank failed, or gone? Called again and again while a process starts or runs."""
         if self._stopping:
             return
         try:
-            self.exchange.attend()
-            self._look_at_others()
+            self.exchange.raise_if_lost()
+            self._check_failures()
         except Lost as lost:
             self.lost = lost
         if self.lost is not None and self._failed_key is None:
@@ -81,7 +81,7 @@ class Coordinator:
         if self.lost is not None:
             self._stop()
 
-    def _look_at_others(self) -> None:
+    def _check_failures(self) -> None:
         if self._failed_key is None:
             return
         if self.place.rank and self.exchange.has(END):
@@ -96,41 +96,41 @@ class Coordinator:
             self._stopping = True
             self._server.stop()
 
-    def probe(self) -> Found:
+    def probe(self) -> RankDevice:
         """What this rank has to run on."""
         assert self._server is not None
-        asked = Asked(device_layer=self._device_layer, local_rank=self.place.local_rank)
+        request = ProbeRequest(device_layer=self._device_layer, local_rank=self.place.local_rank)
         try:
-            found: Found = self._server.run(
-                "launchscope.tracer.processes.rank_child:probe", asked, Found, _PROBE_S, lambda _: None
+            found: RankDevice = self._server.run(
+                "launchscope.tracer.processes.rank_child:probe", request, RankDevice, _PROBE_S, no_progress
             )
         except ProcessFailed as error:
-            found = Found(missing=f"the GPU can't be started: the process {error}; what it printed stands above")
+            found = RankDevice(missing=f"the GPU can't be started: the process {error}; what it printed stands above")
         return msgspec.structs.replace(found, host=self.place.host, local_rank=self.place.local_rank)
 
     def run(self, number: int, task: Task, folder: Path, tell: Callable[[str], None]) -> Outcome:
         """This rank's part of job ``number``, its trace below ``folder``. Tells the others when it fails."""
         assert self._server is not None
-        among = Among(place=self.place, port=task.port, timeout_s=task.timeout_s)
-        job = msgspec.structs.replace(task.job, among=among, folder=str(folder))
+        job_ranks = JobRanks(place=self.place, port=task.port, timeout_s=task.timeout_s)
+        job = msgspec.structs.replace(task.job, job_ranks=job_ranks, folder=str(folder))
         self._failed_key, self._failed_at = f"job/{number}/failed", None
         self._phase, self._stopping = "start", False
 
-        def told(phase: str) -> None:
+        def on_phase(phase: str) -> None:
             self._phase = phase
             tell(phase)
 
         try:
             result = self._server.run(
-                "launchscope.tracer.processes.worker:run", job, Result, task.timeout_s, told, stacks=True
+                "launchscope.tracer.processes.worker:run", job, Result, task.timeout_s, on_phase, stacks=True
             )
             outcome = Outcome(rank=self.place.rank, host=self.place.host, result=result, phase=self._phase)
         except ProcessFailed as error:
             outcome = self._of_failed(error, parts_of_target(job.target)[0])
         if outcome.error is not None and not outcome.stopped:
-            outcome = msgspec.structs.replace(outcome, place=self._say_failed())
+            outcome = msgspec.structs.replace(outcome, failure_order=self._announce_failure())
         self._failed_key = None
-        return msgspec.structs.replace(outcome, sends=trace_of(outcome, folder) is not None)
+        return msgspec.structs.replace(outcome, has_trace=trace_of(outcome, folder) is not None)
 
     def _of_failed(self, error: ProcessFailed, script: str) -> Outcome:
         found = stuck(error.stacks, Path(script).parent) if error.timed_out else None
@@ -146,7 +146,7 @@ class Coordinator:
             stopped=error.stopped,
         )
 
-    def _say_failed(self) -> int:
+    def _announce_failure(self) -> int:
         with suppress(Lost):
             assert self._failed_key is not None
             order = self.exchange.count(f"{self._failed_key}/order")
@@ -173,7 +173,7 @@ def follow(coordinator: Coordinator, options: ProfileOptions) -> None:
     with tempfile.TemporaryDirectory(prefix="launchscope-rank-") as scratch:
         folder = Path(scratch)
         (folder / "traces").mkdir()
-        with ForkServer(preload([options]), variables(coordinator.place), coordinator.look) as server:
+        with ForkServer(preload([options]), variables(coordinator.place), coordinator.check_others) as server:
             coordinator.use(server)
             exchange.put(f"found/{rank}", msgspec.json.encode(coordinator.probe()))
             number = 1
@@ -191,14 +191,14 @@ def follow(coordinator: Coordinator, options: ProfileOptions) -> None:
 def refuse(coordinator: Coordinator, why: str) -> None:
     """Tell rank 0 that this one has nothing to run on."""
     place = coordinator.place
-    found = Found(missing=why, host=place.host, local_rank=place.local_rank)
+    found = RankDevice(missing=why, host=place.host, local_rank=place.local_rank)
     coordinator.exchange.put(f"found/{place.rank}", msgspec.json.encode(found))
 
 
 def _take_part(coordinator: Coordinator, number: int, folder: Path) -> None:
     exchange, rank = coordinator.exchange, coordinator.place.rank
     task = msgspec.json.decode(exchange.get(f"job/{number}", keep=True), type=Task)
-    outcome = coordinator.run(number, task, folder, lambda _: None)
+    outcome = coordinator.run(number, task, folder, no_progress)
     if coordinator.lost is not None:
         raise coordinator.lost
     exchange.put(f"job/{number}/outcome/{rank}", msgspec.json.encode(outcome))

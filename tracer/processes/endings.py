@@ -34,7 +34,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None = None  # of the capture
 
 
-def outcome(ended: Mapping[int, Ended], failures: Mapping[int, Any], interrupted: bool) -> Path | None:
+def capture_of_ended(ended: Mapping[int, Ended], failures: Mapping[int, Any], interrupted: bool) -> Path | None:
     """What the coordinators left, as if rank 0's had run in this process."""
     own = ended.get(0)
     path = _path(own)
@@ -45,7 +45,7 @@ def outcome(ended: Mapping[int, Ended], failures: Mapping[int, Any], interrupted
     killed = next((rank for rank in failures if rank not in ended), None)
     if killed is not None:
         how = f"what coordinates it was ended by {_how_ended(failures[killed])}"
-        raise RankFailed(f"rank {killed} on {socket.gethostname()}: {how}{kept_of(own)}")
+        raise RankFailed(f"rank {killed} on {socket.gethostname()}: {how}{what_is_kept(own)}")
     if own is None or own.how == INTERRUPTED:  # by the agent, for another one; or rank 0 is elsewhere
         failed = next((each for each in ended.values() if each.how not in (DONE, INTERRUPTED)), None)
         if failed is not None:
@@ -64,8 +64,8 @@ def _path(ended: Ended | None) -> Path | None:
     return None if ended is None or ended.path is None else Path(ended.path)
 
 
-def kept_of(ended: Ended | None) -> str:
-    """The end of a message: what there is after all."""
+def what_is_kept(ended: Ended | None) -> str:
+    """The end of a message: where what was measured is."""
     path = _path(ended)
     return "; nothing is kept" if path is None else f"; what was measured until then is in {path}"
 
@@ -75,8 +75,8 @@ def _how_ended(failure: Any) -> str:
     return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit status {code}"
 
 
-def endings(folder: Path) -> list[Ended]:
-    """Of those that came to say it."""
+def read_endings(folder: Path) -> list[Ended]:
+    """Of the coordinators that left a file."""
     return [msgspec.json.decode(file.read_bytes(), type=Ended) for file in sorted(folder.glob("ended-*.json"))]
 
 

@@ -32,14 +32,14 @@ class Exchange:
         hosts = place.rank == 0 and not place.has_store
         self._main = _connect(place, hosts=hosts)
         self._store = self._prefixed(self._main)
-        self._heart = _Heart(self._prefixed(_connect(place)), place, watched)
+        self._heart = _Heartbeat(self._prefixed(_connect(place)), place, watched)
 
     def _prefixed(self, store: Any) -> Any:
         from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
         return PrefixStore(f"launchscope/{self.place.restart}", store)
 
-    def attend(self) -> None:
+    def raise_if_lost(self) -> None:
         """Raise Lost when a rank that this one needs is gone."""
         if self._heart.lost is not None:
             raise Lost(self._heart.lost)
@@ -53,7 +53,7 @@ class Exchange:
         return int(self._ask(self._store.add, key, 1))
 
     def total(self, key: str) -> int:
-        """What ``count`` has come to."""
+        """The number, as it is."""
         return int(self._ask(self._store.add, key, 0))
 
     def put(self, key: str, data: bytes) -> None:
@@ -69,7 +69,7 @@ class Exchange:
             for key in keys:
                 if self.has(key):
                     return key
-            self.attend()
+            self.raise_if_lost()
             time.sleep(_POLL_S)
 
     def get(self, key: str, *, keep: bool = False) -> bytes:
@@ -83,7 +83,7 @@ class Exchange:
         return b"".join(chunks)
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Stop the heartbeat."""
         self._heart.stop()
 
     def _ask(self, question: Callable[..., Any], *arguments: object) -> Any:
@@ -93,7 +93,7 @@ class Exchange:
             raise Lost(f"the store at {self.place.address}:{self.place.port} is gone ({_first(error)})") from error
 
 
-class _Heart:
+class _Heartbeat:
     """Beats once a second on a thread of its own, and listens to the watched."""
 
     def __init__(self, store: Any, place: Place, watched: Sequence[int]) -> None:

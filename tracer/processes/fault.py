@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ..target.reasons import users_line
+from ..target.reasons import user_line
 from .worker import Result
 
-_FOR_WANT_OF_OTHERS: Final = re.compile(
+_ANOTHER_RANK_IS_GONE: Final = re.compile(
     r"\b(nccl|gloo|ucc|tcpstore|socket)|Dist\w*Error|connection (was )?(closed|reset|refused)|broken pipe",
     re.IGNORECASE,
 )
@@ -34,8 +34,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     waits: bool = False  # of one that took too long: in a call that comes back when others have done their part
     line: str | None = None  # of the user's, where it was
     stopped: bool = False  # since another one had failed
-    place: int = 0  # among those that failed: 1 is the first
-    sends: bool = False  # the trace that its result names follows
+    failure_order: int = 0  # among those that failed: 1 is the first
+    has_trace: bool = False  # the trace that its result names follows
 
     @property
     def error(self) -> str | None:
@@ -53,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
             self.result is not None and self.result.refusal is not None
         )
 
-    def told(self, doing: str) -> str:
+    def message(self, doing: str) -> str:
         """What failed where."""
         return f"rank {self.rank} on {self.host}: {doing}: {self.error}"
 
@@ -64,7 +64,7 @@ def at_fault(outcomes: Sequence[Outcome], arrived: Mapping[int, int]) -> list[Ou
     ``arrived``: how many barriers each rank has come to. Of ranks that took too long, those kept the others waiting
     that wait for none themselves, and that came to the fewest barriers.
     """
-    failed = sorted((each for each in outcomes if each.error and not each.stopped), key=lambda each: each.place)
+    failed = sorted((each for each in outcomes if each.error and not each.stopped), key=lambda each: each.failure_order)
     by_themselves = [each for each in failed if not each.timed_out and not _waited(each, failed[0])]
     if by_themselves:
         return by_themselves
@@ -80,7 +80,7 @@ def _waited(outcome: Outcome, first: Outcome) -> bool:
     """Whether it failed because another one was gone."""
     if outcome.died is not None:
         return _ABORTED in outcome.died and outcome is not first and first.died != outcome.died
-    return _FOR_WANT_OF_OTHERS.search(outcome.error or "") is not None
+    return _ANOTHER_RANK_IS_GONE.search(outcome.error or "") is not None
 
 
 _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)  # as faulthandler writes it
@@ -105,7 +105,7 @@ def stuck(stacks: str, folder: Path | None) -> Stuck | None:
         return None
     innermost = own[0].filename
     waits = any(part in innermost for part in _WAITS) and not any(part in innermost for part in _WORKS)
-    return Stuck(waits, users_line(own[::-1], folder))
+    return Stuck(waits, user_line(own[::-1], folder))
 
 
 def _frames(thread: str) -> list[FrameSummary]:

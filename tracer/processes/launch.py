@@ -20,8 +20,8 @@ import msgspec
 from ...analysis.model import errors
 from ...analysis.model.errors import LaunchscopeError, RankFailed
 from ..measure.device import CUDA, require_hardware
-from ..target.options import ProfileOptions, Progress
-from .api import Interrupted, place_of, run_profile
+from ..target.options import ProfileOptions, Progress, no_progress
+from .api import Interrupted, capture_path, run_profile
 from .coordinator import Coordinator, follow, refuse
 from .endings import (
     DONE,
@@ -29,16 +29,16 @@ from .endings import (
     INTERRUPTED,
     Ended,
     Handlers,
-    endings,
+    capture_of_ended,
     first_signal_interrupts,
     hangups_ignored,
-    kept_of,
-    outcome,
+    read_endings,
     set_handlers,
+    what_is_kept,
 )
 from .exchange import Exchange, Lost
 from .lead import lead
-from .rank_options import Place, RanksOptions, place_from
+from .rank_options import Place, RanksOptions, place_from_environment
 from .server import cuda_not_started
 
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
@@ -61,8 +61,8 @@ def run_ranks(
     _require_distributed()
     if launch is not None:
         launch.require_endpoint()
-        return _launched(replace(options, out=place_of(options)), launch, progress, device_layer)
-    place = place_from()
+        return _launched(replace(options, out=capture_path(options)), launch, progress, device_layer)
+    place = place_from_environment()
     assert place is not None
     return _coordinate(options, place, progress, device_layer)
 
@@ -125,12 +125,12 @@ def _launched(options: ProfileOptions, launch: RanksOptions, progress: Progress,
                 interrupted = True
             except Exception as error:  # of the rendezvous: each of its backends has its own
                 lost = f"{type(error).__name__}: {error}"
-        ended = {each.rank: each for each in endings(Path(folder))}
+        ended = {each.rank: each for each in read_endings(Path(folder))}
     if lost is not None and not any(each.how not in (DONE, INTERRUPTED) for each in ended.values()):
         if not ended:
             raise LaunchscopeError(f"the ranks can't be started: {lost}")
-        raise RankFailed(f"the other hosts can't be reached any more: {lost}{kept_of(ended.get(0))}")
-    return outcome(ended, failures, interrupted)
+        raise RankFailed(f"the other hosts can't be reached any more: {lost}{what_is_kept(ended.get(0))}")
+    return capture_of_ended(ended, failures, interrupted)
 
 
 def _config(launch: RanksOptions, folder: str) -> Any:
@@ -164,11 +164,11 @@ def _forked(options: ProfileOptions, progress: Progress, device_layer: str, fold
     """A coordinator in a fork of the agent: it leaves word of how it ended, and ends badly if it did."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # instead of torch's SIGINT
     set_handlers(handlers)  # the agent's are not for this process
-    place = place_from()
+    place = place_from_environment()
     assert place is not None
     how, message, path = DONE, "", None
     try:
-        path = _coordinate(options, place, progress if place.rank == 0 else _unheard, device_layer)
+        path = _coordinate(options, place, progress if place.rank == 0 else no_progress, device_layer)
     except Interrupted as stopped:
         how, path = INTERRUPTED, stopped.capture
     except KeyboardInterrupt:
@@ -217,7 +217,3 @@ def _as_before(handlers: Handlers, number: signal.Signals) -> None:
             handler(number, None)
         except KeyboardInterrupt:
             return
-
-
-def _unheard(_: str) -> None:
-    """Progress is rank 0's to tell."""

@@ -23,12 +23,12 @@ from ..measure.device import WITHOUT_A_GPU
 from ..target.describe import without_hosts
 from ..target.options import ProfileOptions, Progress
 from ..target.reasons import nothing_measured
-from .api import Interrupted, place_of, preload
+from .api import Interrupted, capture_path, preload
 from .client import ForkServer
 from .coordinator import END, Coordinator, Ending, Task, variables
 from .exchange import Lost, connect
 from .fault import Outcome, at_fault
-from .rank_child import Found, arrivals, job_store
+from .rank_child import RankDevice, arrivals_key, job_store
 from .run import Run, failed, in_turn
 from .worker import Job, Result
 
@@ -39,11 +39,11 @@ _BYE_SOON_S: Final = 1.0  # the same where those of this host are interrupted, t
 
 def lead(coordinator: Coordinator, options: ProfileOptions, progress: Progress, device_layer: str) -> Path:
     """Measure with all ranks and keep it; the path of the capture. Raises as ``run_profile``, and RankFailed."""
-    writer = capture.CaptureWriter(place_of(options))
+    writer = capture.CaptureWriter(capture_path(options))
     run = RanksRun(options, writer, progress, device_layer, coordinator)
     error: str | None = "rank 0 ended the run"
     try:
-        with ForkServer(preload([options]), variables(coordinator.place), coordinator.look) as server:
+        with ForkServer(preload([options]), variables(coordinator.place), coordinator.check_others) as server:
             coordinator.use(server)
             progress("starting")
             in_turn([run], server)
@@ -81,7 +81,7 @@ def _end(coordinator: Coordinator, error: str | None) -> None:
         while coordinator.lost is None and time.monotonic() < deadline:
             if exchange.total("bye") >= place.world_size - 1:
                 return
-            exchange.attend()
+            exchange.raise_if_lost()
             time.sleep(0.02)
 
 
@@ -106,7 +106,7 @@ class RanksRun(Run):
     def prepare(self, server: ForkServer) -> None:
         """Meet the others, then probe and calibrate this one's machine."""
         own, size = self._coordinator.probe(), self._coordinator.place.world_size
-        others = [msgspec.json.decode(self._exchange.get(f"found/{rank}"), type=Found) for rank in range(1, size)]
+        others = [msgspec.json.decode(self._exchange.get(f"found/{rank}"), type=RankDevice) for rank in range(1, size)]
         found = [own, *others]
         _require_devices(found)
         self._hosts = _numbered([each.host for each in found])
@@ -137,13 +137,13 @@ class RanksRun(Run):
         if self._coordinator.lost is not None:
             raise RankFailed(f"{name}: {self._coordinator.lost}")
         if alone:
-            raise RankFailed(faults[0].told(name))
+            raise RankFailed(faults[0].message(name))
 
     def manifest(self) -> capture.Manifest:
         return msgspec.structs.replace(super().manifest(), ranks=self.ranks)
 
-    def as_kept(self, text: str) -> str:
-        return without_hosts(super().as_kept(text), self._hosts)
+    def mask(self, text: str) -> str:
+        return without_hosts(super().mask(text), self._hosts)
 
     def _run(self, job: Job, tell: Callable[[str], None]) -> tuple[list[Outcome], dict[int, int]]:
         """How the job ended on each rank, and how many barriers each has come to."""
@@ -159,14 +159,14 @@ class RanksRun(Run):
         except Lost as lost:
             self._coordinator.lost = lost
         theirs = job_store(store)
-        known = [rank for rank in range(place.world_size) if theirs.check([arrivals(rank)])]
-        return outcomes, {rank: int(theirs.get(arrivals(rank))) for rank in known}
+        known = [rank for rank in range(place.world_size) if theirs.check([arrivals_key(rank)])]
+        return outcomes, {rank: int(theirs.get(arrivals_key(rank))) for rank in known}
 
     def _gather(self, rank: int) -> Outcome:
         """How the job ended on another rank, its trace put among the others."""
         of = f"job/{self._jobs}"
         outcome = msgspec.json.decode(self._exchange.get(f"{of}/outcome/{rank}"), type=Outcome)
-        if outcome.sends:
+        if outcome.has_trace:
             assert outcome.result is not None
             assert outcome.result.process is not None
             trace = outcome.result.process.trace
@@ -201,7 +201,7 @@ def _named(target: str, outcome: Outcome) -> str:
     return f"{target}: the process that builds it {outcome.died}"
 
 
-def _require_devices(found: Sequence[Found]) -> None:
+def _require_devices(found: Sequence[RankDevice]) -> None:
     """MissingRequirement unless each rank has a device of its own."""
     lacking = [rank for rank, each in enumerate(found) if each.missing is not None]
     if lacking:

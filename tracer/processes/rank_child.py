@@ -19,7 +19,7 @@ TEARDOWN_S: Final = 20.0
 """Longest that a process group may take to go away: one whose collectives a graph still holds never does."""
 
 
-class Among(msgspec.Struct, frozen=True, kw_only=True):
+class JobRanks(msgspec.Struct, frozen=True, kw_only=True):
     """The ranks that a job is run by, as one of them is told. Each job has a store of its own, hosted by rank 0's
     coordinator: process groups leave keys behind that another group may not find."""
 
@@ -27,7 +27,7 @@ class Among(msgspec.Struct, frozen=True, kw_only=True):
     port: int  # of that store, at the place's address
     timeout_s: float
 
-    def meet(self) -> Ranks:
+    def join(self) -> StoreRanks:
         """Be that rank in this process, for whatever asks the environment; the others, to measure with."""
         os.environ.update(
             RANK=str(self.place.rank),
@@ -38,20 +38,20 @@ class Among(msgspec.Struct, frozen=True, kw_only=True):
             MASTER_PORT=str(self.port),
             TORCHELASTIC_USE_AGENT_STORE="True",
         )
-        return Ranks(self)
+        return StoreRanks(self)
 
 
-class Ranks:
-    """A Together of several processes, over the job's store."""
+class StoreRanks:
+    """The ranks of a job, seen from one of several, over the job's store."""
 
     several = True
 
-    def __init__(self, among: Among) -> None:
-        self._rank = among.place.rank
-        self._size = among.place.world_size
-        self._timeout = timedelta(seconds=among.timeout_s)
+    def __init__(self, job_ranks: JobRanks) -> None:
+        self._rank = job_ranks.place.rank
+        self._size = job_ranks.place.world_size
+        self._timeout = timedelta(seconds=job_ranks.timeout_s)
         self._store = job_store(
-            connect(among.place.address, among.port, why=f"{among.place.name} can't reach the job's")
+            connect(job_ranks.place.address, job_ranks.port, why=f"{job_ranks.place.name} can't reach the job's")
         )
         self._barriers = 0
         self._agreed = 0
@@ -59,13 +59,13 @@ class Ranks:
     def barrier(self) -> None:
         """Over the store, not the GPU: it needs no process group, and leaves nothing in a trace."""
         self._barriers += 1
-        self._store.set(arrivals(self._rank), str(self._barriers))
+        self._store.set(arrivals_key(self._rank), str(self._barriers))
         opened = f"barrier/{self._barriers}/open"
         if self._store.add(f"barrier/{self._barriers}", 1) == self._size:
             self._store.set(opened, "")
         self._store.wait([opened], self._timeout)
 
-    def of_first(self, value: int) -> int:
+    def from_rank_0(self, value: int) -> int:
         self._agreed += 1
         key = f"agreed/{self._agreed}"
         if self._rank == 0:
@@ -74,7 +74,7 @@ class Ranks:
         self._store.wait([key], self._timeout)
         return int(self._store.get(key))
 
-    def any(self, here: bool) -> bool:
+    def any_rank(self, here: bool) -> bool:
         self._agreed += 1
         key = f"any/{self._agreed}"
         if here:
@@ -90,7 +90,7 @@ def job_store(store: Any) -> Any:
     return PrefixStore("launchscope", store)
 
 
-def arrivals(rank: int) -> str:
+def arrivals_key(rank: int) -> str:
     """The key that counts the barriers that a rank has come to."""
     return f"arrived/{rank}"
 
@@ -120,14 +120,14 @@ def _destroy(device: int | None) -> None:
     torch.distributed.destroy_process_group()
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a probe is to look at."""
 
     device_layer: str
     local_rank: int
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class RankDevice(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank has to run on."""
 
     missing: str | None
@@ -137,13 +137,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     local_rank: int = 0
 
 
-def probe(argument: bytes, tell: Callable[[str], None]) -> Found:
+def probe(argument: bytes, tell: Callable[[str], None]) -> RankDevice:
     """Start the rank's device in a process of its own and say what it is."""
-    asked = msgspec.json.decode(argument, type=Asked)
+    request = msgspec.json.decode(argument, type=ProbeRequest)
     tell("probe")
-    device: Device = load_device(asked.device_layer)
-    missing = device.missing() or device.use(asked.local_rank)
+    device: Device = load_device(request.device_layer)
+    missing = device.missing() or device.use(request.local_rank)
     if missing:
-        return Found(missing=missing)
+        return RankDevice(missing=missing)
     name = device.environment().get("gpu")
-    return Found(missing=None, device=None if name is None else str(name), identity=device.identity())
+    return RankDevice(missing=None, device=None if name is None else str(name), identity=device.identity())

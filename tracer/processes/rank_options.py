@@ -90,11 +90,11 @@ class Place:
 
     @property
     def name(self) -> str:
-        """As it is told."""
+        """'rank 1 on host'."""
         return f"rank {self.rank} on {self.host}"
 
 
-def place_from(environment: Mapping[str, str] = os.environ) -> Place | None:
+def place_from_environment(environment: Mapping[str, str] = os.environ) -> Place | None:
     """The rank that whoever started this process wants it to be; null where it is one alone."""
     if not all(environment.get(name) for name in ALL_NAMES):
         return None

@@ -14,9 +14,9 @@ from ...analysis.model import capture
 from ...analysis.model.errors import BadTarget, LaunchscopeError
 from ...analysis.model.version import __version__
 from ..target.checkout import Checkout
-from ..target.describe import masked, masked_command, process_as_kept, target_name, text_as_kept
+from ..target.describe import masked, masked_command, masked_process, masked_text, target_name
 from ..target.options import ProfileOptions, Progress
-from .calibrate import load_or_measure, machine
+from .calibrate import load_or_measure, probe_machine
 from .client import ForkServer, ProcessFailed
 from .worker import Job, Result, trace_name
 
@@ -55,7 +55,7 @@ class Run:
     def prepare(self, server: ForkServer) -> None:
         """Probe the machine, and calibrate it if need be."""
         self.seconds["import torch"] = server.preload_s
-        self.environment = machine(server, self.device_layer)
+        self.environment = probe_machine(server, self.device_layer)
         began = time.perf_counter()
         try:
             self.calibration, _, _ = load_or_measure(server, self.environment, self.device_layer, self.progress)
@@ -158,14 +158,14 @@ class Run:
         )
 
     def _mode_record(self, mode: str) -> capture.ModeRecord:
-        processes = tuple(process_as_kept(each, self.as_kept) for each in self.modes[mode])
+        processes = tuple(masked_process(each, self.mask) for each in self.modes[mode])
         measured = any(process.samples_ns for process in processes)
         error = next((each.error for each in processes if each.error), "interrupted")
         return capture.ModeRecord(processes=processes, error=None if measured else error)
 
-    def as_kept(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """What a process said, as the capture holds it."""
-        return text_as_kept(text, self.options.settings)
+        return masked_text(text, self.options.settings)
 
     def _only_as_written(self, mode: str) -> None:
         """The target is under graphs or compiled by its own hand: one mode replaces all."""
@@ -187,12 +187,8 @@ class Run:
             repeat=repeat,
             trace_pass=trace_pass,
             folder=str(self.writer.folder.absolute()),  # another revision's process goes to a folder of its own
-            target=o.target,
-            batch_size=o.batch_size,
-            dtype=o.dtype,
-            context_length=o.context_length,
             steps=o.steps,
-            settings=o.settings,
+            **o.of_target,
             checkout=self.checkout,
             device_layer=self.device_layer,
         )

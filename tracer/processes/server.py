@@ -38,8 +38,10 @@ STOP: Final = b"stop"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One job: ``function`` ('module:name') gets ``argument``, undecoded JSON, and a Tell; what it returns is written
-    as JSON."""
+    """One job: ``function`` ('module:name') gets ``argument``, undecoded JSON, and a Channel.
+
+    What it returns is written as JSON.
+    """
 
     function: str
     argument: msgspec.Raw
@@ -60,7 +62,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-class Tell:
+class Channel:
     """How a job speaks to the parent: by phases, and by what it has found so far."""
 
     def __init__(self, events: int, result: str) -> None:
@@ -249,10 +251,10 @@ def _child(request: Request, events: int) -> NoReturn:
     try:
         module, _, name = request.function.partition(":")
         function: Callable[..., object] = getattr(import_module(module), name)
-        tell = Tell(events, request.result)
+        channel = Channel(events, request.result)
         if request.stacks:
             faulthandler.register(signal.SIGUSR2, stacks_of(Path(request.result)).open("w"))
-        tell.done(function(bytes(request.argument), tell))
+        channel.done(function(bytes(request.argument), channel))
         status = 0
     except BaseException:
         import traceback

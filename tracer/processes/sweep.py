@@ -35,7 +35,7 @@ class Point:
 
     @property
     def word(self) -> str:
-        """As it is told."""
+        """'batch 8'."""
         return "1 rank" if (self.size, self.kind) == (1, "ranks") else _WORDS[self.kind].format(self.size)
 
     @property
@@ -69,16 +69,16 @@ def run_sweep(
     """
     built: set[Kind] = set()
     for place, point in enumerate(points, 1):
-        capture, asked = folder / point.file, point.of(options)
+        capture, wanted = folder / point.file, point.of(options)
         if exists(capture):
-            _require_the_same(capture, asked, point)
+            _require_the_same(capture, wanted, point)
             built.add(point.kind)
             yield point, capture, None
             continue
         said = f"{point.word} ({place} of {len(points)})"
         try:
             path = point.measure(
-                replace(asked, out=capture),
+                replace(wanted, out=capture),
                 lambda message, said=said: progress(f"{said}: {message}"),  # type: ignore[misc]
                 device_layer,
             )
@@ -102,7 +102,7 @@ def _require_the_same(path: Path, options: ProfileOptions, point: Point) -> None
     ranks = point.size if point.kind == "ranks" else 1
     differs = [
         f"{name} {was}, not {now}"
-        for name, was, now in _asked(manifest, options, ranks)
+        for name, was, now in _settings_compared(manifest, options, ranks)
         if now is not None and was != now
     ]
     if differs:
@@ -111,7 +111,7 @@ def _require_the_same(path: Path, options: ProfileOptions, point: Point) -> None
         )
 
 
-def _asked(manifest: Manifest, options: ProfileOptions, ranks: int) -> Iterator[tuple[str, object, object]]:
+def _settings_compared(manifest: Manifest, options: ProfileOptions, ranks: int) -> Iterator[tuple[str, object, object]]:
     """What it is called, as measured, and as asked for; null where that is left to the target."""
     target = manifest.target
     yield "target", target.name, target_name(options.target)

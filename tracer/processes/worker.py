@@ -16,13 +16,13 @@ from ..measure import protocol
 from ..measure.compiler import Compiler
 from ..measure.device import Step, load_device
 from ..measure.modes import NotCaptured
-from ..measure.protocol import ALONE, Together
+from ..measure.protocol import NO_OTHER_RANKS, Ranks
 from ..target.checkout import Checkout
 from ..target.describe import masked, parameter_count, parts_of_target, revision, target_name
 from ..target.options import ProfileOptions
 from ..target.reasons import NO_CAPTURE, failure, reason
-from .rank_child import Among, leave
-from .server import Tell
+from .rank_child import JobRanks, leave
+from .server import Channel
 
 SEED: Final = 0
 STACK_STEPS: Final = 3  # recorded in the `stacks` pass, which is heavy
@@ -43,12 +43,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str]
     device_layer: str
     checkout: Checkout | None = None  # the revision that the target lies in
-    among: Among | None = None  # the ranks that run it, of which this is one; null for one process alone
+    job_ranks: JobRanks | None = None  # the ranks that run it, of which this is one; null for one process alone
 
     @property
     def rank(self) -> int | None:
         """This one's; null for one process alone."""
-        return None if self.among is None else self.among.place.rank
+        return None if self.job_ranks is None else self.job_ranks.place.rank
 
 
 def trace_name(mode: str, repeat: int, trace_pass: str, rank: int | None) -> str:
@@ -82,19 +82,19 @@ def probe(argument: bytes, tell: Callable[[str], None]) -> Probe:
     return Probe(missing=missing) if missing else Probe(missing=None, environment=device.environment())
 
 
-def run(argument: bytes, tell: Tell) -> Result:
+def run(argument: bytes, channel: Channel) -> Result:
     """Do one Job, given as JSON.
 
     Errors of the target become the record's ``error``, in words; what was measured before is kept.
     """
     job = msgspec.json.decode(argument, type=Job)
-    progress = protocol.Progress(tell)
+    progress = protocol.Progress(channel)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     record = capture.ProcessRecord(repeat=job.repeat, rank=job.rank, started=started)
-    state = _State(job, record, progress, tell)
+    state = _State(job, record, progress, channel)
     try:
-        if job.among is not None:
-            state.together = job.among.meet()
+        if job.job_ranks is not None:
+            state.ranks = job.job_ranks.join()
         _measure(state)
     except LaunchscopeError as error:
         return Result(refusal=str(error), seconds=progress.seconds)
@@ -105,15 +105,15 @@ def run(argument: bytes, tell: Tell) -> Result:
         _keep_failure(state, error, words)
     state.keep(compiler=state.compiler.record(state.folder))
     progress("end")
-    if job.among is not None and state.record.error is None:
+    if job.job_ranks is not None and state.record.error is None:
         _leave_together(state)
     return state.result()
 
 
 def _leave_together(state: _State) -> None:
     """Ranks end when all are done: what is measured is safe before, as another one may not come."""
-    state.tell.keep(state.result())
-    state.together.barrier()
+    state.channel.keep(state.result())
+    state.ranks.barrier()
     if (note := leave()) is not None:
         state.keep(notes=(*state.record.notes, note))
 
@@ -123,7 +123,7 @@ def _keep_failure(state: _State, error: BaseException, words: str) -> None:
     found = failure(error, state.progress.phase, state.folder)
     state.keep(error=words, failure=found)
     if isinstance(error, NotCaptured) and found.reason.startswith(NO_CAPTURE):
-        state.tell.keep(state.result())  # the second attempt can take the process down with it
+        state.channel.keep(state.result())  # the second attempt can take the process down with it
         from ..measure.modes import failing_operator
 
         device = load_device(state.job.device_layer)
@@ -138,11 +138,11 @@ class _State:
     job: Job
     record: capture.ProcessRecord
     progress: protocol.Progress
-    tell: Tell
+    channel: Channel
     target: capture.Target | None = None
     floor: capture.Floor | None = None
     as_written: str | None = None
-    together: Together = ALONE
+    ranks: Ranks = NO_OTHER_RANKS
     compiler: Compiler = field(default_factory=Compiler)
 
     @property
@@ -171,9 +171,9 @@ def _measure(state: _State) -> None:
     from ..target.variables import Buffers
     from ..target.watch import watching_captures
 
-    job, progress, together = state.job, state.progress, state.together
+    job, progress, ranks = state.job, state.progress, state.ranks
     device = load_device(job.device_layer)
-    if job.among is not None and (refusal := device.use(job.among.place.local_rank)) is not None:
+    if job.job_ranks is not None and (refusal := device.use(job.job_ranks.place.local_rank)) is not None:
         raise MissingRequirement(refusal)
     torch.manual_seed(SEED)
     torch.set_grad_enabled(False)
@@ -188,22 +188,22 @@ def _measure(state: _State) -> None:
     if job.checkout is not None:
         job.checkout.refuse_strangers()
     state.target = describe(job, resolved)
-    own_graphs, replaced = target_graphs(seen, target, buffers, state.as_written, several=together.several)
+    own_graphs, replaced = target_graphs(seen, target, buffers, state.as_written, several=ranks.several)
     state.keep(warmup_ns=tuple(warmup), own_graphs=own_graphs, replaced=replaced)
     del buffers
     mode = "eager" if state.as_written else job.mode
     check = job.repeat == 0
-    prepared, output = protocol.into_mode(mode, target, device, progress, check=check, together=together)
+    prepared, output = protocol.into_mode(mode, target, device, progress, check=check, ranks=ranks)
     state.keep(output=output, **protocol.costs(prepared))
     if job.trace_pass != "stacks":  # no time is ever taken from that process
-        state.keep(**protocol.unprofiled(prepared.step, device, progress, together))
+        state.keep(**protocol.unprofiled(prepared.step, device, progress, ranks))
         state.keep(compiler=state.compiler.record(state.folder))
-        state.tell.keep(state.result())  # a profiler can take its process down with it
+        state.channel.keep(state.result())  # a profiler can take its process down with it
     if job.trace_pass == "timing":
         return
     progress("profiler session")
     with device.session(job.trace_pass) as session:
-        together.barrier()
+        ranks.barrier()
         marks = protocol.marked_steps(prepared.step, STACK_STEPS if job.trace_pass == "stacks" else job.steps)
     progress("export")
     trace = trace_name(job.mode, job.repeat, job.trace_pass, job.rank)

@@ -21,7 +21,7 @@ from typing import Final
 
 from ...analysis.model.errors import BadTarget, LaunchscopeError
 from ...analysis.model.paths import exists, is_file, is_folder
-from .describe import asked_git, git, parts_of_target
+from .describe import git, parts_of_target, run_git
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _TRIES: Final = 100
@@ -102,7 +102,7 @@ def checked_out(revision: str, target: str) -> Iterator[tuple[Checkout, str]]:
 
 
 def _top(home: Path, revision: str) -> str:
-    done = asked_git(home, "rev-parse", "--show-toplevel")
+    done = run_git(home, "rev-parse", "--show-toplevel")
     if done is None:
         raise LaunchscopeError(f"--against git:{revision}: git isn't installed, or doesn't answer")
     if done.returncode:
@@ -130,7 +130,7 @@ def _removed_at_the_end(checkout: Checkout) -> Iterator[None]:
 
 def _add(checkout: Checkout, revision: str) -> None:
     add = ("worktree", "add", "--quiet", "--detach", checkout.folder, checkout.commit)
-    done = asked_git(checkout.repository, "-c", "core.hooksPath=/dev/null", *add, timeout_s=None)
+    done = run_git(checkout.repository, "-c", "core.hooksPath=/dev/null", *add, timeout_s=None)
     if done is None or done.returncode:
         why = "git isn't installed" if done is None else done.stderr.strip()
         raise LaunchscopeError(f"--against git:{revision}: it can't be checked out: {why}")
@@ -138,13 +138,13 @@ def _add(checkout: Checkout, revision: str) -> None:
 
 def _remove(repository: str, folder: str) -> None:
     twice = ("--force", "--force")  # once for its changes, once for the lock of one that is still being made
-    asked_git(repository, "worktree", "remove", *twice, folder, timeout_s=None)
+    run_git(repository, "worktree", "remove", *twice, folder, timeout_s=None)
     for _ in range(_TRIES):  # git may outlive a run that was killed, and write on
         shutil.rmtree(Path(folder).parent, ignore_errors=True)
         if not Path(folder).parent.exists():
             break
         time.sleep(_BETWEEN_S)
-    asked_git(repository, "worktree", "prune", timeout_s=None)
+    run_git(repository, "worktree", "prune", timeout_s=None)
 
 
 if __name__ == "__main__":

@@ -66,11 +66,11 @@ def revision(spec: str) -> str | None:
 
 def git(folder: Path, *arguments: str) -> str | None:
     """What git says in the folder; null when it fails, or isn't there."""
-    done = asked_git(folder, *arguments)
+    done = run_git(folder, *arguments)
     return done.stdout.removesuffix("\n") if done is not None and done.returncode == 0 else None
 
 
-def asked_git(
+def run_git(
     folder: str | Path, *arguments: str, timeout_s: float | None = _GIT_S
 ) -> subprocess.CompletedProcess[str] | None:
     """How git answered in the folder; null when it isn't there, or takes too long. Paths are as Python has them.
@@ -96,13 +96,13 @@ def masked(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def text_as_kept(text: str, settings: Mapping[str, str]) -> str:
+def masked_text(text: str, settings: Mapping[str, str]) -> str:
     """What a process said, without the secrets that --set gave it and without those that any text may hold."""
     given = [value for key, value in settings.items() if is_secret(key, value)]
     return without_words(text_without_secrets(text), given)
 
 
-def process_as_kept(process: capture.ProcessRecord, kept: Callable[[str], str]) -> capture.ProcessRecord:
+def masked_process(process: capture.ProcessRecord, kept: Callable[[str], str]) -> capture.ProcessRecord:
     """The record, what it quotes of errors as ``kept`` gives it back."""
     failure = process.failure
     if failure is not None:
@@ -115,10 +115,10 @@ def process_as_kept(process: capture.ProcessRecord, kept: Callable[[str], str]) 
 
 def without_hosts(text: str, hosts: Mapping[str, str]) -> str:
     """The text, each host by what ``hosts`` calls it, with or without its domain."""
-    short = {name.partition(".")[0]: told for name, told in hosts.items()}
-    for name, told in [*hosts.items(), *short.items()]:
+    short = {name.partition(".")[0]: label for name, label in hosts.items()}
+    for name, label in [*hosts.items(), *short.items()]:
         if not name.isdecimal():  # the first part of an address
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(\.[\w-]+)*(?![\w-])", told, text)
+            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(\.[\w-]+)*(?![\w-])", label, text)
     return text
 
 

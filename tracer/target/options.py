@@ -6,7 +6,7 @@ import keyword
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ...analysis.model.errors import LaunchscopeError
 from ...analysis.model.paths import exists
@@ -38,6 +38,10 @@ _HAVE_OPTIONS: Final = {
 
 Progress = Callable[[str], None]
 """Called with one line that says what is being done now, such as ``eager, process 2 of 3: timing``."""
+
+
+def no_progress(_: str) -> None:
+    """A Progress that nobody needs to see; of several ranks only rank 0 shows its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +76,11 @@ class ProfileOptions:
             object.__setattr__(self, "dtype", _known_dtype(self.dtype))
         if self.out is not None and (exists(self.out) or self.out.is_symlink()):
             raise LaunchscopeError(f"{self.out}: exists already; captures are never overwritten: name a new folder")
+
+    @property
+    def of_target(self) -> dict[str, Any]:
+        """The options that another process needs to build the target, by name."""
+        return {name: getattr(self, name) for name in ("target", "batch_size", "dtype", "context_length", "settings")}
 
 
 def parse_modes(text: str) -> tuple[str, ...]:

@@ -30,8 +30,8 @@ def failure(error: BaseException, phase: str, folder: Path | None) -> Failure:
     """The same by its parts; the operator is not known here."""
     chain = list(_chain(error))
     # leaving a capture that failed raises an error of its own, and so does the compiler
-    told = chain[-1] if phase in ("capture", "compile") else error
-    return Failure(phase=phase, reason=_words(told, phase), line=_place(chain, folder))
+    cause = chain[-1] if phase in ("capture", "compile") else error
+    return Failure(phase=phase, reason=_words(cause, phase), line=_place(chain, folder))
 
 
 def nothing_measured(errors: Mapping[str, str | None]) -> str:
@@ -87,31 +87,31 @@ def first_line(text: str) -> str:
 def _place(chain: list[BaseException], folder: Path | None) -> str | None:
     """The innermost frame of the user's code in the earliest error with one."""
     errors = [traceback.extract_tb(error.__traceback__) for error in chain]
-    found = (innermost(frames, folder, beside) for beside in (True, False) for frames in reversed(errors))
+    found = (innermost_frame(frames, folder, in_folder) for in_folder in (True, False) for frames in reversed(errors))
     return next((line for line in found if line is not None), None)
 
 
-def users_line(frames: Sequence[traceback.FrameSummary], folder: Path | None) -> str | None:
-    """`model.py:42 in decode: x.item()`: their innermost frame, one in the target's own folder first."""
-    return innermost(frames, folder, True) or innermost(frames, folder, False)
+def user_line(frames: Sequence[traceback.FrameSummary], folder: Path | None) -> str | None:
+    """`model.py:42 in decode: x.item()`: the innermost frame of user code, one in the target's own folder first."""
+    return innermost_frame(frames, folder, True) or innermost_frame(frames, folder, False)
 
 
-def innermost(frames: Sequence[traceback.FrameSummary], folder: Path | None, beside: bool) -> str | None:
-    """The innermost frame of theirs; with ``beside`` only one of a file in the target's own folder."""
-    theirs = [f for f in frames if _is_theirs(f.filename) and (not beside or _is_in(f.filename, folder))]
-    if not theirs:
+def innermost_frame(frames: Sequence[traceback.FrameSummary], folder: Path | None, in_folder: bool) -> str | None:
+    """The innermost frame of user code; with ``in_folder`` only one of a file in the target's own folder."""
+    users = [f for f in frames if _is_user_code(f.filename) and (not in_folder or _is_in(f.filename, folder))]
+    if not users:
         return None
-    frame = theirs[-1]
-    place = f"{Path(frame.filename).name}:{frame.lineno} in {innermost_name(frame.name)}"
+    frame = users[-1]
+    place = f"{Path(frame.filename).name}:{frame.lineno} in {original_name(frame.name)}"
     return f"{place}: {(frame.line or '').strip()}"
 
 
-def innermost_name(function: str) -> str:
+def original_name(function: str) -> str:
     """A function as its author named it: torch.compile has names of its own for the rest behind a graph break."""
     return _RESUMED.sub(r"\1", function)
 
 
-def _is_theirs(filename: str) -> bool:
+def _is_user_code(filename: str) -> bool:
     path = os.path.realpath(filename)
     own = str(Path(__file__).resolve().parents[1])
     return not (filename.startswith("<") or path.startswith(own) or is_installed(path))

@@ -157,7 +157,7 @@ def as_target(
         prompt_length = _whole_number("prompt_length", settings.pop("prompt_length", None))
         target, used = model_target(found, setting, prompt_length)
         own = OUR_STEP if prompt_length is None else OUR_PREFILL
-        resolved = _resolved(target, _unsaid(setting), (*labels, own), settings)
+        resolved = _resolved(target, _unset(setting), (*labels, own), settings)
         return Resolved(resolved.target, used, resolved.labels)
     if isinstance(found, Target):
         return _resolved(found, setting, labels, settings)
@@ -173,7 +173,7 @@ def as_target(
         if _is_pretrained(_unwrap(built)[0]):
             inner = as_target(built, used, kind="step")
             return Resolved(inner.target, inner.setting, labels + inner.labels)
-        inner = as_target(built, _unsaid(used), kind="step")
+        inner = as_target(built, _unset(used), kind="step")
         return Resolved(inner.target, used, labels + inner.labels)
     if required := [name for name, p in _parameters(found).items() if _is_required(p)]:
         raise BadTarget(f"{_label(found)}: a step function takes no arguments, this one needs {', '.join(required)}")
@@ -193,7 +193,7 @@ def _resolved(target: Target, setting: Setting, labels: tuple[str, ...], setting
     return Resolved(Target(step, target.inputs, target.state, target.model), setting, labels + compiled)
 
 
-def _unsaid(setting: Setting) -> Setting:
+def _unset(setting: Setting) -> Setting:
     return Setting(None, None, None, setting.device)
 
 

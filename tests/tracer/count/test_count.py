@@ -20,7 +20,7 @@ from launchscope.analysis.model.counted_step import CountedOp, CountedStep
 from launchscope.analysis.model.errors import BadTarget
 from launchscope.fixtures import models
 from launchscope.tracer.count.count import count_here, count_step, run
-from launchscope.tracer.count.counting import Counting, counting_whole
+from launchscope.tracer.count.counting import Counting, counting_calls
 from launchscope.tracer.count.without_gpu import without_gpu
 from launchscope.tracer.target.options import ProfileOptions
 from torch.nn import functional
@@ -44,7 +44,7 @@ def as_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def ops_of(step: Callable[[], Any]) -> list[CountedOp]:
     """What a step comes down to, in this process."""
     counting = Counting()
-    with torch.no_grad(), without_gpu(), counting_whole(counting):
+    with torch.no_grad(), without_gpu(), counting_calls(counting):
         step()
     return counting.ops
 

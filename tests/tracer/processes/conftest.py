@@ -83,7 +83,9 @@ class Group:
         pids = [self._fork(asked, layer, rank, port, ends) for rank in range(WORLD)]
         failures = {rank: None for rank, pid in enumerate(pids) if os.waitpid(pid, 0)[1]}
         self.said = (ends / "said").read_text().splitlines() if (ends / "said").exists() else []
-        path = endings.outcome({each.rank: each for each in endings.endings(ends)}, failures, interrupted=False)
+        path = endings.capture_of_ended(
+            {each.rank: each for each in endings.read_endings(ends)}, failures, interrupted=False
+        )
         assert path is not None
         return path
 

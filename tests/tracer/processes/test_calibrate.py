@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 from launchscope import __version__
 from launchscope.analysis.model.errors import LaunchscopeError, MissingRequirement
 from launchscope.tracer.processes import calibrate
-from launchscope.tracer.processes.calibrate import _line, load_or_measure, machine, place
+from launchscope.tracer.processes.calibrate import _line, kept_path, load_or_measure, probe_machine
 from launchscope.tracer.processes.client import ForkServer
 
 from ..conftest import LAYER
@@ -51,14 +51,14 @@ def test_measured_once_and_reused_until_refreshed(server: ForkServer, cache: Pat
 
 
 def test_another_machine_has_a_calibration_of_its_own() -> None:
-    assert place(MACHINE) == place(MACHINE | {"CUDA_VISIBLE_DEVICES": "1"})
-    others = [place(MACHINE | {name: "other"}) for name in ("gpu", "driver", "torch", "cpu_cores")]
-    assert len({place(MACHINE), *others}) == 5
+    assert kept_path(MACHINE) == kept_path(MACHINE | {"CUDA_VISIBLE_DEVICES": "1"})
+    others = [kept_path(MACHINE | {name: "other"}) for name in ("gpu", "driver", "torch", "cpu_cores")]
+    assert len({kept_path(MACHINE), *others}) == 5
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"null", b"\xff\xfe", b'{"launchscope": "x"}'])
 def test_a_damaged_file_is_measured_over(server: ForkServer, content: bytes) -> None:
-    kept = place(MACHINE)
+    kept = kept_path(MACHINE)
     kept.parent.mkdir()
     kept.write_bytes(content)
     assert load_or_measure(server, MACHINE, LAYER, ignore)[:2] == (CALIBRATION, False)
@@ -94,9 +94,9 @@ def test_a_measurement_that_fails_is_told(server: ForkServer) -> None:
 
 
 def test_the_machine_is_probed(server: ForkServer) -> None:
-    assert machine(server, LAYER)["gpu"] == "Fake GPU"
+    assert probe_machine(server, LAYER)["gpu"] == "Fake GPU"
     with pytest.raises(MissingRequirement, match=r"^nothing to run on \(without a GPU: `launchscope demo`"):
-        machine(server, "fake_device:MissingDevice")
+        probe_machine(server, "fake_device:MissingDevice")
 
 
 def test_a_line_through_two_points_and_through_more() -> None:

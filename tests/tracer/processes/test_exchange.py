@@ -67,11 +67,11 @@ def test_numbers_are_shared(two: tuple[Exchange, Exchange]) -> None:
 def test_who_falls_silent_is_lost(two: tuple[Exchange, Exchange]) -> None:
     leader, follower = two
     time.sleep(0.2)
-    leader.attend()
+    leader.raise_if_lost()
     follower.close()
     with pytest.raises(Lost, match=r"rank 1 has not been heard of for 0\.5 s"):
         leader.wait("never")
-    follower.attend()  # the leader still beats
+    follower.raise_if_lost()  # the leader still beats
 
 
 def test_a_store_that_nobody_hosts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,11 +21,11 @@ ITEM = "can't be captured: the step does something that waits for the GPU"
 
 
 def outcome(rank: int, **found: object) -> Outcome:
-    return msgspec.structs.replace(Outcome(rank=rank, host="vm", phase="timing", place=rank + 1), **found)
+    return msgspec.structs.replace(Outcome(rank=rank, host="vm", phase="timing", failure_order=rank + 1), **found)
 
 
 def fine(rank: int) -> Outcome:
-    return outcome(rank, result=Result(process=ProcessRecord(repeat=0, started="")), place=0)
+    return outcome(rank, result=Result(process=ProcessRecord(repeat=0, started="")), failure_order=0)
 
 
 def failed(rank: int, error: str, **found: object) -> Outcome:
@@ -50,11 +50,18 @@ def late(rank: int, **found: object) -> Outcome:
         ([failed(0, GLOO), failed(1, "ValueError (warm up): no")], {}, [1]),
         ([failed(0, NCCL), died(1, "died of signal 9 (SIGKILL)")], {}, [1]),
         ([died(0, "was stopped", stopped=True), died(1, "died of signal 11 (SIGSEGV)")], {}, [1]),
-        ([died(0, "died of signal 6 (SIGABRT)", place=2), died(1, "died of signal 9 (SIGKILL)", place=1)], {}, [1]),
+        (
+            [
+                died(0, "died of signal 6 (SIGABRT)", failure_order=2),
+                died(1, "died of signal 9 (SIGKILL)", failure_order=1),
+            ],
+            {},
+            [1],
+        ),
         ([died(0, "died of signal 6 (SIGABRT)"), died(1, "died of signal 6 (SIGABRT)")], {}, [0, 1]),
-        ([died(0, "died of signal 6 (SIGABRT)", place=1), died(1, "was stopped", stopped=True)], {}, [0]),
+        ([died(0, "died of signal 6 (SIGABRT)", failure_order=1), died(1, "was stopped", stopped=True)], {}, [0]),
         ([failed(0, GLOO), failed(1, GLOO)], {}, [0, 1]),  # the network between them
-        ([failed(0, GLOO, place=2), failed(1, GLOO, place=1), fine(2)], {}, [1]),
+        ([failed(0, GLOO, failure_order=2), failed(1, GLOO, failure_order=1), fine(2)], {}, [1]),
         ([failed(0, BARRIER), late(1)], {}, [1]),
         ([late(0), late(1)], {0: 7, 1: 6}, [1]),
         ([late(0), late(1)], {0: 7, 1: 7}, [0, 1]),
@@ -70,13 +77,13 @@ def test_those_at_fault(outcomes: list[Outcome], arrived: dict[int, int], ranks:
 
 
 def test_the_first_to_fail_comes_first() -> None:
-    outcomes = [failed(0, ITEM, place=2), failed(1, ITEM, place=1)]
+    outcomes = [failed(0, ITEM, failure_order=2), failed(1, ITEM, failure_order=1)]
     assert [each.rank for each in at_fault(outcomes, {})] == [1, 0]
 
 
 def test_a_fault_is_told_with_rank_host_job_and_line() -> None:
     fault = late(1, line="model.py:42 in decode: wait()")
-    assert fault.told("graph, process 1 of 3") == (
+    assert fault.message("graph, process 1 of 3") == (
         "rank 1 on vm: graph, process 1 of 3: the process did not end within 600 s and was stopped (--timeout) "
         "(timing), at model.py:42 in decode: wait()"
     )

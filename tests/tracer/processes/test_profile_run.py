@@ -13,7 +13,7 @@ from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.errors import BadTarget, LaunchscopeError, MissingRequirement, NothingMeasured
 from launchscope.analysis.report import Report, load
 from launchscope.tracer.processes import api
-from launchscope.tracer.processes.calibrate import machine
+from launchscope.tracer.processes.calibrate import probe_machine
 from launchscope.tracer.processes.client import ForkServer
 from launchscope.tracer.processes.worker import STACK_STEPS
 
@@ -375,7 +375,7 @@ def test_a_device_that_cannot_be_started_is_told_with_what_else_there_is(server:
     with pytest.raises(
         MissingRequirement, match=r"the GPU can't be started: .*`launchscope demo`.*`launchscope analyze"
     ):
-        machine(server, "no_such_layer:Device")
+        probe_machine(server, "no_such_layer:Device")
 
 
 def test_an_output_that_exists_is_refused(profile: Profiler, script: Write, tmp_path: Path) -> None:

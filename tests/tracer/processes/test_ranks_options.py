@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.tracer.processes import api
-from launchscope.tracer.processes.rank_options import RanksOptions, place_from
+from launchscope.tracer.processes.rank_options import RanksOptions, place_from_environment
 
 TORCHRUN = {
     "RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "host0",
@@ -34,7 +34,7 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], said: str) -> None:
 
 
 def test_a_process_that_torchrun_started_is_a_rank() -> None:
-    place = place_from(TORCHRUN)
+    place = place_from_environment(TORCHRUN)
     assert place is not None
     assert (place.rank, place.local_rank, place.world_size, place.local_world_size) == (3, 1, 4, 2)
     assert (place.address, place.port, place.has_store) == ("host0", 29500, True)
@@ -42,25 +42,25 @@ def test_a_process_that_torchrun_started_is_a_rank() -> None:
 
 def test_any_starter_will_do() -> None:
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    place = place_from({name: TORCHRUN[name] for name in names})
+    place = place_from_environment({name: TORCHRUN[name] for name in names})
     assert place is not None
     assert (place.local_world_size, place.has_store) == (4, False)
 
 
 @pytest.mark.parametrize("without", ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
 def test_a_process_that_is_told_less_is_alone(without: str) -> None:
-    assert place_from({name: value for name, value in TORCHRUN.items() if name != without}) is None
+    assert place_from_environment({name: value for name, value in TORCHRUN.items() if name != without}) is None
 
 
 def test_one_rank_is_one_process() -> None:
-    assert place_from(TORCHRUN | {"RANK": "0", "WORLD_SIZE": "1"}) is None
+    assert place_from_environment(TORCHRUN | {"RANK": "0", "WORLD_SIZE": "1"}) is None
 
 
 def test_nonsense_is_refused() -> None:
     with pytest.raises(LaunchscopeError, match="not numbers where they should be"):
-        place_from(TORCHRUN | {"RANK": "first"})
+        place_from_environment(TORCHRUN | {"RANK": "first"})
     with pytest.raises(LaunchscopeError, match="RANK is 4 and WORLD_SIZE 4"):
-        place_from(TORCHRUN | {"RANK": "4"})
+        place_from_environment(TORCHRUN | {"RANK": "4"})
 
 
 def test_a_live_object_of_one_rank_of_several_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_a_live_object_of_one_rank_of_several_is_refused(monkeypatch: pytest.Mon
 )
 def test_variables_that_no_launcher_sets_so(told: dict[str, str], said: str) -> None:
     with pytest.raises(LaunchscopeError, match=said):
-        place_from(TORCHRUN | told)
+        place_from_environment(TORCHRUN | told)
 
 
 @pytest.mark.parametrize(
