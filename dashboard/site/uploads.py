@@ -11,6 +11,7 @@ import secrets
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 import flask
-from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.wsgi import get_input_stream
 
 from ...analysis.model.errors import LaunchscopeError
@@ -38,8 +39,10 @@ KEPT_BYTES: Final = 512 << 20
 """Of the files whose pages are kept: what is read of one takes several times its size."""
 PATIENCE_S: Final = 60.0
 """How long a sender may take for a block, as nobody else's file is read meanwhile."""
-MOST_WAITING: Final = 8
-"""Files that may wait while another is read. Nothing of them is taken before, so that they need no memory."""
+UPLOAD_S: Final = 300.0
+"""How long a sender may take for a whole file: for one of MAX_BYTES, 0.9 MB a second."""
+MOST_WAITING: Final = 64
+"""Files that may wait while another is read. Nothing of them is taken before: each costs a thread, 27 KB."""
 LONGEST_WAIT_S: Final = 600.0
 BELOW: Final = "/r/"
 _LONGEST_LABEL: Final = 100  # characters
@@ -128,6 +131,9 @@ class Uploads:
             except RequestEntityTooLarge:
                 text = f"{label}: over {self.most_bytes >> 20:,} MiB; give it to launchscope dashboard instead"
                 return _said(text, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            except ClientDisconnected:
+                text = f"{label}: it did not come whole, or took over {seconds(UPLOAD_S)} to come; send it again"
+                return _said(text, HTTPStatus.BAD_REQUEST)
             except LaunchscopeError as error:
                 return _said(replaced(str(error), names), HTTPStatus.UNPROCESSABLE_ENTITY)
             except MemoryError:
@@ -170,16 +176,17 @@ def _receive(environ: WSGIEnvironment, file: Path, most_bytes: int) -> None:
     """Write a request's body to a file, block by block. RequestEntityTooLarge as soon as it is known to be."""
     body = get_input_stream(environ, max_content_length=most_bytes)
     connection: socket.socket | None = environ.get("werkzeug.socket")  # a test has none
+    until = time.monotonic() + UPLOAD_S
     with file.open("wb") as copy:
-        while block := _next_block(body, connection):
+        while block := _next_block(body, connection, min(PATIENCE_S, until - time.monotonic())):
             copy.write(block)
 
 
-def _next_block(body: IO[bytes], connection: socket.socket | None) -> bytes:
+def _next_block(body: IO[bytes], connection: socket.socket | None, longest_s: float) -> bytes:
     """What comes next; of a sender that is too slow no more is taken, as if it had hung up."""
     if connection is None:
         return body.read(_BLOCK_BYTES)
-    waiting = threading.Timer(PATIENCE_S, _take_no_more, (connection,))  # a socket's own timeout would break its file
+    waiting = threading.Timer(longest_s, _take_no_more, (connection,))  # a socket's own timeout would break its file
     waiting.daemon = True
     waiting.start()
     try:

@@ -6,10 +6,12 @@ Follows https://www.sqlite.org/security.html ("untrusted SQLite database files")
 from __future__ import annotations
 
 import re
+import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -41,6 +43,9 @@ _HEADER_BYTES: Final = 100
 _MOST_CHECKED: Final = 1 << 30
 """Bytes of a file whose every page is checked; of a larger one the tables that are read. A core of 2020 checks 290 MB
 a second, and reads 13."""
+
+_MOST_COPIED: Final = 4 << 30
+"""Bytes of a file and its log: a disk copies them in well under the time that reading them takes."""
 
 _COMPUTED: Final = re.compile(r"\bAS\s*\(", re.IGNORECASE)
 _REMEDY: Final = "copy it again or export it again: nsys export --type sqlite REPORT.nsys-rep"
@@ -135,20 +140,42 @@ class Database:
 
 @contextmanager
 def open_file(path: Path, name: str) -> Iterator[Database]:
-    """Open a file, changing nothing beside it. UnreadableInput, also inside the with, says what is wrong."""
+    """Open a file, changing nothing beside it. UnreadableInput, also inside the with, says what is wrong.
+
+    A log beside it means that a program still writes, or broke off: SQLite then has to look at both, and writes
+    an index beside what it looks at: that is a copy.
+    """
     path = path.resolve()
-    # A log beside it means that a program still writes, or broke off: SQLite then has to look at both.
     logs = [log for suffix in ("-wal", "-journal") if (log := path.with_name(path.name + suffix)).exists()]
-    uri = f"{path.as_uri()}?mode=ro{'' if logs else '&immutable=1'}"
     size, log_bytes = path.stat().st_size, sum(log.stat().st_size for log in logs)
     with path.open("rb") as file:  # also beside a log, which may be of another file, or of nothing
         _check_size(file.read(_HEADER_BYTES), size, name)
-    with _told(name):
+    with _copied(path, logs, name) if logs else nullcontext(path) as whole, _told(name):
+        uri = f"{whole.as_uri()}?mode=ro{'' if logs else '&immutable=1'}"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None)
         try:
             yield _guarded(connection, name, size + log_bytes)
         finally:
             connection.close()
+
+
+@contextmanager
+def _copied(path: Path, logs: Sequence[Path], name: str) -> Iterator[Path]:
+    """A file and its logs in a temporary folder. UnreadableInput where they are too large, or can't be copied."""
+    shown = " and ".join(log.name for log in logs)
+    if not all(log.is_file() for log in logs) or sum(each.stat().st_size for each in (path, *logs)) > _MOST_COPIED:
+        raise UnreadableInput(
+            f"{name}: {shown} beside it is of a program that writes, or broke off, and they are no plain files of "
+            f"{_MOST_COPIED >> 30} GiB at most together: wait for its end, then {_REMEDY}"
+        )
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="launchscope-"))
+            for each in (path, *logs):
+                shutil.copyfile(each, Path(folder, each.name))
+        except OSError as error:
+            raise UnreadableInput(f"{name}: can't be copied to be read with {shown} ({error.strerror})") from error
+        yield Path(folder, path.name)
 
 
 @contextmanager

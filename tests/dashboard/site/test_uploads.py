@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import json
 import socket
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -213,6 +215,38 @@ def test_a_sender_that_falls_silent_makes_room_for_others(
     server.shutdown()
     serving.join()
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_sender_that_trickles_has_no_more_time_than_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte every 10 ms is never silent."""
+    monkeypatch.setattr("launchscope.dashboard.site.uploads.UPLOAD_S", 0.3)
+    monkeypatch.setattr("launchscope.dashboard.site.uploads._BLOCK_BYTES", 1)
+    server = make_server("127.0.0.1", 0, served_app(), threaded=True)
+    serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+    serving.start()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=0.01) as sender:
+        sender.sendall(f"POST /{NAME} HTTP/1.1\r\nHost: 127.0.0.1:8050\r\nContent-Length: 9000\r\n\r\n".encode())
+        answer, begun = b"", time.monotonic()
+        while not answer.endswith(b"send it again\n") and time.monotonic() < begun + 20:
+            with contextlib.suppress(TimeoutError):
+                answer += sender.recv(1000)
+            if not answer:
+                sender.sendall(b"{")
+    server.shutdown()
+    serving.join()
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"step-3.json: it did not come whole" in answer
+
+
+def test_as_many_as_a_team_wait_for_one_that_is_slow() -> None:
+    held = Held()
+    held.send("first.json")
+    wait_for(lambda: held.read)
+    names = [f"rank{rank}.json" for rank in range(20)]
+    for name in names:
+        held.send(name)
+    wait_for(lambda: sorted(map(held.before, names)) == list(range(1, 21)))
+    assert set(held.end().values()) == {201}
 
 
 class Held:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import random
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -381,6 +383,40 @@ class TestDamage:
         assert len(open_trace(path).gpu_ops) == 1591
         path.write_bytes(PIPIT[:-100])
         with pytest.raises(UnreadableInput, match=r"x.sqlite: .* cut"):
+            open_trace(path)
+
+    def test_what_a_log_holds_is_read_and_nothing_is_left_beside_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A program broke off with a kernel that only its log has."""
+        (tmp_path / "written").mkdir()
+        (tmp_path / "temporary").mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+        path = export().launch(0, 5).kernel(9, 1).launch(20, 5).kernel(29, 1).write(tmp_path / "written" / "x.sqlite")
+        folder = tmp_path / "broken off"
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
+            writer.execute("PRAGMA journal_mode=WAL")
+            writer.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE start = (SELECT MAX(start) FROM "
+                           "CUPTI_ACTIVITY_KIND_KERNEL)")  # fmt: skip
+            folder.mkdir()
+            for name in ("x.sqlite", "x.sqlite-wal"):
+                shutil.copyfile(path.with_name(name), folder / name)
+        kept = {each.name: each.read_bytes() for each in folder.iterdir()}
+        assert len(open_trace(folder / "x.sqlite").gpu_ops) == 1
+        assert {each.name: each.read_bytes() for each in folder.iterdir()} == kept
+        assert not list((tmp_path / "temporary").iterdir())
+
+    def test_a_log_that_never_ends_or_is_too_large_is_not_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path, log = steps().write(tmp_path / "x.sqlite"), tmp_path / "x.sqlite-wal"
+        log.symlink_to("/dev/zero")
+        with pytest.raises(UnreadableInput, match=r"x.sqlite-wal beside it is of a program that writes"):
+            open_trace(path)
+        log.unlink()
+        log.write_bytes(bytes(512))
+        monkeypatch.setattr(sqlite_file, "_MOST_COPIED", path.stat().st_size)
+        with pytest.raises(UnreadableInput, match=r"x.sqlite-wal beside it is of a program that writes"):
             open_trace(path)
 
     def test_a_file_whose_writer_keeps_no_count_of_pages(self) -> None:
