@@ -82,5 +82,5 @@ def said(*general: str, of: Sequence[tuple[Band, str]] = ()) -> str | None:
     labels: dict[str, list[str]] = {}
     for band, what in of:
         labels.setdefault(what, []).append(printable(band.label))
-    told = [*filter(None, general), *(f"{', '.join(names)}: {what}" for what, names in labels.items() if what)]
-    return " · ".join(told) or None
+    notes = [*filter(None, general), *(f"{', '.join(names)}: {what}" for what, names in labels.items() if what)]
+    return " · ".join(notes) or None

@@ -223,7 +223,7 @@ def colors(theme: Theme) -> list[list[Any]]:
     return [[place / 3, color] for place, color in enumerate(chosen)]
 
 
-def told(heat: Heat, width_px: int) -> list[str]:
+def heat_words(heat: Heat, width_px: int) -> list[str]:
     """What must be known to read it: what a cell stands for where that is several, and what the colours leave out."""
     drawn = drawn_cells(heat, width_px)
     several = [(drawn.rows_in_one, "ranks"), (drawn.steps_in_one, "steps")]

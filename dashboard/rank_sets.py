@@ -79,9 +79,9 @@ class RankSet:
         known: list[RankFigure] = ["period", "busy"]
         return [*known, "waiting"] if any(each.is_known for each in self.waits) else known
 
-    def figure(self, asked: RankFigure) -> RankFigure:
-        """The figure that is asked for where it is known; else the first that is."""
-        return asked if asked in self.figures else self.figures[0]
+    def figure(self, wanted: RankFigure) -> RankFigure:
+        """The figure that is wanted for where it is known; else the first that is."""
+        return wanted if wanted in self.figures else self.figures[0]
 
     @property
     def in_step(self) -> bool:
@@ -159,8 +159,8 @@ def rank_sets(
 ) -> tuple[RankSet, ...]:
     """Of each mode's bands, one of each rank, and of bare traces as the report puts them together."""
     profile = document.profile
-    told = {} if profile is None or profile.ranks is None else profile.ranks.modes
-    found = [RankSet(name, name.replace("_", " "), _by_rank(bands), told.get(name)) for name, bands in modes]
+    ranks_of = {} if profile is None or profile.ranks is None else profile.ranks.modes
+    found = [RankSet(name, name.replace("_", " "), _by_rank(bands), ranks_of.get(name)) for name, bands in modes]
     of_analysis = {id(band.analysis): band for band in bare}
     for number, analyses in enumerate(sets_of_ranks([band.analysis for band in bare])):
         bands = [of_analysis[id(analysis)] for analysis in analyses]

@@ -271,7 +271,7 @@ class Site:
         doc, reading = opened(table, *beside)
         access = Access("127.0.0.1", 8050, None)
         pages = RankPages(doc, reading, lambda report, _: self._page(str(report.document.traces[0].name)))
-        self._client = Client(pages.beside(app.build_app(doc, access, pages).server))
+        self._client = Client(pages.mounted_on(app.build_app(doc, access, pages).server))
 
     @staticmethod
     def _page(name: str) -> flask.Flask:

@@ -2,7 +2,7 @@
 
     W      Σ over operators of start + max(bytes ÷ bandwidth, FLOPs ÷ peak)      kernel_times.py
     eager  max(W, n·τ)                                                            n = GPU ops; each has its launch
-    graph  max(W + (n − 1)·ν + replay gap, launch cost)                           bound.py
+    graph  max(W + (n − 1)·ν + replay gap, launch cost)                           step_model/bound.py
     fused  between no fusion and every chain of element-wise and reducing operators in one kernel
 
 Every time comes with a range: of W as far as the samples were off (docs/validation.md), of the rest as ``gpus.py``

@@ -12,7 +12,7 @@ from ...analysis.model.document import BoundDoc, ModeDoc
 from ...analysis.model.units import duration, duration_interval, number
 from ...analysis.stories.mode_table import shown_name
 from ..band import Band
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..plotting import (
     NS_PER_US,
     Figure,
@@ -74,7 +74,7 @@ _MEASURED_AT: Final = -0.13  # height of the marks, from the middle of their row
 _MODEL_AT: Final = -0.36
 
 
-def bound_figure(opened: Opened, theme: Theme) -> Figure:
+def bound_figure(opened: OpenedReport, theme: Theme) -> Figure:
     """The measured step beside what bounds it: W, max(W, N·τ), W + N·τ, the floor, and the graph that is predicted."""
     profile = opened.report.document.profile
     modes = {} if profile is None else profile.modes
@@ -111,18 +111,18 @@ def _bounded_mode(name: str, mode: ModeDoc) -> _Bounded:
     if step is None:
         words = f"{bold(label)}  not timed: {reason(mode.error or 'no reason was recorded')}"
         return _Bounded(label, words, None, None, None, None, None, None, None)
-    told = [f"T {duration_interval(step.median, step.ci_low, step.ci_high)}"]
+    texts = [f"T {duration_interval(step.median, step.ci_low, step.ci_high)}"]
     if bound is not None and bound.bound_ns is not None:
-        told.append(f"bound {duration(bound.bound_ns)}")
+        texts.append(f"bound {duration(bound.bound_ns)}")
     else:
-        told.append(f"no bound: {reason(mode.withheld.get('bound') or mode.withheld.get('tau_step_ns') or 'no τ')}")
+        texts.append(f"no bound: {reason(mode.withheld.get('bound') or mode.withheld.get('tau_step_ns') or 'no τ')}")
     without = mode.gpu_work_without_waiting_ns
     work, work_name = (mode.gpu_work_ns, "W") if without is None else (without, WITHOUT_WAITING)
     if work is not None:
-        told.append(f"{work_name} {duration(work)}")
+        texts.append(f"{work_name} {duration(work)}")
     return _Bounded(
         label=label,
-        words=f"{bold(label)}  {' · '.join(told)}",
+        words=f"{bold(label)}  {' · '.join(texts)}",
         step_ns=step.median,
         low_ns=step.ci_low,
         high_ns=step.ci_high,
@@ -203,10 +203,10 @@ def _terms(mark: _Mark, row: _Bounded) -> str:
     bound = row.bound
     if mark.field not in ("bound_ns", "serial_ns") or bound is None:
         return ""
-    told = (
+    terms = (
         f"<br>{row.work_name} {duration(bound.gpu_work_ns)}, N·τ = {number(bound.launches)} × {duration(bound.tau_ns)}"
     )
-    return told if bound.note is None else f"{told}<br>{escaped(bound.note)}"
+    return terms if bound.note is None else f"{terms}<br>{escaped(bound.note)}"
 
 
 def _spans(rows: Sequence[_Bounded], theme: Theme) -> dict[str, Any]:
@@ -233,7 +233,7 @@ _ROW_REM: Final = 4.6  # two lines of words, and bars
 _LEAST_ROWS: Final = 2
 
 
-def chart_rem(opened: Opened) -> float:
+def chart_rem(opened: OpenedReport) -> float:
     """Height in rem of this chart and of those of idle time and durations: a row per mode or trace."""
     profile = opened.report.document.profile
     rows = max(len(opened.first), 0 if profile is None else len(profile.modes), _LEAST_ROWS)

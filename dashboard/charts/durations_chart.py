@@ -11,7 +11,7 @@ from ...analysis.model.trace import Ints
 from ...analysis.model.units import duration, share
 from ...analysis.step_model.measured_step import MOSTLY
 from ..band import Band
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..plotting import (
     ROW_BOTTOM,
     ROW_TOP,
@@ -34,7 +34,7 @@ BINS_PER_DECADE: Final = 10
 _TAU_LABEL: Final = 0.17  # share of the width of a narrow chart that the words beside the line of τ take
 
 
-def durations_figure(opened: Opened, theme: Theme, bands: Sequence[str] | None = None) -> Figure:
+def durations_figure(opened: OpenedReport, theme: Theme, bands: Sequence[str] | None = None) -> Figure:
     """How long the kernels run, a histogram per band on one logarithmic axis, with τ drawn in.
 
     Whole file, headline device, as the document's ``short_kernels``; bins begin at τ, so that what is left of the line

@@ -11,7 +11,7 @@ from ...analysis.model.units import duration, duration_pm, ratio, share
 from ...analysis.stories.mode_table import TAX_TITLES, shown_name
 from ...analysis.stories.parts import headline_gaps
 from ..band import Band
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..plotting import (
     HATCHES,
     NS_PER_US,
@@ -46,8 +46,8 @@ _PARTS: Final[Mapping[Split, tuple[Sequence[str], Mapping[str, str]]]] = {
 }
 """What idle time is split into, in the order of its bars, and the colours."""
 
-_LEAST_TOLD: Final = 0.01  # share of a row from which a part is told in its words
-_MOST_TOLD: Final = 3
+_LEAST_NAMED: Final = 0.01  # share of a row from which its words name a part
+_MOST_NAMED: Final = 3
 _A_STEP: Final = "a step"
 _BAR: Final = 0.36  # height of a bar, of its row
 _BAR_AT: Final = ROW_TOP - 0.03 - _BAR / 2  # its middle, from the middle of its row
@@ -65,7 +65,7 @@ class _Idle:
     is_per_step: bool = True
 
 
-def idle_figure(opened: Opened, theme: Theme, split: Split | None = None) -> Figure:
+def idle_figure(opened: OpenedReport, theme: Theme, split: Split | None = None) -> Figure:
     """Idle time per step, stacked: of a profile T − W by tax, unprofiled; of bare traces by cause, as recorded.
 
     ``split`` asks for the other one: the taxes of bare traces, or the causes in a profile's recordings.
@@ -145,10 +145,10 @@ def _idle_of_mode(name: str, mode: ModeDoc, band: Band | None) -> _Idle:
     hover = [f"T − W = {duration_pm(total, mode.gpu_work_uncertainty_ns)}, {share(mode.true_idle_fraction)} of T"]
     found = None if band is None else headline_gaps(band.analysis.document)
     if found is not None and found[0].total_ns:
-        causes = _told({cause: doc.ns for cause, doc in found[0].by_cause.items()}, found[0].total_ns, "cause")
+        causes = _parts_words({cause: doc.ns for cause, doc in found[0].by_cause.items()}, found[0].total_ns, "cause")
         hover.append(f"in the recording, under the profiler: {causes}")
-    told = f"{duration_pm(total, mode.gpu_work_uncertainty_ns)}: {_told(parts, total, 'tax')}"
-    return _Idle(label, f"{bold(label)}  {told}", total, parts, "<br>".join(hover))
+    line = f"{duration_pm(total, mode.gpu_work_uncertainty_ns)}: {_parts_words(parts, total, 'tax')}"
+    return _Idle(label, f"{bold(label)}  {line}", total, parts, "<br>".join(hover))
 
 
 def _idle_of_trace(band: Band, split: Split) -> _Idle:
@@ -163,10 +163,14 @@ def _idle_of_trace(band: Band, split: Split) -> _Idle:
     by_tax = {tax: ns / steps for tax, ns in gaps.taxes_ns.items() if ns}
     parts, others = (by_cause, by_tax) if split == "cause" else (by_tax, by_cause)
     total = gaps.total_ns / steps
-    told = f"{duration(total)} {where}: {_told(parts, total, split)}" if total else f"no gap between GPU ops, {where}"
+    line = (
+        f"{duration(total)} {where}: {_parts_words(parts, total, split)}"
+        if total
+        else f"no gap between GPU ops, {where}"
+    )
     rest: Split = "tax" if split == "cause" else "cause"
-    other = f"by {rest}: {_told(others, total, rest)}" if total else ""
-    return _Idle(label, f"{bold(label)}  {told}", total, parts, other, where == _A_STEP)
+    other = f"by {rest}: {_parts_words(others, total, rest)}" if total else ""
+    return _Idle(label, f"{bold(label)}  {line}", total, parts, other, where == _A_STEP)
 
 
 def _steps_in(document: TraceDoc, gaps: GapsDoc, scope: str) -> tuple[int, str]:
@@ -177,8 +181,8 @@ def _steps_in(document: TraceDoc, gaps: GapsDoc, scope: str) -> tuple[int, str]:
     return 1, "in the whole file"
 
 
-def _told(parts_ns: Mapping[str, float], total_ns: float, split: Split) -> str:
+def _parts_words(parts_ns: Mapping[str, float], total_ns: float, split: Split) -> str:
     """The largest parts in words: ``launch tax 98 % · node tax 2 %``."""
     ranked = sorted(((ns, name) for name, ns in parts_ns.items() if ns), reverse=True)
-    told = [item for item in ranked[:_MOST_TOLD] if item[0] >= _LEAST_TOLD * total_ns] or ranked[:1]
-    return " · ".join(f"{_word(name, split)} {share(ns / total_ns)}" for ns, name in told)
+    named = [item for item in ranked[:_MOST_NAMED] if item[0] >= _LEAST_NAMED * total_ns] or ranked[:1]
+    return " · ".join(f"{_word(name, split)} {share(ns / total_ns)}" for ns, name in named)

@@ -69,7 +69,7 @@ def readout(start: StartingPoint, view: View) -> tuple[Row, ...]:
         _row("launches N", number(step.launches), number(whole(after.launches)), step.launches, after.launches),
         _time_row("host time per launch τ", duration(step.tau_ns), step.tau_ns, after.tau_ns),
         _time_row("launching, N·τ", duration(before.launch_ns), before.launch_ns, after.launch_ns),
-        Row("the limit", _limit(before), _limit(after), _turns(step, knobs)),
+        Row("the limit", _limit(before), _limit(after), _turning_words(step, knobs)),
     ]
     return (*rows, *(Row("assumed", "", text, "") for text in assumptions(start, view)))
 
@@ -101,12 +101,12 @@ def whole(count: float) -> float:
     return round(count) if abs(count - round(count)) < 1e-6 or count > 10 else count
 
 
-def _limit(told: Prediction) -> str:
-    name, sign = ("launching", ">") if told.launch_ns > told.gpu_work_ns else ("the GPU", "≤")
-    return f"{name}: N·τ {duration(told.launch_ns)} {sign} W {duration(told.gpu_work_ns)}"
+def _limit(prediction: Prediction) -> str:
+    name, sign = ("launching", ">") if prediction.launch_ns > prediction.gpu_work_ns else ("the GPU", "≤")
+    return f"{name}: N·τ {duration(prediction.launch_ns)} {sign} W {duration(prediction.gpu_work_ns)}"
 
 
-def _turns(step: StepModel, knobs: Knobs) -> str:
+def _turning_words(step: StepModel, knobs: Knobs) -> str:
     """Where the limit changes hands, at these knobs."""
     tau, kernels = turning_tau_ns(step, knobs), turning_kernels(step, knobs)
     words = [] if tau is None else [f"at τ = {duration(tau)}"]
@@ -119,14 +119,14 @@ def assumptions(start: StartingPoint, view: View) -> tuple[str, ...]:
     step = start.step
     if step is None:
         return ()
-    told = [f"the starting point is {printable(start.mode)}, {start.basis}"]
+    assumed = [f"the starting point is {printable(start.mode)}, {start.basis}"]
     knobs = apply(start, view.knobs)
     if knobs.kernels is not None:
         over_floor = "" if step.reads is None else ", and so does what these take over the floor"
-        told.append(f"the launches follow the number of kernels{over_floor}")
+        assumed.append(f"the launches follow the number of kernels{over_floor}")
     if step.reads is not None:
-        told += _assumed_reads(step.reads, knobs)
-    return (*told, *start.notes)
+        assumed += _assumed_reads(step.reads, knobs)
+    return (*assumed, *start.notes)
 
 
 def _assumed_reads(reads: StepBytes, knobs: Knobs) -> Iterator[str]:

@@ -19,7 +19,7 @@ from ...analysis.step_model.knobs import WEIGHT_BYTES, Knobs
 from ...analysis.step_model.measured_step import step_of_mode, step_of_trace
 from ...analysis.stories.mode_table import shown_name
 from ..band import Band
-from ..opened import Opened
+from ..opened_report import OpenedReport
 
 FORMATS: Final = tuple((WEIGHT_BYTES[name], name) for name in ("bf16", "int8", "int4"))
 """Bytes of each weight, and its type: the stops of the slider."""
@@ -50,7 +50,7 @@ class StartingPoint:
     notes: tuple[str, ...] = ()  # what can't be told, and why
 
 
-def starting_point(opened: Opened) -> StartingPoint:
+def starting_point(opened: OpenedReport) -> StartingPoint:
     """The baseline of a profile; of bare traces the first one that launches kernel by kernel."""
     profile = opened.report.document.profile
     if profile is not None and profile.modes:
@@ -135,7 +135,7 @@ class Slider:
     marks: dict[float, str]  # whole positions as ints, as dash wants them
     value: float
 
-    def shown(self, knob: float | None) -> float:
+    def position(self, knob: float | None) -> float:
         """Where the slider stands for a knob of the view; as measured for none."""
         return self.value if knob is None or knob <= 0 else round(min(max(math.log2(knob), self.low), self.high), 4)
 
@@ -188,7 +188,7 @@ def apply(start: StartingPoint, knobs: Mapping[str, float], step: StepModel | No
     A knob without a slider here changes nothing.
     """
     of, sliders = step or start.step, slider_marks(start)
-    moved = {name: 2.0 ** sliders[name].shown(value) for name, value in knobs.items() if name in sliders}
+    moved = {name: 2.0 ** sliders[name].position(value) for name, value in knobs.items() if name in sliders}
     if of is None:
         return Knobs()
     weights = None
@@ -207,6 +207,6 @@ def is_moved(start: StartingPoint, knobs: Mapping[str, float]) -> bool:
     """True when some knob is not as measured."""
     sliders = slider_marks(start)
     return any(
-        name in sliders and abs(sliders[name].shown(value) - sliders[name].value) > _FINEST
+        name in sliders and abs(sliders[name].position(value) - sliders[name].value) > _FINEST
         for name, value in knobs.items()
     )

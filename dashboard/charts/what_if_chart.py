@@ -72,18 +72,18 @@ class _Chart:
     def curves(self) -> list[dict[str, Any]]:
         """What the closed form says at the knobs, dashed."""
         theme, by_ops = self.theme, self.against == "kernels"
-        told = [predict(self.step, self._at(x, self.knobs)) for x in self.xs.tolist()]
+        predictions = [predict(self.step, self._at(x, self.knobs)) for x in self.xs.tolist()]
         name = "one by one, predicted" if by_ops else f"{clipped(self.start.mode)}, predicted"
-        found = [self._curve(name, [each.eager_ns for each in told], theme.predicted, "dash")]
+        found = [self._curve(name, [each.eager_ns for each in predictions], theme.predicted, "dash")]
         fused = self.start.fused
         if fused is not None and not by_ops:
             knobs = apply(self.start, self.view.knobs, fused)
             times = [predict(fused, self._at(x, knobs)).eager_ns for x in self.xs.tolist()]
             found.append(self._curve("fused, predicted", times, theme.launch, "longdashdot"))
-        graphs = [each.graph_ns for each in told if each.graph_ns is not None]
-        if len(graphs) == len(told):
+        graphs = [each.graph_ns for each in predictions if each.graph_ns is not None]
+        if len(graphs) == len(predictions):
             found.append(self._curve("one graph, predicted", graphs, _GRAPH_COLOR, "dot"))
-        found.append(self._curve("W, predicted", [each.gpu_work_ns for each in told], theme.muted, "dashdot"))
+        found.append(self._curve("W, predicted", [each.gpu_work_ns for each in predictions], theme.muted, "dashdot"))
         return found
 
     def _curve(self, name: str, times_ns: Sequence[float], color: str, dash: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class _Chart:
             "y": [mode.step.median / self.scale for mode in modes],
             "error_y": {"type": "data", "array": up, "arrayminus": down, "color": self.theme.measured, "thickness": 2},
             "text": [f"{clipped(mode.name)} {duration(mode.step.median)}" for mode in modes],
-            "textposition": [self._beside(mode, x) for mode, x in zip(modes, xs, strict=True)],
+            "textposition": [self._text_position(mode, x) for mode, x in zip(modes, xs, strict=True)],
             "marker": {"symbol": "diamond", "size": 11, "color": self.theme.measured},
             "hovertext": [
                 f"{bold(clipped(mode.name))}: measured T = {measured_time(self.start, mode.name)}"
@@ -139,7 +139,7 @@ class _Chart:
             "hoverinfo": "text",
         }
 
-    def _beside(self, mode: Measured, x: float) -> str:
+    def _text_position(self, mode: Measured, x: float) -> str:
         """Where a point's name crosses no curve: left of what launches one by one, right of graphs."""
         place = x / self.xs[-1]
         is_left = place > (1 - _ROOM if mode.name in UNGRAPHED else _ROOM)
@@ -194,14 +194,14 @@ class _Chart:
         return layout(
             self.theme,
             f"Step time against {'the number of GPU ops' if by_ops else 'τ'}",
-            self._turning_told(),
+            self._turning_words(),
             xaxis=axis(self.theme, title, range=[0, float(self._shown(self.xs[-1:].tolist())[0])]),
             yaxis=axis(self.theme, f"step, {self.unit}", range=[0, self.highest_ns * 1.22 / self.scale]),
             shapes=shapes,
             annotations=self._labels(),
         )
 
-    def _turning_told(self) -> str:
+    def _turning_words(self) -> str:
         """Where the step turns from GPU-bound to launch-bound, in words."""
         if self.turning is None:
             return "GPU-bound however many GPU ops there are: each takes longer than its launch"

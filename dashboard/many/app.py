@@ -22,7 +22,7 @@ from ..page.layout import grid
 from ..page.panels import still_graph
 from ..page.request_checks import Width
 from ..page.server import Access, guard
-from ..rank_heat import cell_at, heat_figure, told
+from ..rank_heat import cell_at, heat_figure, heat_words
 from ..theme import theme_named
 from . import layout
 from .charts import distribution_figure, heat_of, order, step_in_timeline, steps_are_numbered
@@ -53,12 +53,12 @@ def build_app(doc: RanksDocument, access: Access, pages: RankPages) -> IndexPage
 
     def page() -> Component:
         """For the view, the colour scheme and the width that assets/dashboard.js asks for."""
-        asked = flask.request if flask.has_request_context() else None
-        if asked is None:
+        request = flask.request if flask.has_request_context() else None
+        if request is None:
             return layout.page(doc, ManyView(), "light", STILL_PX)
-        width_px = min(max(asked.args.get("width", STILL_PX, int), LEAST_PX), MOST_PX)
-        view = view_of(asked.query_string.decode("ascii", "replace"))
-        return layout.page(doc, view, asked.args.get("scheme", "light"), width_px)
+        width_px = min(max(request.args.get("width", STILL_PX, int), LEAST_PX), MOST_PX)
+        view = view_of(request.query_string.decode("ascii", "replace"))
+        return layout.page(doc, view, request.args.get("scheme", "light"), width_px)
 
     app.layout = page
     _navigation(app, view_of)
@@ -110,7 +110,7 @@ def _charts(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyV
         view = view_of(query)
         cells = heat_of(doc, view)
         figure = heat_figure(cells, theme_named(view.theme or scheme), width)
-        words = ["A click on a cell opens that rank's timeline at that step.", *told(cells, width)]
+        words = ["A click on a cell opens that rank's timeline at that step.", *heat_words(cells, width)]
         if not steps_are_numbered(doc):
             words.append("The ranks' steps have other numbers: the n-th of one stands below the n-th of another.")
         label = "Heat map of ranks and steps; the lists below it open a rank by keyboard"

@@ -86,8 +86,8 @@ def differing(doc: RanksDocument) -> list[DistributionDoc]:
 def alike_words(doc: RanksDocument) -> str:
     """Figures in which they don't; empty where there are none."""
     alike = [each for each in doc.distributions if each.min == each.max]
-    told = ", ".join(f"{figure_words(each.figure)} {written(each.min, each.unit)}" for each in alike)
-    return f"The same on all ranks: {told}." if told else ""
+    figures = ", ".join(f"{figure_words(each.figure)} {written(each.min, each.unit)}" for each in alike)
+    return f"The same on all ranks: {figures}." if figures else ""
 
 
 def chart_px(doc: RanksDocument, width_px: int) -> int:
@@ -120,7 +120,7 @@ def distribution_figure(doc: RanksDocument, theme: Theme, width_px: int) -> Figu
             theme,
             domain=[left, right],
             anchor=f"y{suffix}",
-            range=_beside(each),
+            range=_axis_range(each),
             tickvals=ticks,
             ticktext=[written(value, each.unit) for value in ticks],
             fixedrange=True,
@@ -146,7 +146,7 @@ def _ticks(its: DistributionDoc, count: int) -> list[float]:
     return [float(tick) for tick in ticks]
 
 
-def _beside(its: DistributionDoc) -> list[float]:
+def _axis_range(its: DistributionDoc) -> list[float]:
     room = (its.max - its.min) * 0.04
     return [its.min - room, its.max + room]
 
@@ -156,7 +156,7 @@ def _histogram(doc: RanksDocument, its: DistributionDoc, suffix: str, theme: The
     counts, edges = np.histogram(values, BINS, (its.min, its.max))
     there = np.flatnonzero(counts)
     ends = [written(edge, its.unit) for edge in edges.tolist()]
-    told = [f"{plural(int(counts[at]), 'rank')}<br>{ends[at]} to {ends[at + 1]}" for at in there.tolist()]
+    texts = [f"{plural(int(counts[at]), 'rank')}<br>{ends[at]} to {ends[at + 1]}" for at in there.tolist()]
     bars = {
         "type": "bar",
         "name": figure_words(its.figure),
@@ -164,7 +164,7 @@ def _histogram(doc: RanksDocument, its: DistributionDoc, suffix: str, theme: The
         "width": [float(edges[1] - edges[0])] * len(there),
         "y": np.sqrt(counts[there]).round(3).tolist(),  # one rank among hundreds must be seen
         "marker": {"color": theme.measured, "line": {"width": 0.5, "color": theme.panel}},
-        "hovertext": told,
+        "hovertext": texts,
         "hoverinfo": "text",
     }
     most = float(np.sqrt(counts.max()))

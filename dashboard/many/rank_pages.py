@@ -51,7 +51,7 @@ class RankPages:
         self._pages: dict[Rows, WSGIApplication] = {}  # the one opened last is the last
         self._problems: dict[Rows, str] = {}
 
-    def beside(self, first: WSGIApplication) -> WSGIApplication:
+    def mounted_on(self, first: WSGIApplication) -> WSGIApplication:
         """An app that answers with the page whose path a request is below, and else with the first page."""
 
         def dispatch(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -107,8 +107,8 @@ class RankPages:
         if waits_for is not None:
             other = " and ".join(self._labels[row] for row in waits_for)
             return _page(named, Markup("<p role=status>{} is being read first …</p>").format(other), asks_again=True)
-        told = Markup().join(Markup("<li>{}</li>").format(_told(self._doc.rows[row])) for row in rows)
-        return _page(named, Markup("<p role=status>reading …</p><ul>{}</ul>").format(told), asks_again=True)
+        files = Markup().join(Markup("<li>{}</li>").format(_told(self._doc.rows[row])) for row in rows)
+        return _page(named, Markup("<p role=status>reading …</p><ul>{}</ul>").format(files), asks_again=True)
 
     def _open(self, rows: Rows) -> None:
         """Read the files and keep their page; older ones go where it would be too many."""

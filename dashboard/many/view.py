@@ -49,9 +49,9 @@ BELOW: Final = "/rows/"
 _ROWS: Final = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?")
 
 
-def path_of(row: int, beside: int | None = None) -> str:
+def path_of(row: int, other: int | None = None) -> str:
     """The path of the page of a row, or of two."""
-    return f"{BELOW}{row}/" if beside is None or beside == row else f"{BELOW}{row}-{beside}/"
+    return f"{BELOW}{row}/" if other is None or other == row else f"{BELOW}{row}-{other}/"
 
 
 def rows_in(name: str, count: int) -> tuple[int, ...] | None:

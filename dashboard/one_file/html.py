@@ -25,7 +25,7 @@ from ..charts.bound_chart import bound_figure, chart_rem
 from ..charts.durations_chart import durations_figure
 from ..charts.idle_chart import idle_figure
 from ..grid_table import Row, TableData
-from ..opened import Opened, open_bands
+from ..opened_report import OpenedReport, open_bands
 from ..page import cards
 from ..page.sections import graph_sections
 from ..page.tables import TABLES, table, table_names
@@ -56,7 +56,7 @@ _MOST_TEXT: Final = 1_000
 
 HERE: Final = Path(__file__).parent
 ASSETS: Final = HERE.parent / "assets"
-CHARTS: Final[Mapping[str, tuple[str, Callable[[Opened, Theme], Figure]]]] = {
+CHARTS: Final[Mapping[str, tuple[str, Callable[[OpenedReport, Theme], Figure]]]] = {
     "idle": ("Idle time by cause", idle_figure),
     "durations": ("Kernel durations against τ", durations_figure),
     "bound": ("The bound", bound_figure),
@@ -175,7 +175,7 @@ def _kind(column: Mapping[str, Any], text: str = "") -> Markup:
     return Markup(' class="text long"') if len(text) > _LONG else Markup(' class="text"')
 
 
-def _limits(opened: Opened, drawn: Timelines) -> Iterator[str]:
+def _limits(opened: OpenedReport, drawn: Timelines) -> Iterator[str]:
     """What is not in the file."""
     if len(opened.first) < len(opened.bands):
         yield f"{number(len(opened.first))} of {plural(len(opened.bands), 'recording')} are in this file."

@@ -10,7 +10,7 @@ import msgspec
 from ...analysis.model.trace import Ints
 from ..band import Band
 from ..charts.starting_point import slider_marks, starting_point
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..ranks.actions import view_after_on_ranks
 from ..view import Align, HeatOf, Overlay, Theme, View
 
@@ -76,9 +76,9 @@ _LEAST_AROUND_US: Final = 50.0
 _DIGITS: Final = 12  # of the number of a row at most
 
 
-def shown_bands(opened: Opened, view: View) -> list[Band]:
+def shown_bands(opened: OpenedReport, view: View) -> list[Band]:
     """The bands of the view; those shown first where it names none that there is."""
-    return opened.shown(view.bands)
+    return opened.chosen(view.bands)
 
 
 def zoomed(view: View, x: Sequence[float] | None) -> View:
@@ -88,7 +88,7 @@ def zoomed(view: View, x: Sequence[float] | None) -> View:
     return msgspec.structs.replace(view, x=(float(x[0]), float(x[1])))
 
 
-def clicked(opened: Opened, click: Mapping[str, Any] | None) -> Op | None:
+def clicked(opened: OpenedReport, click: Mapping[str, Any] | None) -> Op | None:
     """The GPU op that a click is on: itself, the first one of a launch, the one after a gap; null beside one."""
     points: Any = (click or {}).get("points") or [{}]
     custom = points[0].get("customdata")
@@ -119,7 +119,7 @@ def op_of_row(row_id: str | None) -> Op | None:
     return (key, int(row)) if row.isascii() and row.isdigit() and len(row) < _DIGITS else None
 
 
-def show_op(opened: Opened, view: View, op: Op | None) -> View:
+def show_op(opened: OpenedReport, view: View, op: Op | None) -> View:
     """Select an op, and move to where it can be seen."""
     band = None if op is None else opened.band(op[0])
     if op is None or band is None or op[1] >= len(band.analysis.trace.gpu_ops):
@@ -140,7 +140,7 @@ def show_op(opened: Opened, view: View, op: Op | None) -> View:
     )
 
 
-def follow_op(opened: Opened, view: View, op: Op) -> View:
+def follow_op(opened: OpenedReport, view: View, op: Op) -> View:
     """Select an op; move there only where it is out of view."""
     there = show_op(opened, view, op)
     band = opened.band(op[0])
@@ -157,7 +157,7 @@ def follow_op(opened: Opened, view: View, op: Op) -> View:
 
 
 def view_after(
-    opened: Opened,
+    opened: OpenedReport,
     view: View,
     name: str,
     values: Mapping[str, Any],
@@ -216,7 +216,7 @@ def _new_keys(now: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -
     return now["pressed"][-new:] if new > 0 else ()
 
 
-def pressed(opened: Opened, view: View, key: str | list[float]) -> View:
+def pressed(opened: OpenedReport, view: View, key: str | list[float]) -> View:
     """What a key does. Those that zoom and pan, a drag and the wheel move the figure, which then tells its range."""
     match key:
         case [_, _]:
@@ -231,7 +231,7 @@ def pressed(opened: Opened, view: View, key: str | list[float]) -> View:
             return view
 
 
-def stepped(opened: Opened, view: View, by: int) -> View:
+def stepped(opened: OpenedReport, view: View, by: int) -> View:
     """Another step, of those that there are."""
     last = max((len(band.step_windows) for band in shown_bands(opened, view)), default=1) - 1
     return msgspec.structs.replace(view, step=min(max(view.step + by, 0), max(last, 0)), x=None)

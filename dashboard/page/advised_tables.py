@@ -12,13 +12,13 @@ from ...analysis.stories import fusion_story as fusion_words
 from ...analysis.stories import serving_story as serving_words
 from ..band import Band
 from ..grid_table import BAND, SEVERAL_LINES, Row, TableData, figure, in_us, said, text, with_ids
-from ..opened import Opened
+from ..opened_report import OpenedReport
 
 _FEW_ROWS: Final = {"filter": False}
 _SENTENCES: Final = _FEW_ROWS | {"wrapText": True, "autoHeight": True, "cellStyle": SEVERAL_LINES}
 
 
-def fusions(opened: Opened, bands: Sequence[Band]) -> list[tuple[Band, FusionDoc]]:
+def fusions(opened: OpenedReport, bands: Sequence[Band]) -> list[tuple[Band, FusionDoc]]:
     """The advisor's findings: a capture's are of one trace and stand for all its modes; else those of these bands."""
     if opened.report.document.profile is None:
         return [(band, found) for band in bands if (found := band.analysis.document.fusion) is not None]
@@ -28,11 +28,11 @@ def fusions(opened: Opened, bands: Sequence[Band]) -> list[tuple[Band, FusionDoc
     return [] if of is None or of.document.fusion is None or band is None else [(band, of.document.fusion)]
 
 
-def has_candidates(opened: Opened, bands: Sequence[Band]) -> bool:
+def has_candidates(opened: OpenedReport, bands: Sequence[Band]) -> bool:
     return any(found.candidates for _, found in fusions(opened, bands))
 
 
-def fusion_table(opened: Opened, bands: Sequence[Band]) -> TableData:
+def fusion_table(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
     """A row per candidate: launches, what fewer of them save, where, and how; what torch.compile did of its kind."""
     profile = opened.report.document.profile
     run = None if profile is None else profile.fused_run
@@ -93,9 +93,9 @@ def _ranges(found: CandidateDoc) -> Iterator[str]:
 
 def _came(launches: int, promised: int, work_ns: float, promised_ns: float | None) -> str:
     """What torch.compile did of what was promised."""
-    told = f"{number(launches)} of {plural(promised, 'launch', 'launches')} promised"
+    launches_words = f"{number(launches)} of {plural(promised, 'launch', 'launches')} promised"
     of = "" if promised_ns is None else f" of {duration(promised_ns)}"
-    return f"{told}; GPU work {duration(work_ns)}{of}"
+    return f"{launches_words}; GPU work {duration(work_ns)}{of}"
 
 
 def _of_kind(promise: PromiseDoc) -> str:
@@ -124,12 +124,12 @@ def _of_all(found: FusionDoc) -> str:
     return " · ".join(parts)
 
 
-def has_phases(opened: Opened, bands: Sequence[Band]) -> bool:
+def has_phases(opened: OpenedReport, bands: Sequence[Band]) -> bool:
     del opened
     return any(band.analysis.document.serving is not None for band in bands)
 
 
-def serving_table(opened: Opened, bands: Sequence[Band]) -> TableData:
+def serving_table(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
     """A row per phase of each kind of step, in order of the step; then the step."""
     del opened
     rows = [row for band in bands for row in _phases(band)]
@@ -147,8 +147,8 @@ def serving_table(opened: Opened, bands: Sequence[Band]) -> TableData:
     ]
     if any(row["reason"] for row in rows):
         columns.append(text("reason", "why not told", minWidth=260, flex=2, **_SENTENCES))
-    told = [(band, _meaning(band)) for band in bands]
-    return TableData(columns, with_ids(rows), said(of=told))
+    meanings = [(band, _meaning(band)) for band in bands]
+    return TableData(columns, with_ids(rows), said(of=meanings))
 
 
 def _meaning(band: Band) -> str:

@@ -14,7 +14,7 @@ from ..charts.sketch_chart import sketch_figure
 from ..charts.starting_point import slider_marks, starting_point
 from ..charts.what_if_chart import what_if_figure
 from ..enlarged import css_px, scale_of
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..theme import Theme, theme_named
 from ..view import View, from_query, to_query
 from ..watched import Watched
@@ -27,7 +27,7 @@ from .tables import TABLES, table
 from .view_parts import control_values, stores, timelines
 
 
-def register(app: Dash, opened: Opened, watched: Watched) -> None:
+def register(app: Dash, opened: OpenedReport, watched: Watched) -> None:
     """All callbacks of the page."""
     _changes(app, watched)
     _navigation(app, opened)
@@ -49,7 +49,7 @@ def _changes(app: Dash, watched: Watched) -> None:
         return [] if problem is None else html.P(problem, className="warning")
 
 
-def _navigation(app: Dash, opened: Opened) -> None:
+def _navigation(app: Dash, opened: OpenedReport) -> None:
     has_ranks = bool(opened.rank_sets)
     names = [*stores(View(), with_ranks=has_ranks)]
     has_model = starting_point(opened).step is not None
@@ -108,12 +108,12 @@ def _navigation(app: Dash, opened: Opened) -> None:
             if row["triggered"] and row["value"] is not None:  # else it was drawn just now
                 after = show_op(opened, after, op_of_row(row["id"]["op"]))
         query = to_query(after)
-        shown, parts = control_values(opened, after), stores(after, with_ranks=has_ranks)
-        answer = {name: shown[name] for name in values} | events
+        state, parts = control_values(opened, after), stores(after, with_ranks=has_ranks)
+        answer = {name: state[name] for name in values} | events
         return {
             "url": no_update if query == (url or "") else query,
             "answered": no_update if answer == answered else answer,
-            **{name: no_update if shown[name] == value else shown[name] for name, value in values.items()},
+            **{name: no_update if state[name] == value else state[name] for name, value in values.items()},
             **{name: no_update if value == known[name] else value for name, value in parts.items()},
         }
 
@@ -122,7 +122,7 @@ def _theme(query: str | None, scheme: str | None) -> Theme:
     return theme_named(from_query(query or "").theme or scheme)
 
 
-def _timelines(app: Dash, opened: Opened) -> None:
+def _timelines(app: Dash, opened: OpenedReport) -> None:
     @app.callback(
         Output("timeline", "figure"),
         Output("timeline", "style"),
@@ -143,7 +143,7 @@ def _timelines(app: Dash, opened: Opened) -> None:
         return details_panel(opened, view)
 
 
-def _charts(app: Dash, opened: Opened) -> None:
+def _charts(app: Dash, opened: OpenedReport) -> None:
     height_rem = chart_rem(opened)
 
     @app.callback(
@@ -165,7 +165,7 @@ def _charts(app: Dash, opened: Opened) -> None:
         ]
 
 
-def _model(app: Dash, opened: Opened) -> None:
+def _model(app: Dash, opened: OpenedReport) -> None:
     @app.callback(
         Output("model-charts", "children"),
         Output("readout", "children"),
@@ -198,7 +198,7 @@ def _cells(row: Row) -> list[html.Td]:
     return [html.Td(text) for text in (row.measured, row.predicted, row.change)]
 
 
-def _compare(app: Dash, opened: Opened) -> None:
+def _compare(app: Dash, opened: OpenedReport) -> None:
     @app.callback(Output("comparison", "children"), Input("compare-view", "data"))
     def compare(query: str | None) -> Any:
         pair = from_query(query or "").compare
@@ -207,7 +207,7 @@ def _compare(app: Dash, opened: Opened) -> None:
         return comparison_panel(opened, *pair)
 
 
-def _tables(app: Dash, opened: Opened) -> None:
+def _tables(app: Dash, opened: OpenedReport) -> None:
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("launchscope", "same"),
         Output("cell", "data"),

@@ -10,7 +10,7 @@ from ...analysis.model.document import ActionDoc, DeviceDoc, ModeDoc, SteadyDoc,
 from ...analysis.stories import parts
 from ...analysis.stories.parts import headline
 from ..band import Band
-from ..opened import Opened
+from ..opened_report import OpenedReport
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class NextStep:
     reasons: str  # one line that tries it, and what says so; empty for what was measured
 
 
-def sentence(opened: Opened) -> str:
+def sentence(opened: OpenedReport) -> str:
     """The verdict."""
     profile, base = opened.report.document.profile, opened.baseline
     if profile is not None and profile.verdict is not None:
@@ -56,14 +56,14 @@ def sentence(opened: Opened) -> str:
     return headline(base.analysis.document.verdict, base.label if len(opened.bands) > 1 else None).text
 
 
-def next_steps(opened: Opened) -> list[NextStep]:
+def next_steps(opened: OpenedReport) -> list[NextStep]:
     """What to do next, in the order of the report."""
     profile, base = opened.report.document.profile, opened.baseline
     verdict = profile.verdict if profile is not None else base.analysis.document.verdict if base else None
     return [] if verdict is None else [_next_step(action) for action in verdict.actions]
 
 
-def machine(opened: Opened) -> str:
+def machine(opened: OpenedReport) -> str:
     """What was profiled, and where."""
     document = opened.report.document
     target, environment = document.target, document.environment or {}
@@ -80,7 +80,7 @@ def machine(opened: Opened) -> str:
     return " · ".join(words)
 
 
-def cards(opened: Opened) -> list[Card]:
+def cards(opened: OpenedReport) -> list[Card]:
     """A card per mode of a profile, failed ones with their reason; else one per trace shown first."""
     profile = opened.report.document.profile
     if profile is None:
@@ -95,7 +95,7 @@ def cards(opened: Opened) -> list[Card]:
     return found
 
 
-def notes(opened: Opened) -> list[str]:
+def notes(opened: OpenedReport) -> list[str]:
     """What concerns the whole report: labels of the target, and files that could not be read."""
     document = opened.report.document
     labels = [] if document.target is None else document.target.labels

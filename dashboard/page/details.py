@@ -17,7 +17,7 @@ from ...analysis.model.nesting import outermost_first
 from ...analysis.model.trace import NONE, HostKind, HostOps, Ints, OpKind, Trace
 from ...analysis.model.units import duration, plural, printable
 from ..band import Band
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..timeline.counterparts import Counterpart, counterparts, short_name
 
 MOST_OCCURRENCES: Final = 5_000
@@ -100,7 +100,7 @@ class Details:
     without_counterpart: tuple[tuple[str, str], ...]  # label of a band, and why
 
 
-def details(opened: Opened, band_key: str, row: int, others: Sequence[str] | None = None) -> Details | None:
+def details(opened: OpenedReport, band_key: str, row: int, others: Sequence[str] | None = None) -> Details | None:
     """Of one GPU op; None for a band or row that is not there. ``others``: keys of bands to find counterparts in."""
     band = opened.band(band_key)
     if band is None or not 0 <= row < len(band.analysis.trace.gpu_ops):
@@ -113,8 +113,8 @@ def details(opened: Opened, band_key: str, row: int, others: Sequence[str] | Non
     median_ns, p90_ns = np.percentile(ops.dur_ns[alike], (50, 90))
     launch = _launch(analysis, row)
     operator, inferred = _operator(analysis, row)
-    shown = [opened.band(key) for key in (opened.first if others is None else others) if key != band_key]
-    found, without = counterparts(band, row, [other for other in shown if other is not None])
+    other_bands = [opened.band(key) for key in (opened.first if others is None else others) if key != band_key]
+    found, without = counterparts(band, row, [other for other in other_bands if other is not None])
     return Details(
         band=band_key,
         row=row,

@@ -17,7 +17,7 @@ from dash.development.base_component import Component
 from markupsafe import Markup, escape
 
 from ..enlarged import STILL_PX
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..timeline.still import still
 from ..view import View
 from . import layout
@@ -91,7 +91,7 @@ def in_index(html: Markup) -> str:
     return str(html).replace("{%", "{&#37;")
 
 
-def first_response(opened: Opened, view: View) -> Markup:
+def first_response(opened: OpenedReport, view: View) -> Markup:
     """Header, cards and timelines for this view, as HTML."""
     light, dark = (timelines(opened, view, scheme, STILL_PX) for scheme in ("light", "dark"))
     stand_for = {"timeline": still(light.figure, dark.figure, light.height_px)}

@@ -12,7 +12,7 @@ from ..charts.bound_chart import chart_rem
 from ..charts.starting_point import slider_marks, starting_point
 from ..enlarged import css_px
 from ..grid_table import TableData
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..ranks.words import has_one_clock
 from ..theme import LIGHT
 from ..timeline.timeline import collective_legend, legend_items
@@ -44,7 +44,9 @@ TIMELINE_CONFIG: Final[Any] = GRAPH_CONFIG | {
 }
 
 
-def page(opened: Opened, view: View, scheme: str, width_px: int, *, most_upload_bytes: int | None = None) -> html.Div:
+def page(
+    opened: OpenedReport, view: View, scheme: str, width_px: int, *, most_upload_bytes: int | None = None
+) -> html.Div:
     """Everything; callbacks fill in what is not drawn yet. Null where no other file can be opened."""
     values = control_values(opened, view)
     kept = stores(view, with_ranks=bool(opened.rank_sets))
@@ -78,7 +80,7 @@ def page(opened: Opened, view: View, scheme: str, width_px: int, *, most_upload_
     )
 
 
-def header(opened: Opened) -> html.Header:
+def header(opened: OpenedReport) -> html.Header:
     return html.Header(
         [
             html.Div(
@@ -102,7 +104,7 @@ def header(opened: Opened) -> html.Header:
     )
 
 
-def next_steps(opened: Opened) -> html.Section:
+def next_steps(opened: OpenedReport) -> html.Section:
     rows = [
         html.Li(
             [
@@ -118,7 +120,7 @@ def next_steps(opened: Opened) -> html.Section:
     return html.Section([html.H2("What to do next"), html.Ol(rows)] if rows else [], className="next")
 
 
-def mode_cards(opened: Opened) -> html.Section:
+def mode_cards(opened: OpenedReport) -> html.Section:
     return html.Section([_card(card) for card in cards.cards(opened)], className="cards", **named("Modes"))
 
 
@@ -139,7 +141,7 @@ def _unfolding(text: str, look: str) -> html.Details:
     return html.Details(html.Summary(text), className=f"unfolding {look}")
 
 
-def timelines_section(opened: Opened, values: Mapping[str, Any], drawn: Timelines) -> html.Section:
+def timelines_section(opened: OpenedReport, values: Mapping[str, Any], drawn: Timelines) -> html.Section:
     """The timelines with their controls, drawn."""
     return html.Section(
         [
@@ -217,7 +219,7 @@ def timelines_section(opened: Opened, values: Mapping[str, Any], drawn: Timeline
     )
 
 
-def _alignments(opened: Opened) -> list[tuple[str, str]]:
+def _alignments(opened: OpenedReport) -> list[tuple[str, str]]:
     one_clock = [("clock", "one clock for all ranks")] if has_one_clock(opened.rank_sets) else []
     return [("time", "same scale"), ("step", "step to step"), *one_clock]
 
@@ -232,17 +234,17 @@ def _swatch(item: Mapping[str, str]) -> html.Span:
     return html.Span([swatch, item["cause"]], title=item["meaning"])
 
 
-def _charts(opened: Opened) -> html.Section:
+def _charts(opened: OpenedReport) -> html.Section:
     room = {"minHeight": f"{chart_rem(opened)}rem"}
     return html.Section([html.H2("Where the time goes"), html.Div(id="charts", className="charts", style=room)])
 
 
-def _graph_doctor(opened: Opened) -> html.Section:
+def _graph_doctor(opened: OpenedReport) -> html.Section:
     parts = [part for section in graph_sections(opened) for part in section_parts(section)]
     return html.Section([html.H2("Graph doctor"), *parts] if parts else [], className="doctor")
 
 
-def _model(opened: Opened, values: Mapping[str, Any]) -> html.Section:
+def _model(opened: OpenedReport, values: Mapping[str, Any]) -> html.Section:
     start = starting_point(opened)
     intro = "From what was measured, by the closed form max(W, N·τ): predictions, drawn dashed. "
     if start.step is None:
@@ -276,7 +278,7 @@ def _model(opened: Opened, values: Mapping[str, Any]) -> html.Section:
     )
 
 
-def _compare(opened: Opened, values: Mapping[str, Any]) -> html.Section:
+def _compare(opened: OpenedReport, values: Mapping[str, Any]) -> html.Section:
     if len(opened.bands) < 2:
         return html.Section([])
     options = _band_options(opened)
@@ -290,7 +292,7 @@ def _compare(opened: Opened, values: Mapping[str, Any]) -> html.Section:
     return html.Section([html.H2("Compare"), html.Div(pickers, className="controls"), html.Div(id="comparison")])
 
 
-def _tables(opened: Opened) -> html.Section:
+def _tables(opened: OpenedReport) -> html.Section:
     known = tables.table_names(opened, opened.bands)
     return html.Section(
         [
@@ -355,5 +357,5 @@ def _help() -> html.Dialog:
     )
 
 
-def _band_options(opened: Opened) -> list[dict[str, str]]:
+def _band_options(opened: OpenedReport) -> list[dict[str, str]]:
     return [{"value": band.key, "label": band.label} for band in opened.bands]

@@ -10,7 +10,7 @@ from dash import dcc, html
 from ...analysis.model.kernel_names import short_names
 from ...analysis.model.units import byte_size, duration, number, plural
 from ..enlarged import css_px, enlarged, scale_of
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..plotting import Figure
 from ..view import View, to_query
 from .actions import Op, follow_op
@@ -44,7 +44,7 @@ def still_graph(name: str, figure: Figure, width_px: int, label: str) -> html.Di
     return html.Div(graph, role="group", **named(label))
 
 
-def details_panel(opened: Opened, view: View) -> Any:
+def details_panel(opened: OpenedReport, view: View) -> Any:
     """The selected GPU op: itself, its launch, its place, and its counterparts in the other modes."""
     if view.selected is None:
         return []
@@ -118,7 +118,7 @@ def _gap(gap: GapBefore | None) -> Iterator[Pair]:
         yield "the host", html.Ol([html.Li(what) for what in gap.host])
 
 
-def _counterparts(opened: Opened, found: Details, view: View) -> Iterator[Any]:
+def _counterparts(opened: OpenedReport, found: Details, view: View) -> Iterator[Any]:
     for other in found.counterparts:
         there = follow_op(opened, view, (other.key, other.row))
         sure = " (inferred)" if other.inferred else ""
@@ -127,7 +127,7 @@ def _counterparts(opened: Opened, found: Details, view: View) -> Iterator[Any]:
     yield from (f"{label}: {why}" for label, why in found.without_counterpart)
 
 
-def comparison_panel(opened: Opened, before: str, after: str) -> Any:
+def comparison_panel(opened: OpenedReport, before: str, after: str) -> Any:
     """What changed from one band to another."""
     if opened.band(before) is None or opened.band(after) is None:
         return html.P("The link names a mode that is not in this report.", className="warning")
@@ -150,11 +150,11 @@ def section_parts(section: Section) -> Iterator[Any]:
 
 def _row(key: str, cells: Sequence[str], op: Op | None, named: int) -> html.Tr:
     """A row; where it is of a GPU op, that one's name shows it in the timeline."""
-    told: list[Any] = [*cells]
+    row_cells: list[Any] = [*cells]
     if op is not None:
         name = {"op": f"{op[0]}|{op[1]}|", "row": key}
-        told[named] = html.Button(cells[named], id=name, className="link", title="Show it in the timeline")
-    return html.Tr([html.Td(cell) for cell in told])
+        row_cells[named] = html.Button(cells[named], id=name, className="link", title="Show it in the timeline")
+    return html.Tr([html.Td(cell) for cell in row_cells])
 
 
 def choice(name: str, options: Sequence[tuple[str, str]], value: str, label: str) -> html.Div:

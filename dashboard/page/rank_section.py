@@ -8,8 +8,8 @@ from typing import Any, Final
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html, no_update
 
 from ..enlarged import STILL_PX, css_px
-from ..opened import Opened
-from ..rank_heat import heat_figure, height_px, told
+from ..opened_report import OpenedReport
+from ..rank_heat import heat_figure, heat_words, height_px
 from ..rank_sets import FIGURE_WORDS, RankSet
 from ..ranks.actions import shown_cells
 from ..ranks.words import clock_words
@@ -24,7 +24,7 @@ RANK_CONTROLS: Final = {"heat": "heat-of", "ranks": "ranks-of", "rank_a": "rank-
 _LABEL: Final = "Heat map of ranks and steps; the two lists below it choose a rank by keyboard, the timelines its step"
 
 
-def ranks_section(opened: Opened, view: View, values: Mapping[str, Any]) -> list[html.Section]:
+def ranks_section(opened: OpenedReport, view: View, values: Mapping[str, Any]) -> list[html.Section]:
     """None where nothing has several ranks. The heat map comes when the timelines are painted."""
     chosen = opened.rank_set(view.ranks)
     if chosen is None:
@@ -74,7 +74,7 @@ def _options(chosen: RankSet) -> list[dict[str, str]]:
 def _notes(chosen: RankSet, view: View, width_px: int) -> list[html.P]:
     sentences = [
         "A click on a cell shows that rank's timeline at that step.",
-        *told(chosen.heat(chosen.figure(view.heat)), width_px),
+        *heat_words(chosen.heat(chosen.figure(view.heat)), width_px),
         *([] if chosen.in_step else [_apart(chosen)]),
     ]
     return [html.P(" ".join([*sentences, *_in_part(chosen)])), html.P(clock_words(chosen))]
@@ -97,7 +97,7 @@ def _apart(chosen: RankSet) -> str:
     )
 
 
-def register_ranks(app: Dash, opened: Opened) -> None:
+def register_ranks(app: Dash, opened: OpenedReport) -> None:
     """The heat map and what stands below it."""
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("launchscope", "same"),

@@ -28,7 +28,7 @@ from ...analysis.stories.compare_words import BEYOND_SPREAD, INFERRED, change, c
 from ...analysis.stories.graph_story import engaged_lines, how, what
 from ...analysis.stories.profile_story import graph_doctors
 from ..band import Band
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..ranks.words import waiting_words
 from ..timeline.counterparts import alike_steps
 
@@ -51,7 +51,7 @@ class Section:
     named: int = 0  # the column that has its name
 
 
-def compare_sections(opened: Opened, key_a: str, key_b: str) -> list[Section]:
+def compare_sections(opened: OpenedReport, key_a: str, key_b: str) -> list[Section]:
     """What changed from one band to the other; sections with nothing in them are left out. None for unknown keys."""
     a, b = opened.band(key_a), opened.band(key_b)
     if a is None or b is None:
@@ -116,15 +116,15 @@ class _Page:
         band: Band | None = None,
     ) -> Section:
         """Rows, each with the name of the GPU op that shows it in this band's step. Those of GPU ops are inferred."""
-        told = rows[:MOST_ROWS]
+        listed = rows[:MOST_ROWS]
         sentences = [INFERRED] if rows and band is not None and self.found.scope == "step" else []
         if key in ("slower", "faster") and rows:
             sentences.append(BEYOND_SPREAD)
-        if len(rows) > len(told):
-            sentences.append(f"{number(len(rows) - len(told))} more rows are in the JSON of the comparison.")
+        if len(rows) > len(listed):
+            sentences.append(f"{number(len(rows) - len(listed))} more rows are in the JSON of the comparison.")
         firsts = {} if band is None else _first_ops(band)
-        ops = tuple(None if band is None or name not in firsts else (band.key, firsts[name]) for _, name in told)
-        return Section(key, title, tuple(sentences), columns, tuple(row for row, _ in told), ops)
+        ops = tuple(None if band is None or name not in firsts else (band.key, firsts[name]) for _, name in listed)
+        return Section(key, title, tuple(sentences), columns, tuple(row for row, _ in listed), ops)
 
     def _alone(self, doc: CameDoc) -> tuple[str, ...]:
         return self.short[doc.name], operator(doc), number(doc.count), duration(doc.ns)
@@ -173,7 +173,7 @@ def _first_ops(band: Band) -> dict[str, int]:
 _COLUMNS: Final = ("#", "in the way of graphs", "what to do", "what says so")
 
 
-def graph_sections(opened: Opened) -> list[Section]:
+def graph_sections(opened: OpenedReport) -> list[Section]:
     """One of a capture; of traces one each, those that tell the same together. None where nothing replays or should."""
     document = opened.report.document
     if document.profile is not None:
@@ -181,20 +181,20 @@ def graph_sections(opened: Opened) -> list[Section]:
         found = document.profile.graph_findings
         return list(_section(engaged_lines(doctors, found), found, ""))
     alike: dict[tuple[str, ...], list[str]] = {}
-    told = {}
+    sections = {}
     for band in (opened.band(key) for key in opened.first):
         doctor = None if band is None else band.analysis.document.graph_doctor
         if band is not None and doctor is not None:
             lines = engaged_lines({"": doctor}, doctor.findings)
             key = (*lines, *(what(each) + how(each, verbose=True) for each in doctor.findings))
             alike.setdefault(key, []).append(band.label)
-            told[key] = (lines, doctor.findings)
+            sections[key] = (lines, doctor.findings)
     titles = {key: ", ".join(labels) if len(opened.first) > 1 else "" for key, labels in alike.items()}
-    return [section for key, parts in told.items() for section in _section(*parts, titles[key])]
+    return [section for key, parts in sections.items() for section in _section(*parts, titles[key])]
 
 
 def _section(lines: list[str], found: list[FindingDoc], title: str) -> Iterator[Section]:
-    told = ((what(each), how(each, verbose=False), "; ".join(each.evidence)) for each in found)
-    rows = tuple((str(order), *map(one_line, words)) for order, words in enumerate(told, 1))
+    texts = ((what(each), how(each, verbose=False), "; ".join(each.evidence)) for each in found)
+    rows = tuple((str(order), *map(one_line, words)) for order, words in enumerate(texts, 1))
     if lines or rows:
         yield Section("graphs", printable(title), tuple(lines), _COLUMNS if rows else (), rows)

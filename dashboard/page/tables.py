@@ -21,7 +21,7 @@ from ...analysis.model.units import number, one_line, printable
 from ...analysis.stories.mode_table import WORTH_A_REASON
 from ..band import Band
 from ..grid_table import BAND, SEVERAL_LINES, Row, TableData, figure, in_us, said, text, with_ids
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..plotting import NS_PER_US
 from ..ranks.table import has_ranks, ranks_table
 from .advised_tables import fusion_table, has_candidates, has_phases, serving_table
@@ -35,12 +35,12 @@ INFERRED: Final = " (inferred)"
 _LENGTH: Final[Callable[[Mapping[str, Any]], float]] = itemgetter("us")
 
 
-def table_names(opened: Opened, bands: Sequence[Band]) -> list[str]:
+def table_names(opened: OpenedReport, bands: Sequence[Band]) -> list[str]:
     """The tables of a page on which these bands can be shown."""
     return [name for name in TABLES if name not in _WHERE_FOUND or _WHERE_FOUND[name](opened, bands)]
 
 
-def table(name: str, opened: Opened, bands: Sequence[Band]) -> TableData:
+def table(name: str, opened: OpenedReport, bands: Sequence[Band]) -> TableData:
     """One of TABLES, of these bands. KeyError for another name."""
     return TABLES[name](opened, bands)
 
@@ -62,7 +62,7 @@ def _step_numbers(band: Band, steps: Ints) -> list[int | None]:
     return _nullable(numbers[steps])
 
 
-def _kernels(opened: Opened, bands: Sequence[Band]) -> TableData:
+def _kernels(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
     names = short_names(doc.name for band in bands for doc in band.analysis.document.kernels)
     rows: list[Row] = []
     notes, inferred = [], ""
@@ -127,7 +127,7 @@ def _operator(doc: KernelDoc) -> str:
     return printable(doc.operator) + (INFERRED if doc.operator_inferred else "")
 
 
-def _gaps(opened: Opened, bands: Sequence[Band]) -> TableData:
+def _gaps(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
     found = [(band, band.analysis.gaps[band.device]) for band in bands if band.device is not None]
     notes = [(band, _why(band, "headline_device", "no GPU op")) for band in bands if band.device is None]
     lengths = [np.zeros(0, np.int64), *(gaps.dur_ns for _, gaps in found)]
@@ -206,7 +206,7 @@ def _names(band: Band, ops: Ints) -> dict[int, str]:
     return {index: short[trace.names[index]] or "(no name)" for index in used}
 
 
-def _launches(opened: Opened, bands: Sequence[Band]) -> TableData:
+def _launches(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
     rows: list[Row] = []
     notes = []
     for band in bands:
@@ -265,7 +265,7 @@ def _launch_rows(band: Band) -> Iterator[Row]:
         }
 
 
-def _replays(opened: Opened, bands: Sequence[Band]) -> TableData:
+def _replays(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
     rows = sorted((row for band in bands for row in _replay_rows(band)), key=_LENGTH, reverse=True)
     left_out = f"the longest {number(MOST_ROWS)} of {number(len(rows))} replays" if len(rows) > MOST_ROWS else ""
     notes = [(band, "no graph replays") for band in bands if not len(band.analysis.graphs)]
@@ -320,13 +320,13 @@ def _replay_rows(band: Band) -> Iterator[Row]:
         }
 
 
-def _warnings(opened: Opened, bands: Sequence[Band]) -> TableData:
+def _warnings(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
     rows: list[Row] = []
-    told = set()
+    modes_done = set()
     for band in bands:
-        mode = band.mode if band.analysis.mode not in told else None  # once, not with each recording
+        mode = band.mode if band.analysis.mode not in modes_done else None  # once, not with each recording
         if band.mode is not None:
-            told.add(band.analysis.mode)
+            modes_done.add(band.analysis.mode)
         found = [*(() if mode is None else mode.warnings), *band.analysis.document.warnings]
         rows += [_message(band, "warning", each.code, each.message, each.count) for each in found]
         reasons = dict(band.analysis.document.withheld)
@@ -356,7 +356,7 @@ def _why(band: Band, path: str, otherwise: str) -> str:
     return band.analysis.document.withheld.get(path, otherwise)
 
 
-TABLES: Final[Mapping[str, Callable[[Opened, Sequence[Band]], TableData]]] = {
+TABLES: Final[Mapping[str, Callable[[OpenedReport, Sequence[Band]], TableData]]] = {
     "kernels": _kernels,
     "gaps": _gaps,
     "launches": _launches,
@@ -368,7 +368,7 @@ TABLES: Final[Mapping[str, Callable[[Opened, Sequence[Band]], TableData]]] = {
 }
 """Name → what makes it, in the order of the page."""
 
-_WHERE_FOUND: Final[Mapping[str, Callable[[Opened, Sequence[Band]], bool]]] = {
+_WHERE_FOUND: Final[Mapping[str, Callable[[OpenedReport, Sequence[Band]], bool]]] = {
     "fusion": has_candidates,
     "serving": has_phases,
     "ranks": has_ranks,

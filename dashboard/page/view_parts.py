@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ..charts.starting_point import slider_marks, starting_point
 from ..enlarged import enlarged, scale_of
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..plotting import Figure
 from ..rank_sets import clocks
 from ..ranks.actions import rank_controls
@@ -39,7 +39,7 @@ class Timelines:
     found: str
 
 
-def timelines(opened: Opened, view: View, scheme: str | None, width_px: int) -> Timelines:
+def timelines(opened: OpenedReport, view: View, scheme: str | None, width_px: int) -> Timelines:
     """As drawn where the view names no theme: in that of the system's colour scheme."""
     bands = shown_bands(opened, view)
     scale = scale_of(width_px)
@@ -67,10 +67,12 @@ def only(view: View, parts: Sequence[str]) -> View:
     return View(**{name: getattr(view, name) for name in parts})
 
 
-def control_values(opened: Opened, view: View) -> dict[str, Any]:
+def control_values(opened: OpenedReport, view: View) -> dict[str, Any]:
     """What each control shows."""
     start = starting_point(opened)
-    knobs = {} if start.step is None else {n: spec.shown(view.knobs.get(n)) for n, spec in slider_marks(start).items()}
+    knobs = (
+        {} if start.step is None else {n: spec.position(view.knobs.get(n)) for n, spec in slider_marks(start).items()}
+    )
     return {
         "align": view.align,
         "overlays": list(view.overlays),

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..rank_heat import cell_at
 from ..rank_sets import RankSet
 from ..view import View
 
 
-def view_after_on_ranks(opened: Opened, view: View, name: str, values: Mapping[str, Any]) -> View:
+def view_after_on_ranks(opened: OpenedReport, view: View, name: str, values: Mapping[str, Any]) -> View:
     """The view after what was done with the control of this name; the same one where that changes nothing."""
     chosen = opened.rank_set(view.ranks)
     if chosen is None:
@@ -46,11 +46,11 @@ def _clicked(chosen: RankSet, view: View, click: Any) -> View:
     return msgspec.structs.replace(view, bands=bands, step=step, x=None)
 
 
-def rank_controls(opened: Opened, view: View) -> dict[str, Any]:
+def rank_controls(opened: OpenedReport, view: View) -> dict[str, Any]:
     """What the controls of the ranks show: two ranks where they are the first that are shown."""
     chosen = opened.rank_set(view.ranks)
     assert chosen is not None
-    shown = [band.key for band in opened.shown(view.bands) if chosen.place(band.key) is not None]
+    shown = [band.key for band in opened.chosen(view.bands) if chosen.place(band.key) is not None]
     return {
         "heat": chosen.figure(view.heat),
         "ranks": chosen.key,
@@ -59,11 +59,11 @@ def rank_controls(opened: Opened, view: View) -> dict[str, Any]:
     }
 
 
-def shown_cells(opened: Opened, view: View) -> list[tuple[int, int]]:
+def shown_cells(opened: OpenedReport, view: View) -> list[tuple[int, int]]:
     """Row and column of the heat map of each timeline that is shown."""
     chosen = opened.rank_set(view.ranks)
     if chosen is None:
         return []
-    places = [chosen.place(band.key) for band in opened.shown(view.bands)]
+    places = [chosen.place(band.key) for band in opened.chosen(view.bands)]
     cells = [(place, chosen.column_of(place, view.step)) for place in places if place is not None]
     return [(place, column) for place, column in cells if column is not None]

@@ -8,18 +8,18 @@ from ...analysis.model.document import RankDoc, RanksOfStepDoc
 from ...analysis.model.units import one_line, printable
 from ..band import Band
 from ..grid_table import SEVERAL_LINES, Row, TableData, figure, in_us, text, with_ids
-from ..opened import Opened
+from ..opened_report import OpenedReport
 
 
-def has_ranks(opened: Opened, bands: Sequence[Band]) -> bool:
+def has_ranks(opened: OpenedReport, bands: Sequence[Band]) -> bool:
     del bands
-    return any(_told(opened))
+    return any(_ranks_by_mode(opened))
 
 
-def ranks_table(opened: Opened, bands: Sequence[Band]) -> TableData:
+def ranks_table(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
     """A row per rank of each mode, whichever traces are shown."""
     del bands
-    rows = [_row(name, rank) for name, ranks in _told(opened) for rank in ranks.ranks]
+    rows = [_row(name, rank) for name, ranks in _ranks_by_mode(opened) for rank in ranks.ranks]
     columns = [
         text("mode", "mode", minWidth=100, maxWidth=150),
         figure("rank", "rank", maxWidth=100),
@@ -47,7 +47,7 @@ def ranks_table(opened: Opened, bands: Sequence[Band]) -> TableData:
     return TableData(there, with_ids(rows), " · ".join(_notes(opened)) or None)
 
 
-def _told(opened: Opened) -> Iterator[tuple[str, RanksOfStepDoc]]:
+def _ranks_by_mode(opened: OpenedReport) -> Iterator[tuple[str, RanksOfStepDoc]]:
     """What the report tells of several ranks, by mode; of bare traces by the name that they share."""
     document = opened.report.document
     profile = document.profile
@@ -59,8 +59,8 @@ def _told(opened: Opened) -> Iterator[tuple[str, RanksOfStepDoc]]:
 
 def _row(mode: str, rank: RankDoc) -> Row:
     reasons = [f"{name}: {why}" for name, why in rank.withheld.items()]
-    told = ["straggler"] if rank.straggler else []
-    told += [rank.error] if rank.error is not None else reasons
+    remarks = ["straggler"] if rank.straggler else []
+    remarks += [rank.error] if rank.error is not None else reasons
     last = None if rank.arrived_last is None or not rank.arrivals else rank.arrived_last / rank.arrivals
     return {
         "band": "",
@@ -85,16 +85,18 @@ def _row(mode: str, rank: RankDoc) -> Row:
         "awaited_us": in_us(rank.awaited_ns),
         "clock_us": in_us(rank.clock_offset_ns),
         "verdict": None if rank.verdict is None else rank.verdict.verdict_class,
-        "note": one_line("; ".join(told)) or None,
+        "note": one_line("; ".join(remarks)) or None,
     }
 
 
-def _notes(opened: Opened) -> Iterator[str]:
-    if any(ranks.basis == "trace" for _, ranks in _told(opened)):
+def _notes(opened: OpenedReport) -> Iterator[str]:
+    if any(ranks.basis == "trace" for _, ranks in _ranks_by_mode(opened)):
         yield "T is as recorded: the profiler slows launches down"
     yield "transfer and recorded waiting are means per step, of the recording; the rest medians"
     yield "W without waiting: GPU work but for the time in which a collective only waits for ranks that come later"
-    yield from dict.fromkeys(one_line(warning.message) for _, ranks in _told(opened) for warning in ranks.warnings)
-    refused = dict.fromkeys(reason for _, ranks in _told(opened) for reason in ranks.refused)
+    yield from dict.fromkeys(
+        one_line(warning.message) for _, ranks in _ranks_by_mode(opened) for warning in ranks.warnings
+    )
+    refused = dict.fromkeys(reason for _, ranks in _ranks_by_mode(opened) for reason in ranks.refused)
     if refused:
         yield f"not matched: {'; '.join(map(one_line, refused))}"

@@ -14,7 +14,7 @@ from ...analysis.render.perfetto import trace_file as perfetto
 from ...analysis.stories import report_story
 from .. import grid_table
 from ..enlarged import STILL_PX
-from ..opened import Opened
+from ..opened_report import OpenedReport
 from ..page import actions, callbacks, layout, tables
 from ..page.index_page import IndexPage, first_response, index_page
 from ..page.server import Access, guard
@@ -28,7 +28,7 @@ MOST_PX: Final = 8_000
 
 
 def build_app(
-    opened: Opened, access: Access, watched: Watched, uploads: Uploads | None = None, path: str = "/"
+    opened: OpenedReport, access: Access, watched: Watched, uploads: Uploads | None = None, path: str = "/"
 ) -> IndexPage:
     """The page of one report, for those whom ``access`` admits; with ``uploads`` other files can be opened in it.
 
@@ -43,12 +43,12 @@ def build_app(
 
     def page() -> Component:
         """For the view, the colour scheme and the width that assets/dashboard.js asks for."""
-        asked = flask.request if flask.has_request_context() else None
-        if asked is None:
+        request = flask.request if flask.has_request_context() else None
+        if request is None:
             return layout.page(opened, View(), "light", STILL_PX, most_upload_bytes=most_bytes)
-        width_px = min(max(asked.args.get("width", STILL_PX, int), LEAST_PX), MOST_PX)
-        scheme = asked.args.get("scheme", "light")
-        view = from_query(asked.query_string.decode("ascii", "replace"))
+        width_px = min(max(request.args.get("width", STILL_PX, int), LEAST_PX), MOST_PX)
+        scheme = request.args.get("scheme", "light")
+        view = from_query(request.query_string.decode("ascii", "replace"))
         return layout.page(opened, view, scheme, width_px, most_upload_bytes=most_bytes)
 
     app.layout = page
@@ -60,7 +60,7 @@ def build_app(
     return app
 
 
-def _downloads(server: flask.Flask, opened: Opened) -> None:
+def _downloads(server: flask.Flask, opened: OpenedReport) -> None:
     def html_report() -> str:
         from ..one_file.html import render
 

@@ -20,7 +20,7 @@ from ...analysis.report import Report
 from ..many import app as many_app
 from ..many.rank_pages import RankPages
 from ..many.reading import Read
-from ..opened import open_bands
+from ..opened_report import open_bands
 from ..page.server import Access
 from ..watched import Watched
 from .app import build_app
@@ -41,7 +41,7 @@ def serve(
             return page
 
         uploads = Uploads(page_of)
-        return uploads.beside(build_app(open_bands(report), access, watched, uploads).server)
+        return uploads.mounted_on(build_app(open_bands(report), access, watched, uploads).server)
 
     _serve(site, host=host, ports=ports, browser=browser, say=say)
 
@@ -58,7 +58,7 @@ def serve_many(
             return page
 
         pages = RankPages(doc, read, page_of)
-        return pages.beside(many_app.build_app(doc, access, pages).server)
+        return pages.mounted_on(many_app.build_app(doc, access, pages).server)
 
     _serve(site, host=host, ports=ports, browser=browser, say=say)
 
@@ -99,8 +99,8 @@ def _hosts(host: str, bound: str) -> tuple[str, str | None]:
 def _for_others(access: Access, here: str, elsewhere: str | None) -> str:
     if elsewhere is None:
         return "no address that others could open is known: put this machine's own in the place of localhost"
-    told = "others on the network can open it with this address and its token"
-    return told if here == elsewhere else f"{told}; on this machine {access.url_at(here)} opens it, too"
+    text = "others on the network can open it with this address and its token"
+    return text if here == elsewhere else f"{text}; on this machine {access.url_at(here)} opens it, too"
 
 
 def address_for_others(*, of_version_6: bool) -> str | None:

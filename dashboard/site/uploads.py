@@ -76,7 +76,7 @@ class Uploads:
         self._waiting_line = WaitingLine(most_waiting, longest_wait_s)
         self._pages: dict[str, _Page] = {}  # by token, the oldest first; changed only while a file is read
 
-    def beside(self, first: WSGIApplication) -> WSGIApplication:
+    def mounted_on(self, first: WSGIApplication) -> WSGIApplication:
         """An app that answers with the page whose path a request is below, and else with the first page."""
 
         def dispatch(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

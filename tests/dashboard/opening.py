@@ -10,7 +10,7 @@ from pathlib import Path
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.report import analyze, load
 from launchscope.dashboard.one_file.html import render
-from launchscope.dashboard.opened import Opened, open_bands
+from launchscope.dashboard.opened_report import OpenedReport, open_bands
 from launchscope.fixtures.builder import TraceBuilder
 from launchscope.fixtures.cases import NAMED_CASES
 
@@ -21,18 +21,18 @@ CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures"  # the package le
 
 
 @cache
-def capture(name: str = "llama_1b") -> Opened:
+def capture(name: str = "llama_1b") -> OpenedReport:
     """One of the recorded captures."""
     return open_bands(load(CAPTURES / f"{name}.zip"))
 
 
 @cache
-def case(name: str) -> Opened | None:
+def case(name: str) -> OpenedReport | None:
     """One of the named cases, from its file; None where there is nothing to open."""
     return built(NAMED_CASES[name])
 
 
-def built(make: Callable[[], TraceBuilder], name: str = "trace.json") -> Opened | None:
+def built(make: Callable[[], TraceBuilder], name: str = "trace.json") -> OpenedReport | None:
     """A built trace, through its file."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / name
@@ -44,7 +44,7 @@ def built(make: Callable[[], TraceBuilder], name: str = "trace.json") -> Opened 
 
 
 @cache
-def two_modes(**more: object) -> Opened:
+def two_modes(**more: object) -> OpenedReport:
     """The synthetic capture of an eager step of 300 µs and a graph of 50 µs."""
     with tempfile.TemporaryDirectory() as folder:
         return open_bands(load(write_capture(Path(folder) / "capture", manifest_of_two(**more))))

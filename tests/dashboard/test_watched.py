@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from launchscope.analysis.report import load
-from launchscope.dashboard.opened import open_bands
+from launchscope.dashboard.opened_report import open_bands
 from launchscope.dashboard.page.server import Access
 from launchscope.dashboard.site.app import build_app
 from launchscope.dashboard.watched import Watched

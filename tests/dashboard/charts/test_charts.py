@@ -17,7 +17,7 @@ from launchscope.analysis.stories.parts import headline_gaps
 from launchscope.dashboard.charts.bound_chart import bound_figure, chart_rem
 from launchscope.dashboard.charts.durations_chart import durations_figure, log_bins
 from launchscope.dashboard.charts.idle_chart import idle_figure
-from launchscope.dashboard.opened import Opened, open_bands
+from launchscope.dashboard.opened_report import OpenedReport, open_bands
 from launchscope.dashboard.plotting import Figure, clipped, log_ticks, tick_words
 from launchscope.dashboard.theme import DARK, LIGHT, Theme
 from launchscope.fixtures.builder import trace
@@ -51,12 +51,12 @@ def marks(figure: Figure) -> dict[str, list[float]]:
     return {each["name"]: each["x"] for each in figure["data"] if each["mode"] == "markers"}
 
 
-def mode_of(opened: Opened, name: str) -> ModeDoc:
+def mode_of(opened: OpenedReport, name: str) -> ModeDoc:
     assert opened.report.document.profile is not None
     return opened.report.document.profile.modes[name]
 
 
-def changed(opened: Opened, name: str, **figures: Any) -> Opened:
+def changed(opened: OpenedReport, name: str, **figures: Any) -> OpenedReport:
     """The same with other figures of one mode."""
     document = opened.report.document
     assert document.profile is not None

@@ -19,7 +19,7 @@ from launchscope.dashboard.charts.sketch import as_graph, coarse, recorded_step,
 from launchscope.dashboard.charts.sketch_chart import sketch_figure
 from launchscope.dashboard.charts.starting_point import StartingPoint, apply, is_moved, slider_marks, starting_point
 from launchscope.dashboard.charts.what_if_chart import what_if_figure
-from launchscope.dashboard.opened import Opened
+from launchscope.dashboard.opened_report import OpenedReport
 from launchscope.dashboard.theme import DARK, LIGHT
 from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
@@ -41,7 +41,7 @@ def steps(count: int = 4) -> TraceBuilder:
 
 
 @pytest.fixture(scope="module")
-def bare() -> Opened:
+def bare() -> OpenedReport:
     opened = built(steps)
     assert opened is not None
     return opened
@@ -51,7 +51,7 @@ def line(start: StartingPoint, label: str, **knobs: float) -> Row:
     return next(row for row in readout(start, View(knobs=knobs)) if label in row.label)
 
 
-def band_of(opened: Opened, key: str) -> Band:
+def band_of(opened: OpenedReport, key: str) -> Band:
     band = opened.band(key)
     assert band is not None
     return band
@@ -93,7 +93,7 @@ def test_reset_equals_what_was_measured() -> None:
     assert apply(starting_point(capture()), {}) == Knobs()
     assert not is_moved(starting_point(capture()), {})
     for name, slider in slider_marks(starting_point(capture())).items():
-        assert slider.factor(slider.shown(None)) is None, name
+        assert slider.factor(slider.position(None)) is None, name
 
 
 def test_the_readout_by_hand() -> None:
@@ -147,7 +147,7 @@ def test_a_step_that_replays_graphs_by_its_own_hand_is_no_start() -> None:
     assert readout(start, View())[0].predicted == start.reason
 
 
-def test_a_bare_trace_starts_as_profiled(bare: Opened) -> None:
+def test_a_bare_trace_starts_as_profiled(bare: OpenedReport) -> None:
     start = starting_point(bare)
     assert start.step is not None
     assert (start.step.gpu_work_ns, start.step.gpu_ops, start.step.launches) == (20 * US, 5, 5)
@@ -207,10 +207,10 @@ def test_a_knobs_extremes_end_at_the_sliders() -> None:
 @given(st.floats(-4, 2))
 def test_a_slider_and_its_knob_agree(position: float) -> None:
     slider = slider_marks(starting_point(two_modes()))["tau"]
-    assert slider.shown(slider.factor(position)) == pytest.approx(position, abs=2e-3)
+    assert slider.position(slider.factor(position)) == pytest.approx(position, abs=2e-3)
 
 
-def test_the_sketch_without_knobs_is_the_recorded_step(bare: Opened) -> None:
+def test_the_sketch_without_knobs_is_the_recorded_step(bare: OpenedReport) -> None:
     recorded = recorded_step(bare.bands[0], 1)
     assert recorded is not None
     line = recorded.timeline
@@ -222,7 +222,7 @@ def test_the_sketch_without_knobs_is_the_recorded_step(bare: Opened) -> None:
     assert again.end_ns == line.end_ns
 
 
-def test_gaps_follow_tau_and_durations_the_work(bare: Opened) -> None:
+def test_gaps_follow_tau_and_durations_the_work(bare: OpenedReport) -> None:
     recorded = recorded_step(bare.bands[0], 0)
     assert recorded is not None
     faster = redrawn(recorded, host_ns=50 * US, work=1, kernels=1)
@@ -236,7 +236,7 @@ def test_gaps_follow_tau_and_durations_the_work(bare: Opened) -> None:
     assert fewer.busy_ns.sum() == pytest.approx(20 * US)
 
 
-def test_as_a_graph_only_node_gaps_are_left(bare: Opened) -> None:
+def test_as_a_graph_only_node_gaps_are_left(bare: OpenedReport) -> None:
     recorded = recorded_step(bare.bands[0], 0)
     assert recorded is not None
     graph = as_graph(recorded, work=1, kernels=1, step_ns=25 * US)
@@ -316,7 +316,7 @@ def test_no_view_makes_them_raise(view: View, name: str, against: Any) -> None:
         assert all(isinstance(cell, str) and "nan" not in cell for cell in (row.measured, row.predicted, row.change))
 
 
-def test_every_cause_of_a_sketch_is_one_of_the_reports(bare: Opened) -> None:
+def test_every_cause_of_a_sketch_is_one_of_the_reports(bare: OpenedReport) -> None:
     recorded = recorded_step(bare.bands[0], 0)
     assert recorded is not None
     assert {cause for _, _, cause in runs_of_gaps(recorded.timeline)} <= set(CAUSES)

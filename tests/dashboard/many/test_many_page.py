@@ -43,7 +43,7 @@ def get(path: str, doc: RanksDocument | None = None) -> TestResponse:
     doc = table() if doc is None else doc
     pages = RankPages(doc, unread, lambda report, path: pytest.fail(f"{path}: {report}"))
     page = app.build_app(doc, Access("127.0.0.1", 8050, None), pages)
-    return Client(pages.beside(page.server)).get(path, base_url="http://127.0.0.1:8050")
+    return Client(pages.mounted_on(page.server)).get(path, base_url="http://127.0.0.1:8050")
 
 
 def test_ranks_and_steps_as_the_rows_tell_them() -> None:

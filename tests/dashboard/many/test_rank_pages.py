@@ -34,7 +34,7 @@ class Site:
         self.go = threading.Event()
         self.go.set()
         pages = RankPages(doc, self._report, self._page_of)
-        self._client = Client(pages.beside(app.build_app(doc, access, pages).server))
+        self._client = Client(pages.mounted_on(app.build_app(doc, access, pages).server))
 
     def _report(self, rows: Sequence[RankRow]) -> Report:
         assert self.go.wait(10)

@@ -21,7 +21,7 @@ from launchscope.dashboard.charts.bound_chart import bound_figure
 from launchscope.dashboard.charts.durations_chart import durations_figure
 from launchscope.dashboard.charts.idle_chart import idle_figure
 from launchscope.dashboard.one_file import html, zoom_levels
-from launchscope.dashboard.opened import Opened, open_bands
+from launchscope.dashboard.opened_report import OpenedReport, open_bands
 from launchscope.dashboard.page.cards import cards, sentence
 from launchscope.dashboard.page.sections import graph_sections
 from launchscope.dashboard.page.tables import TABLES, table
@@ -81,7 +81,7 @@ def page_data() -> Any:
     return embedded(elements())
 
 
-def opened(builder: TraceBuilder, folder: Path, name: str = "trace.json") -> Opened:
+def opened(builder: TraceBuilder, folder: Path, name: str = "trace.json") -> OpenedReport:
     return open_bands(analyze(builder.write(folder / name), cache=False))
 
 

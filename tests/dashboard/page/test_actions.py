@@ -19,7 +19,7 @@ from launchscope.dashboard.page.actions import (
 from launchscope.dashboard.page.tables import TABLES, table
 from launchscope.dashboard.view import View
 
-from ..test_opened import demo
+from ..test_opened_report import demo
 
 
 def test_a_zoom_is_the_range_that_the_page_reports() -> None:

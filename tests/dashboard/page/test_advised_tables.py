@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from launchscope.dashboard.band import Band
-from launchscope.dashboard.opened import Opened
+from launchscope.dashboard.opened_report import OpenedReport
 from launchscope.dashboard.page.tables import TABLES, table, table_names
 from launchscope.fixtures.builder import TraceBuilder, trace
 
@@ -15,7 +15,7 @@ from ..opening import built, capture, case, two_modes
 ALWAYS = ["kernels", "gaps", "launches", "replays", "warnings"]
 
 
-def first(opened: Opened) -> list[Band]:
+def first(opened: OpenedReport) -> list[Band]:
     return [band for key in opened.first if (band := opened.band(key)) is not None]
 
 
@@ -40,7 +40,7 @@ def chain() -> TraceBuilder:
         (two_modes(), set[str]()),
     ],
 )
-def test_tables_stand_only_where_there_is_something_to_show(opened: Opened, more: set[str]) -> None:
+def test_tables_stand_only_where_there_is_something_to_show(opened: OpenedReport, more: set[str]) -> None:
     assert table_names(opened, opened.bands) == [name for name in TABLES if name in {*ALWAYS, *more}]
 
 
@@ -100,7 +100,7 @@ def test_traces_have_their_own_candidates() -> None:
     assert table("fusion", unlike, first(unlike)).rows == []
 
 
-def kinds(opened: Opened) -> Iterator[list[dict[str, float]]]:
+def kinds(opened: OpenedReport) -> Iterator[list[dict[str, float]]]:
     """Times of the rows of each kind of step, its parts left out, the step last."""
     names = ("host_us", "busy_us", "idle_us")
     found: list[dict[str, float]] = []

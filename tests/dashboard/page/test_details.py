@@ -7,16 +7,16 @@ from pathlib import Path
 
 import launchscope
 from launchscope.analysis.report import analyze
-from launchscope.dashboard.opened import Opened, open_bands
+from launchscope.dashboard.opened_report import OpenedReport, open_bands
 from launchscope.dashboard.page.details import Details, details
 from launchscope.fixtures.builder import TraceBuilder, trace
 
 
-def opened(tmp_path: Path, **builders: TraceBuilder) -> Opened:
+def opened(tmp_path: Path, **builders: TraceBuilder) -> OpenedReport:
     return open_bands(analyze(*(builder.write(tmp_path / f"{name}.json") for name, builder in builders.items())))
 
 
-def told(page: Opened, key: str, row: int) -> Details:
+def told(page: OpenedReport, key: str, row: int) -> Details:
     found = details(page, key, row)
     assert found is not None
     return found
@@ -130,7 +130,7 @@ def test_what_is_not_there_has_no_details(tmp_path: Path) -> None:
 
 
 @cache
-def llama() -> Opened:
+def llama() -> OpenedReport:
     return open_bands(analyze(Path(launchscope.__file__).parent / "fixtures/captures/llama_1b.zip"))
 
 

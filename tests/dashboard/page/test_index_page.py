@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from launchscope.dashboard.opened import Opened
+from launchscope.dashboard.opened_report import OpenedReport
 from launchscope.dashboard.page.cards import sentence
 from launchscope.dashboard.page.index_page import first_response
 from launchscope.dashboard.page.server import Access
@@ -20,7 +20,7 @@ from ..opening import built, capture, two_modes
 HOSTILE = "<img src=x onerror=alert(1)>{%config%}"
 
 
-def index(opened: Opened, query: str = "") -> str:
+def index(opened: OpenedReport, query: str = "") -> str:
     app = build_app(opened, Access("127.0.0.1", 8050, None), Watched(()))
     text: str = app.server.test_client().get(f"/{query}", headers={"Host": "127.0.0.1:8050"}).get_data(as_text=True)
     return text

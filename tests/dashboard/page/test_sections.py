@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from launchscope.analysis.model.kernel_names import short_names
 from launchscope.analysis.report import analyze
-from launchscope.dashboard.opened import Opened, open_bands
+from launchscope.dashboard.opened_report import OpenedReport, open_bands
 from launchscope.dashboard.page.sections import Section, compare_sections, graph_sections
 from launchscope.fixtures.builder import TraceBuilder, trace
 
 from ..opening import built, capture, two_modes
 
 
-def sections(opened: Opened, a: str, b: str) -> dict[str, Section]:
+def sections(opened: OpenedReport, a: str, b: str) -> dict[str, Section]:
     return {section.key: section for section in compare_sections(opened, a, b)}
 
 

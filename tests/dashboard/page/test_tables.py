@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from launchscope.analysis.model.document import CAUSES
 from launchscope.dashboard.band import Band
 from launchscope.dashboard.grid_table import TableData, csv
-from launchscope.dashboard.opened import Opened
+from launchscope.dashboard.opened_report import OpenedReport
 from launchscope.dashboard.page import tables
 from launchscope.dashboard.page.tables import TABLES, table
 from launchscope.fixtures.builder import TraceBuilder, trace
@@ -22,7 +22,7 @@ from launchscope.fixtures.cases import NAMED_CASES
 from ..opening import built, capture, case, two_modes
 
 
-def first(opened: Opened) -> list[Band]:
+def first(opened: OpenedReport) -> list[Band]:
     """The bands that are shown first."""
     return [band for key in opened.first if (band := opened.band(key)) is not None]
 
@@ -38,20 +38,20 @@ def two_steps() -> TraceBuilder:
 
 
 @pytest.fixture
-def tiny() -> Opened:
+def tiny() -> OpenedReport:
     opened = built(two_steps)
     assert opened is not None
     return opened
 
 
-def test_kernels_are_those_of_the_document(tiny: Opened) -> None:
+def test_kernels_are_those_of_the_document(tiny: OpenedReport) -> None:
     gemm, add = table("kernels", tiny, first(tiny)).rows
     assert (gemm["kernel"], gemm["count"], gemm["total_us"], gemm["median_us"]) == ("gemm", 2, 16.0, 8.0)
     assert (gemm["operator"], gemm["share"], gemm["op"]) == ("aten::mm", 80.0, 0)
     assert (add["kernel"], add["count"], add["op"]) == ("add", 2, 1)
 
 
-def test_gaps_are_told_with_what_is_around_them_the_longest_first(tiny: Opened) -> None:
+def test_gaps_are_told_with_what_is_around_them_the_longest_first(tiny: OpenedReport) -> None:
     longest, *inside = table("gaps", tiny, first(tiny)).rows
     assert (longest["us"], longest["start_us"], longest["cause"]) == (80.0, 20.0, "host")
     assert (longest["before"], longest["after"], longest["op"]) == ("add", "gemm", 2)
@@ -61,7 +61,7 @@ def test_gaps_are_told_with_what_is_around_them_the_longest_first(tiny: Opened) 
     assert [row["us"] for row in inside] == [10.0, 10.0]
 
 
-def test_launches_by_api_and_operator(tiny: Opened) -> None:
+def test_launches_by_api_and_operator(tiny: OpenedReport) -> None:
     rows = table("launches", tiny, first(tiny)).rows
     assert [(row["operator"], row["launches"], row["kernels"]) for row in rows] == [
         ("aten::mm", 2, 2),
@@ -108,7 +108,7 @@ def test_a_replay_is_a_row() -> None:
     assert calls[len(calls) // 2] * 1e3 == pytest.approx(doc.launch_overhead_ns.median)
 
 
-def test_what_is_not_there_is_said(tiny: Opened) -> None:
+def test_what_is_not_there_is_said(tiny: OpenedReport) -> None:
     assert "no graph replays" in (table("replays", tiny, first(tiny)).note or "")
     opened = case("missing launches")
     assert opened is not None
@@ -132,7 +132,7 @@ def test_a_modes_warnings_are_told_once() -> None:
     assert len({(row["code"], row["message"]) for row in mode}) == len(mode)
 
 
-def test_at_most_so_many_gaps_the_longest(tiny: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_so_many_gaps_the_longest(tiny: OpenedReport, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "MOST_ROWS", 2)
     data = table("gaps", tiny, first(tiny))
     assert [row["us"] for row in data.rows] == [80.0, 10.0]
@@ -153,7 +153,7 @@ def test_every_table_of_the_captures(file: str, name: str) -> None:
     check(table(name, capture(file), capture(file).bands), capture(file))
 
 
-def check(data: TableData, opened: Opened) -> None:
+def check(data: TableData, opened: OpenedReport) -> None:
     assert json.loads(json.dumps(data.rows, allow_nan=False)) == data.rows
     fields = [column["field"] for column in data.columns]
     assert len(set(fields)) == len(fields)

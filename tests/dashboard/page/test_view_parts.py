@@ -6,7 +6,7 @@ import msgspec
 from launchscope.dashboard.page.view_parts import control_values, only
 from launchscope.dashboard.view import View
 
-from ..test_opened import demo
+from ..test_opened_report import demo
 
 
 def test_controls_show_the_view() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launchscope.dashboard.opened import Opened
+from launchscope.dashboard.opened_report import OpenedReport
 from launchscope.dashboard.page.actions import view_after
 from launchscope.dashboard.page.view_parts import control_values, stores
 from launchscope.dashboard.ranks.actions import shown_cells
@@ -12,7 +12,7 @@ from ..opening import capture
 from .two_ranks import two_ranks
 
 
-def after(opened: Opened, view: View, **told: object) -> View:
+def after(opened: OpenedReport, view: View, **told: object) -> View:
     (name,) = [name for name in told if name in ("heat_click", "heat", "ranks")] or ["rank_a"]
     return view_after(opened, view, name, told, {}, "light")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from launchscope.dashboard.rank_heat import Heat, cell_at, cells, color_range, heat_figure, told
+from launchscope.dashboard.rank_heat import Heat, cell_at, cells, color_range, heat_figure, heat_words
 from launchscope.dashboard.theme import DARK, LIGHT
 
 MS = 1e6
@@ -52,7 +52,7 @@ def test_a_few_far_out_take_the_colour_of_the_end_and_are_counted() -> None:
     whole = heat([values])
     low, high = color_range(whole.values) or (0, 0)
     assert (low / MS, high / MS) == (10.0, 14.0)
-    assert told(whole, 1_200) == ["1 cell over 14.0 ms in the colour of the scale's end."]
+    assert heat_words(whole, 1_200) == ["1 cell over 14.0 ms in the colour of the scale's end."]
 
 
 def test_nothing_known_is_said() -> None:
@@ -69,4 +69,4 @@ def test_256_ranks_of_1000_steps_are_few_enough_cells() -> None:
     many = Heat("step period", [f"rank {n}" for n in range(256)], list(range(1_000)), np.full((256, 1_000), 2 * MS))
     (drawn,) = heat_figure(many, LIGHT, 1_200)["data"]
     assert (len(drawn["z"]), len(drawn["z"][0])) == (256, 500)
-    assert told(many, 1_200) == ["A cell is the longest of 2 steps."]
+    assert heat_words(many, 1_200) == ["A cell is the longest of 2 steps."]

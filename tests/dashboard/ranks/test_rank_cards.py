@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from launchscope.analysis.report import analyze, load
-from launchscope.dashboard.opened import open_bands
+from launchscope.dashboard.opened_report import open_bands
 from launchscope.dashboard.page.cards import cards
 
 CAPTURES = Path(__file__).parents[3] / "fixtures" / "captures"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from launchscope.analysis.report import load
 from launchscope.dashboard.one_file.html import render
-from launchscope.dashboard.opened import open_bands
+from launchscope.dashboard.opened_report import open_bands
 from launchscope.dashboard.page.sections import compare_sections
 from launchscope.dashboard.page.tables import table, table_names
 from launchscope.dashboard.rank_sets import RankFigure, clocks

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from launchscope.analysis.report import Report, analyze
-from launchscope.dashboard.opened import Opened, open_bands
+from launchscope.dashboard.opened_report import OpenedReport, open_bands
 from launchscope.fixtures.builder import TraceBuilder, trace
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -33,5 +33,5 @@ def report_of(**traces: TraceBuilder) -> Report:
 
 
 @cache
-def two_ranks() -> Opened:
+def two_ranks() -> OpenedReport:
     return open_bands(report_of(rank0=rank_trace(0), rank1=rank_trace(1)))

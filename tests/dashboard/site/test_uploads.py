@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import flask
 import pytest
 from launchscope.analysis.report import Report, analyze
-from launchscope.dashboard.opened import open_bands
+from launchscope.dashboard.opened_report import open_bands
 from launchscope.dashboard.page.server import COOKIE, Access
 from launchscope.dashboard.site.app import build_app
 from launchscope.dashboard.site.uploads import Uploads, label_of
@@ -55,7 +55,7 @@ def served_app(access: Access = LOCAL, **limits: int) -> WSGIApplication:
 
     uploads = Uploads(page_of, **limits)
     first = build_app(two_modes(), access, Watched(()), uploads).server
-    return uploads.beside(first)
+    return uploads.mounted_on(first)
 
 
 def post(page: Client, data: bytes, where: str = f"/{NAME}", **more: Any) -> TestResponse:
@@ -257,7 +257,7 @@ class Held:
         self.go_on = threading.Semaphore(0)
         self.answers: dict[str, TestResponse] = {}
         self._uploads = Uploads(self._page_of, **limits)
-        self.app = self._uploads.beside(build_app(two_modes(), LOCAL, Watched(()), self._uploads).server)
+        self.app = self._uploads.mounted_on(build_app(two_modes(), LOCAL, Watched(()), self._uploads).server)
         self._senders: list[threading.Thread] = []
 
     def _page_of(self, report: Report, path: str) -> flask.Flask:
@@ -364,7 +364,7 @@ def test_a_page_that_is_gone_takes_no_memory() -> None:
         return page
 
     uploads = Uploads(page_of, kept=1)
-    page = Client(uploads.beside(build_app(two_modes(), LOCAL, Watched(()), uploads).server))
+    page = Client(uploads.mounted_on(build_app(two_modes(), LOCAL, Watched(()), uploads).server))
     for _ in range(3):
         get(page, post(page, STEP).headers["Location"])
     gc.collect()

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from launchscope.analysis.report import Report, analyze, load
-from launchscope.dashboard.opened import Opened, open_bands
+from launchscope.dashboard.opened_report import OpenedReport, open_bands
 from launchscope.dashboard.page.cards import cards, machine, next_steps, sentence
 from launchscope.dashboard.watched import Watched
 from launchscope.fixtures.builder import TraceBuilder, trace
@@ -17,7 +17,7 @@ CAPTURE = Path(__file__).parents[2] / "fixtures" / "captures" / "llama_1b.zip"
 
 
 @cache
-def demo() -> Opened:
+def demo() -> OpenedReport:
     return open_bands(load(CAPTURE))
 
 
@@ -29,7 +29,7 @@ def steps(count: int = 4) -> TraceBuilder:
     return builder
 
 
-def opened(folder: Path, *names: str) -> Opened:
+def opened(folder: Path, *names: str) -> OpenedReport:
     return open_bands(analyze(*(steps().write(folder / name) for name in names)))
 
 

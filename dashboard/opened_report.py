@@ -23,7 +23,7 @@ _NOT_IN_KEYS: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class OpenedReport:
     """The report and its bands, those shown first in front."""
 
     report: Report
@@ -36,7 +36,7 @@ class Opened:
         """The band of this key, or None."""
         return self._by_key.get(key)
 
-    def shown(self, keys: Sequence[str]) -> list[Band]:
+    def chosen(self, keys: Sequence[str]) -> list[Band]:
         """The bands of these keys; those shown first where they name none that there is."""
         named = [band for key in keys if (band := self.band(key)) is not None]
         return named or [band for key in self.first if (band := self.band(key)) is not None]
@@ -64,7 +64,7 @@ class Opened:
         return next((each for each in self.rank_sets if each.key == key), next(iter(self.rank_sets), None))
 
 
-def open_bands(report: Report) -> Opened:
+def open_bands(report: Report) -> OpenedReport:
     """A capture's modes, each with the recording whose process stands in the middle; else every trace.
 
     Of several ranks each has the recording of the same processes; rank 0's stand for the mode.
@@ -81,14 +81,14 @@ def open_bands(report: Report) -> Opened:
         own: list[Band] = []
         for place, analysis in enumerate(ordered):
             is_middle = (analysis.trace_pass, analysis.repeat) == (ordered[0].trace_pass, ordered[0].repeat)
-            told = mode if of_rank is None or analysis.document.rank == of_rank else None
-            own.append(_mode_band(keys, name, told, analysis, is_first=place == 0, is_middle=is_middle))
+            figures = mode if of_rank is None or analysis.document.rank == of_rank else None
+            own.append(_mode_band(keys, name, figures, analysis, is_first=place == 0, is_middle=is_middle))
         shown += [band.key for band in own[:1]]
         bands += own
         of_modes.append((name, own))
     bare = _bare_bands(keys, of_mode(report.analyses, None))
     shown += [band.key for band in bare[: max(0, FIRST_BANDS - len(shown))]]
-    return Opened(report, (*bands, *bare), tuple(shown), rank_sets(report.document, of_modes, bare))
+    return OpenedReport(report, (*bands, *bare), tuple(shown), rank_sets(report.document, of_modes, bare))
 
 
 def _rank_by_rank(recorded: Sequence[TraceAnalysis]) -> list[TraceAnalysis]:
@@ -110,11 +110,11 @@ def _mode_band(
     """A recording of a mode; ``is_first``: the one that stands for it, ``is_middle``: of the same processes as that."""
     label, rank = shown_name(name), analysis.document.rank
     parts = [] if is_middle else [str(analysis.trace_pass), str(analysis.repeat)]
-    told = [] if is_middle else [f"{analysis.trace_pass} pass", f"repeat {analysis.repeat}"]
+    words = [] if is_middle else [f"{analysis.trace_pass} pass", f"repeat {analysis.repeat}"]
     if rank is not None:
         parts += [] if is_first else [f"rank{rank}"]
-        told = [f"rank {rank}", *told]
-    return Band(keys.add("-".join([name, *parts])), ", ".join([label, *told]), analysis, mode)
+        words = [f"rank {rank}", *words]
+    return Band(keys.add("-".join([name, *parts])), ", ".join([label, *words]), analysis, mode)
 
 
 def _bare_bands(keys: _Keys, analyses: Sequence[TraceAnalysis]) -> list[Band]:
