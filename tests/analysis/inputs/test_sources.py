@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launchscope.analysis.inputs.trace_files import natural_order, rank_of, trace_files
+from launchscope.analysis.inputs.sources import rank_of, sources
 from launchscope.analysis.model import capture
 from launchscope.analysis.model.document import ReportDocument, SkippedDoc
 from launchscope.analysis.model.errors import UnreadableInput
+from launchscope.analysis.model.paths import natural_order
 from launchscope.analysis.report import Report, analyze, load
 from launchscope.analysis.stories import health, report_story
 from launchscope.fixtures.cases import NAMED_CASES
@@ -34,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
     top = tmp_path / "traces"
     (top / "more").mkdir(parents=True)
     (top / ".hidden").mkdir()
-    (top / "rank10.1234.pt.trace.json.gz").write_bytes(gzip.compress(GRAPH))
+    (top / "rank10.1234.pt.trace.json.gz").write_bytes(gzip.compress(GRAPH, mtime=0))
     (top / "rank2.1234.pt.trace").write_bytes(GRAPH)
     (top / "more" / "eager").write_bytes(EAGER)
     (top / "front_end.json").write_bytes(CPU_ONLY)
@@ -231,7 +232,7 @@ def test_of_several_files_one_that_cannot_be_read_is_a_row(folder: Path) -> None
 
 def test_databases_count_as_traces(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "a.sqlite").execute("CREATE TABLE t (x)").connection.close()
-    assert [file.name for file in trace_files(tmp_path)] == ["a.sqlite"]
+    assert [file.name for file in sources([tmp_path]).each] == ["a.sqlite"]
 
 
 def test_links_to_folders_are_not_followed(folder: Path) -> None:
@@ -279,8 +280,8 @@ class TestNoFileVanishes:
         ("content", "reason"),
         [
             (bytes(100_000), "not a trace: neither JSON nor the beginning of one"),
-            (gzip.compress(GRAPH)[:40], "cut"),
-            (gzip.compress(GRAPH)[:10], "cut before its first byte of content"),
+            (gzip.compress(GRAPH, mtime=0)[:40], "cut"),
+            (gzip.compress(GRAPH, mtime=0)[:10], "cut before its first byte of content"),
             (b" \n", "nothing but white space"),
             (b'{"schemaVersion": 1, "devi', "not a trace"),
             (b'{"schemaVersion": 1,' + b" " * 200_000, "not a trace"),
