@@ -26,7 +26,7 @@ from ..model.secrets import without_secrets
 from ..model.trace import Trace, utf8_text
 from .readers import Progress, open_trace, read_trace
 from .readers.peek import Peek, is_named_like_a_trace, peek
-from .storage import fetched, is_url, listed, local_path
+from .storage import Stored, fetched, is_url, listed, local_path
 from .trace_cache import open_cached
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class Source(msgspec.Struct, frozen=True):
 
         UnreadableInput when it can't be read, or is a capture.
         """
+        assert self.kind != "stored", "at hand by now"
         if self.kind != "trace":
             raise UnreadableInput(f"{self.where}: a capture of launchscope profile: analyze it by itself")
         path = Path(self.path)
@@ -125,7 +126,7 @@ class Source(msgspec.Struct, frozen=True):
             if self.shown is None:
                 raise
             shown = self.shown if self.member is None else self.shown.removesuffix(f"/{self.member}")
-            raise UnreadableInput(str(error).replace(self.path, shown)) from error
+            raise UnreadableInput(str(error).replace(self.path, shown)) from error.__cause__
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class Sources:
                 found = copy_of(stack.enter_context(fetched(source.path)), source.where, source.name)
                 each += found.each
                 skipped += found.skipped
-            yield replace(self, each=named_apart(each), skipped=tuple(skipped))
+            yield replace(self, each=_named_apart(each), skipped=tuple(skipped))
 
 
 def sources(paths: Iterable[PathLike[str] | str]) -> Sources:
@@ -174,7 +175,7 @@ def sources(paths: Iterable[PathLike[str] | str]) -> Sources:
         if here is None:
             stored = listed(str(path))
             is_listing |= not stored.is_one
-            each += (_of_stored(file.url, file.bytes, file.version) for file in stored.files)
+            each += (_of_stored(file) for file in stored.files)
             continue
         for one in expanded([here]):
             found = _at(one)
@@ -182,7 +183,7 @@ def sources(paths: Iterable[PathLike[str] | str]) -> Sources:
             skipped += found.skipped
             local.append(one)
     named = tuple(utf8_text(without_secrets(str(path))) for path in paths)
-    return Sources(named_apart(each), named, tuple(skipped), tuple(local), is_listing)
+    return Sources(_named_apart(each), named, tuple(skipped), tuple(local), is_listing)
 
 
 def copy_of(copy: Path, shown: str, name: str) -> Sources:
@@ -199,9 +200,9 @@ def copy_of(copy: Path, shown: str, name: str) -> Sources:
     return replace(found, each=tuple(each))
 
 
-def _of_stored(url: str, size: int | None, version: str | None) -> Source:
-    name = utf8_text(PurePosixPath(without_secrets(url)).name)
-    return Source(url, name, size, version, kind="stored")
+def _of_stored(file: Stored) -> Source:
+    name = utf8_text(PurePosixPath(without_secrets(file.url)).name)
+    return Source(file.url, name, file.bytes, file.version, kind="stored")
 
 
 def _of_local(path: Path, name: str, member: str | None = None, kind: Kind = "trace") -> Source:
@@ -235,7 +236,7 @@ def expanded(paths: Iterable[Path]) -> Iterator[Path]:
         yield from map(Path, found)
 
 
-def named_apart(found: Iterable[Source]) -> tuple[Source, ...]:
+def _named_apart(found: Iterable[Source]) -> tuple[Source, ...]:
     """The sources, traces of one name named by their places below what holds them all."""
     found = tuple(found)
     count = Counter(each.name for each in found if each.kind != "capture")

@@ -6,10 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
-import msgspec
-
 from ...analysis.inputs.places import TablePlaces
-from ...analysis.inputs.sources import Source, Sources, named_apart, sources
+from ...analysis.inputs.sources import Source, Sources, copy_of, sources
 from ...analysis.inputs.storage import local_path
 from ...analysis.many.document import RankRow
 from ...analysis.model.capture import is_zip
@@ -27,24 +25,22 @@ def report_of(
 
     ``places`` are those of a table that was opened as a file; None where this run found the rows itself.
     """
-    found = Sources(named_apart([_source(row.path, places) for row in rows]))
-    with found.at_hand() as here:
+    with Sources(tuple(each for row in rows for each in _sources(row.path, places))).at_hand() as here:
         report = analyze_sources(here, step_regex=step_regex, cache=cache)
     report.require_gpu_ops()
     return report
 
 
-def _source(path: str, places: TablePlaces | None) -> Source:
-    """The file of a row, known by the row's path."""
+def _sources(path: str, places: TablePlaces | None) -> tuple[Source, ...]:
+    """The file of a row, or what it holds now, known by the row's path."""
     found = (local_path(path) or path) if places is None else places.allowed(path)
     if isinstance(found, str):
-        return Source(found, PurePosixPath(path).name, kind="stored")
+        return (Source(found, PurePosixPath(path).name, kind="stored"),)
     if is_file(found):
-        (source,) = sources([found]).each
-        return source if source.path == path else msgspec.structs.replace(source, shown=path)
+        return (sources([found]) if str(found) == path else copy_of(found, path, found.name)).each
     archive = next((parent for parent in found.parents if is_file(parent) and is_zip(parent)), None)
     if archive is None:
         relative = "" if Path(path).is_absolute() else f", looked for below {Path.cwd()}"
         raise UnreadableInput(f"{path}: gone since it was read{relative}; put it back, or make the table anew")
     member = PurePosixPath(os.path.relpath(found, archive)).as_posix()
-    return Source(str(archive), PurePosixPath(member).name, member=member, shown=path)
+    return (Source(str(archive), PurePosixPath(member).name, member=member, shown=path),)

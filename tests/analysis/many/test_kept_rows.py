@@ -99,6 +99,17 @@ def test_what_may_go_better_next_time_is_not_kept(tmp_path: Path) -> None:
     assert again.odd
 
 
+def test_other_code_of_any_room_makes_other_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = tmp_path / "inputs" / "readers"
+    room.mkdir(parents=True)
+    monkeypatch.setattr(kept_rows, "_ANALYSIS", tmp_path)
+    found = []
+    for code in ("a = 1", "a = 2"):
+        (room / "kineto.py").write_text(code)
+        found.append(kept_rows._code.__wrapped__())
+    assert found[0] != found[1]
+
+
 def test_a_folder_that_can_t_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LaunchscopeError, match="can't be written"):
