@@ -11,6 +11,8 @@ from launchscope.analysis.inputs.sources import Source, sources
 from launchscope.analysis.inputs.storage import fetched, is_url, listed
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.model.errors import LaunchscopeError, MissingRequirement, UnreadableInput
+from launchscope.analysis.report import analyze
+from launchscope.fixtures.builder import trace
 
 from ...s3 import QUIET, served_bucket
 from ..many.rank_files import rank_trace
@@ -64,6 +66,16 @@ def test_the_table_of_a_bucket(bucket: str) -> None:
     assert all(row.fetch_seconds is not None and row.fetch_seconds <= (row.seconds or 0) for row in document.rows)
     assert document.rows[2].path == f"{bucket}/rank2.json"
     assert document.missing_ranks == []
+
+
+def test_the_reports_of_a_bucket(bucket: str) -> None:
+    """Each is fetched, and told of where it lies; a rank that the folder tells counts where nothing else does."""
+    s3fs.S3FileSystem().pipe(f"{bucket}/rank7/trace.json", trace().step(0).launch(0, 5).kernel(10, 20).json())
+    report = analyze(f"{bucket}/rank1.json", f"{bucket}/rank7/*.json")
+    assert [(each.name, each.source.path, each.rank) for each in report.document.traces] == [
+        ("rank1.json", f"{bucket}/rank1.json", 1),
+        ("trace.json", f"{bucket}/rank7/trace.json", 7),
+    ]
 
 
 def test_a_bad_file_names_the_url_and_no_temporary_file(bucket: str) -> None:
