@@ -21,7 +21,7 @@ _WIDTH: Final = 100
 def load(
     path: str | PathLike[str], *, step_regex: str | None = None, strict: bool = False, cache: bool = True
 ) -> Report:
-    """Open one capture, trace file, or folder or .zip of traces. UnreadableInput says what is wrong with it."""
+    """Open one capture, trace file, or folder or .zip of traces, also by URL. UnreadableInput says what is wrong."""
     return replace(reports.load(path, step_regex=step_regex, strict=strict, cache=cache), shown_by=_shown)
 
 

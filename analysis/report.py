@@ -8,17 +8,16 @@ report.to_json()       bytes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from .figures.analyses import TraceAnalysis
 from .inputs.readers import Progress
-from .inputs.trace_files import TraceFile, check_is_there, expanded, found_at, named_apart
-from .model.capture import Capture, Manifest, is_capture, open_capture
+from .inputs.sources import Sources, sources
+from .model.capture import Manifest
 from .model.document import ReportDocument, TargetDoc, UnreadDoc, told_traces
 from .model.errors import UnreadableInput
 from .model.freed_memory import no_collection
@@ -40,6 +39,8 @@ class Report:
 
     document: ReportDocument
     analyses: tuple[TraceAnalysis, ...]
+    manifest: Manifest | None = None
+    """Of the capture among what was analysed; null without one."""
     shown_by: Callable[[Report, str], str] | None = field(default=None, repr=False)
     """Makes "terminal" text and "html" of it; null where nobody shows it."""
 
@@ -121,7 +122,6 @@ def load(
     return analyze(path, step_regex=step_regex, strict=strict, cache=cache)
 
 
-@no_collection()
 def analyze(
     *paths: str | PathLike[str],
     step_regex: str | None = None,
@@ -138,22 +138,35 @@ def analyze(
     """
     if not paths:
         raise UnreadableInput("nothing to analyze: name a capture or a trace file")
-    skipped: list[tuple[str, str]] = []
-    inputs = list(_inputs(paths, skipped))
-    files = named_apart([each for each in inputs if isinstance(each, TraceFile)])
+    with sources(paths).at_hand() as found:
+        return analyze_sources(found, step_regex=step_regex, strict=strict, cache=cache, progress=progress)
+
+
+@no_collection()
+def analyze_sources(
+    found: Sources,
+    *,
+    step_regex: str | None = None,
+    strict: bool = False,
+    cache: bool = True,
+    progress: Progress | None = None,
+) -> Report:
+    """As ``analyze``, of what has been found and is at hand."""
+    captures = [each for each in found.each if each.kind == "capture"]
+    if len(captures) > 1:
+        raise UnreadableInput(
+            f"{captures[1].where}: a second capture; one report holds one: analyze them one at a time"
+        )
+    files = [each for each in found.each if each.kind != "capture"]
+    opened = [(each, each.open_capture()) for each in captures]
     bare, unread, ranks = analyze_files(
-        files, step_regex=step_regex, strict=strict, alone=len(inputs) == 1, cache=cache, progress=progress
+        files, step_regex=step_regex, strict=strict, alone=len(found.each) == 1, cache=cache, progress=progress
     )
+    of_captures = {source: analyze_capture(source, capture, step_regex, strict, progress) for source, capture in opened}
+    manifest = opened[0][1].manifest if opened else None
     analyses: list[TraceAnalysis] = []
-    manifest, profile = None, None
-    in_order = iter(files)
-    for each in inputs:
-        if isinstance(each, Capture):
-            manifest = each.manifest
-            found, profile = analyze_capture(each, step_regex, strict, progress)
-            analyses += found
-        elif (file := next(in_order)) in bare:
-            analyses.append(bare[file])
+    for each in found.each:
+        analyses += of_captures[each][0] if each in of_captures else [bare[each]] if each in bare else []
     document = ReportDocument(
         launchscope=__version__,
         target=_target_document(manifest) if manifest else None,
@@ -162,27 +175,11 @@ def analyze(
         run=manifest.run if manifest else None,
         traces=[analysis.document for analysis in analyses],
         unread=unread,
-        skipped=skipped_files(skipped),
+        skipped=skipped_files(found.skipped),
         ranks=ranks,
-        profile=profile,
+        profile=of_captures[captures[0]][1] if captures else None,
     )
-    return Report(document, tuple(analyses))
-
-
-def _inputs(paths: Iterable[str | PathLike[str]], skipped: list[tuple[str, str]]) -> Iterator[Capture | TraceFile]:
-    """What the paths name, in order; at most one capture. Files beside them that are no traces go to ``skipped``."""
-    has_capture = False
-    for path in expanded(map(Path, paths)):
-        check_is_there(path)
-        if not is_capture(path):
-            found = found_at(path)
-            skipped += found.skipped
-            yield from found.traces
-        elif has_capture:
-            raise UnreadableInput(f"{path}: a second capture; one report holds one: analyze them one at a time")
-        else:
-            has_capture = True
-            yield open_capture(path)
+    return Report(document, tuple(analyses), manifest)
 
 
 def _target_document(manifest: Manifest) -> TargetDoc:

@@ -46,18 +46,18 @@ def command(
     """
     local = tuple(path for path in paths if isinstance(path, Path))
     check_output(file, local)
-    from .many import files_of_many, put_side_by_side, report_of
+    from ..analysis.inputs.sources import sources
+    from .many import is_for_a_table, put_side_by_side, report_of
 
     asked = {"--workers": workers, "--dask": dask, "--resume": resume}
     given = [option for option, value in asked.items() if value is not None]
     if ranks is False and given:
         raise click.UsageError(f"{given[0]} is of the table of ranks, which --no-ranks refuses")
     forced = ranks is True or bool(given)
-    many = None if ranks is False else files_of_many(paths, forced=forced, output=output, file=file)
-    if many is not None:
+    found = sources(paths)
+    if ranks is not False and is_for_a_table(found, forced=forced, output=output, file=file):
         put_side_by_side(
-            paths,
-            many,
+            found,
             step_regex=step_regex,
             strict=strict,
             workers=workers,
@@ -68,5 +68,5 @@ def command(
             verbose=verbose,
         )
         return
-    report = report_of(paths, step_regex=step_regex, strict=strict, cache=not no_cache)
+    report = report_of(found, step_regex=step_regex, strict=strict, cache=not no_cache)
     deliver(report, output=output, file=file, verbose=verbose)

@@ -73,18 +73,21 @@ def command(
     chosen = paths or (newest_capture(),)
     doc = kept_table(chosen)
     reading = Reading(step_regex, not no_cache, None if doc is None else places_of(chosen, doc))
-    if doc is None and ranks is not False:
-        doc = many_ranks(chosen, forced=ranks is True, step_regex=step_regex, strict=strict)
-    if doc is not None:
-        if strict:
-            require_rows(doc, strict=True)
-        show_ranks(doc, reading, host=host, port=port, browser=not no_browser)
-        return
-    from ..dashboard.watched import Watched
+    if doc is None:
+        from ..analysis.inputs.sources import sources
+        from ..dashboard.watched import Watched
 
-    watched = Watched.of(path for path in chosen if isinstance(path, Path))
-    report = report_of(chosen, step_regex=step_regex, strict=strict, cache=not no_cache)
-    show(report, watched, host=host, port=port, browser=not no_browser)
+        found = sources(chosen)
+        watched = Watched.of(found.local)
+        if ranks is not False:
+            doc = many_ranks(found, forced=ranks is True, step_regex=step_regex, strict=strict)
+        if doc is None:
+            report = report_of(found, step_regex=step_regex, strict=strict, cache=not no_cache)
+            show(report, watched, host=host, port=port, browser=not no_browser)
+            return
+    if strict:
+        require_rows(doc, strict=True)
+    show_ranks(doc, reading, host=host, port=port, browser=not no_browser)
 
 
 def newest_capture() -> Path:

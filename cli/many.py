@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..analysis.model.errors import LaunchscopeError, UnreadableInput
+from ..analysis.model.errors import LaunchscopeError
 from .outputs import RANKS, by_suffix, hand_over, renderer
 from .progress import Bar, ProgressLine, can_redraw
 from .writing import say
 
 if TYPE_CHECKING:
-    from ..analysis.inputs.rank_files import RankFile
+    from ..analysis.inputs.sources import Sources
     from ..analysis.many.document import RankRow, RanksDocument
     from ..analysis.report import Report
+
+MANY: Final = 16
+"""Trace files up to which each one's report is of use."""
 
 _MB: Final = 1e6
 _LIVE_S: Final = 0.2
 _LOGGED_S: Final = 10.0  # between lines of a log
 
 
-def files_of_many(
-    paths: Sequence[Path | str], *, forced: bool, output: str | None, file: Path | None
-) -> list[RankFile] | None:
-    """The files of a table of ranks; None where reports are asked for, or of more use. Says which on stderr."""
-    from ..analysis.inputs.rank_files import MANY, rank_files
+def is_for_a_table(found: Sources, *, forced: bool, output: str | None, file: Path | None) -> bool:
+    """Whether it is to be a table of ranks, no reports: as asked, else what is of more use. Says which on stderr."""
     from ..analysis.many.odd_ones import FEWEST
 
     suffixed = None if file is None or output is not None else by_suffix(file, RANKS)
@@ -38,89 +36,30 @@ def files_of_many(
             raise click.UsageError(
                 f"a table of ranks can't be written as {file.suffix}; .json, .md, .parquet and text can"
             )
-        return None
-    if not forced and suffixed != "parquet":
-        count = _trace_count(paths)
-        if count is not None and count <= MANY:
-            if count >= FEWEST:
-                say(f"{count} traces: a report of each; --ranks puts them side by side")
-            return None
+        return False
+    if not forced and suffixed != "parquet" and not found.is_listing and (count := len(found.each)) <= MANY:
+        if count >= FEWEST:
+            say(f"{count} traces: a report of each; --ranks puts them side by side")
+        return False
     from ..analysis.model.units import plural
 
     renderer(output or suffixed or "terminal", RANKS)  # what it lacks is told before the work
-    files = rank_files(paths)
-    say(f"{plural(len(files), 'trace file')}: a table of ranks; --no-ranks gives each one's report")
-    return files
+    say(f"{plural(len(found.traces), 'trace file')}: a table of ranks; --no-ranks gives each one's report")
+    return True
 
 
-def _trace_count(paths: Sequence[Path | str]) -> int | None:
-    """How many traces there are; None for many. Where a path is no good its reader tells it better, so it counts."""
-    from ..analysis.inputs.storage import local_path, names_several
-    from ..analysis.inputs.trace_files import expanded, trace_files
-    from ..analysis.model.capture import is_capture, is_zip
-    from ..analysis.model.paths import is_folder
+def report_of(found: Sources, *, step_regex: str | None, strict: bool, cache: bool) -> Report:
+    """The report of what was found, files in storage fetched for it."""
+    from ..analysis.report import analyze_sources
 
-    count = 0
-    for path in paths:
-        here = path if isinstance(path, Path) else local_path(path)
-        if here is None:
-            if names_several(str(path)):
-                return None
-            count += 1
-            continue
-        try:
-            for each in expanded([here]):
-                several = is_folder(each) or is_zip(each)
-                count += len(trace_files(each)) if several and not is_capture(each) else 1
-        except UnreadableInput:
-            count += 1
-    return count
-
-
-def report_of(paths: Sequence[Path | str], *, step_regex: str | None, strict: bool, cache: bool) -> Report:
-    """The report of the paths; files that URLs name are told by these."""
-    from ..analysis.report import analyze
-
-    with _stored_locally(paths) as (here, names):
-        with Bar() as progress:
-            cache = cache and not names
-            report = analyze(*here, step_regex=step_regex, strict=strict, cache=cache, progress=progress)
-        report.require_gpu_ops()
-    if not names:
-        return report
-    from ..analysis.renamed import renamed
-
-    return renamed(report, tuple(names))
-
-
-@contextlib.contextmanager
-def _stored_locally(paths: Sequence[Path | str]) -> Iterator[tuple[list[Path], list[tuple[str, str]]]]:
-    """The paths, files that URLs name fetched into temporary folders for as long as the ``with`` block lasts; and what
-    to call each of those: (temporary path, URL). What is wrong with one is told of its URL.
-    """
-    from ..analysis.inputs.storage import fetched, local_path
-    from ..analysis.model.secrets import without_secrets
-
-    here, names = list[Path](), list[tuple[str, str]]()
-    with contextlib.ExitStack() as stack:
-        for path in paths:
-            local = path if isinstance(path, Path) else local_path(path)
-            if local is None:
-                say(f"fetching {without_secrets(str(path))}")
-                local = stack.enter_context(fetched(str(path)))
-                names.append((str(local), without_secrets(str(path))))
-            here.append(local)
-        try:
-            yield here, names
-        except UnreadableInput as error:
-            from ..analysis.renamed import replaced
-
-            raise UnreadableInput(replaced(str(error), tuple(names))) from error
+    with found.at_hand(lambda url: say(f"fetching {url}")) as here, Bar() as progress:
+        report = analyze_sources(here, step_regex=step_regex, strict=strict, cache=cache, progress=progress)
+    report.require_gpu_ops()
+    return report
 
 
 def put_side_by_side(
-    paths: Sequence[Path | str],
-    files: Sequence[RankFile],
+    found: Sources,
     *,
     output: str | None,
     file: Path | None,
@@ -133,18 +72,14 @@ def put_side_by_side(
 
     try:
         with ProgressLine() as line:
-            progress = RowsTold(line)
-            document = analyze_ranks(
-                [str(path) for path in paths], files=files, resume=resume, progress=progress, **how
-            )
+            document = analyze_ranks(found, resume=resume, progress=RowsTold(line), **how)
     except Stopped as stopped:
         kept = (
             f"kept in {resume}: the same command goes on from there" if resume else "lost: --resume FOLDER keeps them"
         )
         say(f"{stopped.finished:,} of {stopped.total:,} files were finished; they are {kept}")
         raise
-    inputs = tuple(path for path in paths if isinstance(path, Path))
-    hand_over(document, output, file=file, inputs=inputs, verbose=verbose, table=RANKS)
+    hand_over(document, output, file=file, inputs=found.local, verbose=verbose, table=RANKS)
     require_rows(document, strict=how["strict"])
 
 

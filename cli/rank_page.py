@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from ..analysis.model.errors import UnreadableInput
 from ..analysis.model.paths import is_file
-from .many import RowsTold, files_of_many, require_rows
+from .many import RowsTold, is_for_a_table, require_rows
 from .progress import ProgressLine
 
 if TYPE_CHECKING:
     from ..analysis.inputs.places import TablePlaces
+    from ..analysis.inputs.sources import Sources
     from ..analysis.many.document import RankRow, RanksDocument
     from ..analysis.report import Report
 
@@ -60,12 +61,12 @@ def kept_table(paths: Sequence[Path | str]) -> RanksDocument | None:
 def places_of(paths: Sequence[Path | str], doc: RanksDocument) -> TablePlaces:
     """Where rows of the table at the first path may be read from. UnreadableInput for another that can't be a place."""
     from ..analysis.inputs.places import TablePlaces
+    from ..analysis.inputs.sources import check_is_there, expanded
     from ..analysis.inputs.storage import allowed_protocol, local_path
-    from ..analysis.inputs.trace_files import check_is_there, expanded
 
     table, *beside = paths
     for each in beside:
-        here = each if isinstance(each, Path) else local_path(each)
+        here = local_path(each)
         if here is not None:
             for path in expanded([here]):
                 check_is_there(path)
@@ -84,18 +85,13 @@ def _is_table(path: Path) -> bool:
         return False
 
 
-def many_ranks(
-    paths: Sequence[Path | str], *, forced: bool, step_regex: str | None, strict: bool
-) -> RanksDocument | None:
+def many_ranks(found: Sources, *, forced: bool, step_regex: str | None, strict: bool) -> RanksDocument | None:
     """The table of ranks, made now; None where a report of each trace is of more use."""
-    files = files_of_many(paths, forced=forced, output=None, file=None)
-    if files is None:
+    if not is_for_a_table(found, forced=forced, output=None, file=None):
         return None
     from ..analysis.many.ranks import analyze_ranks
 
     with ProgressLine() as line:
-        doc = analyze_ranks(
-            [str(path) for path in paths], files=files, step_regex=step_regex, strict=strict, progress=RowsTold(line)
-        )
+        doc = analyze_ranks(found, step_regex=step_regex, strict=strict, progress=RowsTold(line))
     require_rows(doc, strict=strict)
     return doc

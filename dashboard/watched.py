@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from ..analysis.inputs.trace_files import expanded
 from ..analysis.model.capture import MANIFEST, is_being_written
 from ..analysis.model.errors import UnreadableInput, one_line
 from ..analysis.model.paths import exists, is_file, is_folder
@@ -33,7 +32,7 @@ class Watched:
     @classmethod
     def of(cls, paths: Iterable[Path]) -> Watched:
         """As they are now; of a folder also what lies in it, and its manifest, which may be yet to come."""
-        named = [path for path in expanded(paths) if is_file(path) or is_folder(path)]  # a pipe changes as it is read
+        named = [path for path in paths if is_file(path) or is_folder(path)]  # a pipe changes as it is read
         states = tuple((file, _state(file)) for path in named for file in _files(path))
         return cls(states, tuple(path for path in named if is_being_written(path)))
 

@@ -34,7 +34,6 @@ ANALYSIS = (
     "analysis.figures",
     "analysis.profile",
     "analysis.report",
-    "analysis.renamed",
     "analysis.predict.whatif",
     "analysis.predict",
     "analysis.compare",

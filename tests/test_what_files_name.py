@@ -22,7 +22,7 @@ from launchscope.analysis.compare.checks.config import read_config
 from launchscope.analysis.compare.checks.run import check
 from launchscope.analysis.compare.compared_paths import compare
 from launchscope.analysis.inputs import storage
-from launchscope.analysis.inputs.rank_files import RankFile, rank_files
+from launchscope.analysis.inputs.sources import Source, sources
 from launchscope.analysis.inputs.storage import PROTOCOLS
 from launchscope.analysis.many import kept_rows
 from launchscope.analysis.many.document import RankRow, RanksDocument
@@ -158,13 +158,13 @@ def test_the_command_line_reaches_the_allowed_protocols_alone(touched: list[str]
     for address in ADDRESSES:
         if not address.startswith("file:"):
             with pytest.raises(LaunchscopeError):
-                rank_files([address])
+                sources([address])
     assert sorted(touched) == sorted(PROTOCOLS)
 
 
 def test_so_does_a_worker_that_is_given_a_row_to_make(touched: list[str]) -> None:
     for address in ADDRESSES:
-        assert finish(Job(RankFile(address, "rank0.json", None, None))).row.error is not None
+        assert finish(Job(Source(address, "rank0.json", kind="stored"))).row.error is not None
     assert sorted(touched) == sorted(PROTOCOLS)
 
 
@@ -172,13 +172,13 @@ def test_a_row_that_was_kept_is_of_the_file_that_was_asked_for(touched: list[str
     folder, resume = tmp_path / "run", tmp_path / "rows"
     folder.mkdir()
     write_traces(folder)
-    analyze_ranks([folder], workers=1, resume=resume)
+    analyze_ranks(sources([folder]), workers=1, resume=resume)
     for number, file in enumerate(sorted(resume.iterdir())):
         kept = msgspec.msgpack.decode(file.read_bytes(), type=kept_rows._Kept)
         forged = msgspec.structs.replace(kept.finished.row, path=ADDRESSES[number], verdict_reason="forged")
         finished = msgspec.structs.replace(kept.finished, row=forged)
         file.write_bytes(msgspec.msgpack.encode(msgspec.structs.replace(kept, finished=finished)))
-    again = analyze_ranks([folder], workers=1, resume=resume)
+    again = analyze_ranks(sources([folder]), workers=1, resume=resume)
     assert again.resumed == 0
     assert [each.path for each in again.rows] == [str(folder / f"rank{rank}.json") for rank in range(4)]
     assert "forged" not in {each.verdict_reason for each in again.rows}
@@ -187,7 +187,7 @@ def test_a_row_that_was_kept_is_of_the_file_that_was_asked_for(touched: list[str
 
 def test_a_pipe_among_kept_rows_is_none(tmp_path: Path) -> None:
     write_traces(tmp_path)
-    job = Job(rank_files([tmp_path / "rank0.json"])[0])
+    job = Job(sources([tmp_path / "rank0.json"]).each[0])
     kept = kept_rows.KeptRows(tmp_path / "rows")
     os.mkfifo(kept._place(kept_rows._key(job)))
     assert kept.find(job) is None
@@ -311,7 +311,7 @@ def test_nor_where_fsspec_is_left_alone(tmp_path: Path) -> None:
     for path in (renders(f"touch {ran}"), f"x::{renders(f'touch {ran}')}"):
         with pytest.raises(UnreadableInput):
             report_of([row(path)])
-        assert finish(Job(RankFile(path, "rank0.json", None, None))).row.error is not None
+        assert finish(Job(Source(path, "rank0.json", kind="stored"))).row.error is not None
     assert not ran.exists()
 
 

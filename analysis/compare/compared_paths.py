@@ -16,7 +16,7 @@ import msgspec
 
 from ..figures.analyses import TraceAnalysis
 from ..inputs.readers import Progress
-from ..model.capture import Manifest, is_capture, open_capture
+from ..model.capture import Manifest
 from ..model.document import ModeDoc
 from ..model.errors import LaunchscopeError
 from ..model.trace import utf8_text
@@ -141,7 +141,7 @@ def compare(
 def _open(path: Path, step_regex: str | None, progress: Progress | None) -> _Side:
     report = analyze(path, step_regex=step_regex, progress=progress)
     report.require_gpu_ops()
-    side = _Side(path, report, open_capture(path).manifest if is_capture(path) else None)
+    side = _Side(path, report, report.manifest)
     if not side.names:
         raise LaunchscopeError(f"{path}: a capture without a mode, so nothing was measured; profile the target again")
     return side

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from ..model.errors import UnreadableInput
 from ..model.secrets import comparable, without_secrets
-from .storage import allowed_protocol, is_url, local_path
+from .storage import allowed_protocol, local_path
 
 _SAME_STORAGE: Final = {"az": "abfs", "abfss": "abfs"}
 _SEPARATORS: Final = re.compile(r"[/\\?#]")
@@ -36,7 +36,7 @@ class Places:
         """The places of these paths and URLs."""
         local, stored = list[Path](), list[tuple[str, ...]]()
         for each in named:
-            here = each if isinstance(each, Path) else _local(each)
+            here = local_path(each)
             if here is not None:
                 local.append(_resolved(_fixed(here)))
             else:
@@ -62,11 +62,15 @@ class TablePlaces:
     @classmethod
     def of(cls, table: Path, inputs: Iterable[str], beside: Iterable[Path | str]) -> TablePlaces:
         """``inputs`` are the table's own, ``beside`` what the command line names with it."""
-        return cls(table, Places.of(inputs), Places.of([table.absolute().parent, *beside]))
+        try:
+            made_of = Places.of(inputs)
+        except UnreadableInput as error:
+            raise UnreadableInput(f"{table}: a table of ranks of what is no place: {error}; make it anew") from error
+        return cls(table, made_of, Places.of([table.absolute().parent, *beside]))
 
     def allowed(self, path: str) -> Path | str:
         """The local path, links resolved, or the URL of a row. UnreadableInput where it may not be read."""
-        here = _local(path)
+        here = local_path(path)
         found = path if here is None else _resolved(here)
         if isinstance(found, str):
             _require_plain(found)
@@ -86,10 +90,6 @@ class TablePlaces:
         except UnreadableInput:
             return False
         return self.named.hold(url)
-
-
-def _local(path: str) -> Path | None:
-    return local_path(path) if is_url(path) else Path(path)
 
 
 def _resolved(path: Path) -> Path:

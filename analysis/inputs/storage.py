@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urljoin
 
 from ..model.errors import LaunchscopeError, MissingRequirement, UnreadableInput
+from ..model.paths import natural_order
 from ..model.secrets import told_without_secrets, without_secrets
-from .trace_files import natural_order
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from fsspec import AbstractFileSystem  # type: ignore[import-untyped]
 
 PROTOCOLS: Final = {
@@ -58,10 +60,12 @@ def is_url(path: str) -> bool:
     return bool(found) and "/" not in protocol
 
 
-def local_path(url: str) -> Path | None:
-    """Of a URL that names a local file; None for others."""
-    protocol, _, path = url.partition("://")
-    return Path(path) if is_url(url) and protocol.lower() == _LOCAL else None
+def local_path(path: PathLike[str] | str) -> Path | None:
+    """Of a path, and of a URL that names a local file; None for other URLs."""
+    if not isinstance(path, str) or not is_url(path):
+        return Path(path)
+    protocol, _, rest = path.partition("://")
+    return Path(rest) if protocol.lower() == _LOCAL else None
 
 
 def allowed_protocol(url: str) -> str:
@@ -75,24 +79,24 @@ def allowed_protocol(url: str) -> str:
     return protocol
 
 
-def names_several(url: str) -> bool:
-    """A pattern or a folder. LaunchscopeError as for ``listed``."""
-    system, path = _opened(url)
-    with _told(url):
-        return bool(_MAGIC.search(path)) or system.isdir(path)
+class Listing(NamedTuple):
+    """What a URL names."""
+
+    files: list[Stored]
+    is_one: bool  # the file itself: no folder, no pattern
 
 
-def listed(url: str) -> list[Stored]:
+def listed(url: str) -> Listing:
     """What the URL names: the file, what matches the pattern, or all below the folder that may be traces.
 
     UnreadableInput where that is nothing; MissingRequirement without the package that opens it.
     """
     system, path = _opened(url)
-    shown = without_secrets(url)
+    shown, is_one = without_secrets(url), False
     with _told(url):
         if _MAGIC.search(path):
             found = {name: info for name, info in system.glob(path, detail=True).items() if info["type"] == "file"}
-        elif system.isfile(path):
+        elif is_one := system.isfile(path):
             found = {path: system.info(path)}
         else:
             everything = system.find(path, detail=True)
@@ -101,10 +105,11 @@ def listed(url: str) -> list[Stored]:
                 raise UnreadableInput(f"{shown}: {len(everything):,} files, none called {', '.join(_SUFFIXES)}")
     if not found:
         raise UnreadableInput(f"{shown}: no such file or folder, and no file matches it; check it")
-    return [
+    files = [
         Stored(system.unstrip_protocol(name), _size(found[name]), _version(found[name]))
         for name in sorted(found, key=natural_order)
     ]
+    return Listing(files, is_one)
 
 
 @contextlib.contextmanager

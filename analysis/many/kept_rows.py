@@ -97,7 +97,7 @@ def _names(row: RankRow) -> tuple[str, str]:
 def _key(job: Job) -> list[str | int | bool | None]:
     """All that a row depends on."""
     file = job.file
-    path = comparable(file.path) if "://" in file.path else os.path.realpath(file.path)
+    path = comparable(file.path) if file.kind == "stored" else os.path.realpath(file.path)
     return [
         utf8_text(path),
         file.member,
@@ -115,8 +115,7 @@ def _key(job: Job) -> list[str | int | bool | None]:
 def _code() -> str:
     """A digest of the code that makes rows: a version under development changes without a new number."""
     digest = hashlib.blake2b(digest_size=8)
-    for room in (_ANALYSIS, _ANALYSIS / "readers", _ANALYSIS / "ranks", _ANALYSIS / "many"):
-        for source in sorted(room.glob("*.py")):
-            with suppress(OSError):
-                digest.update(source.read_bytes())
+    for source in sorted(_ANALYSIS.rglob("*.py")):
+        with suppress(OSError):
+            digest.update(source.read_bytes())
     return digest.hexdigest()

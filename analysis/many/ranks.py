@@ -8,12 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from ..inputs.rank_files import RankFile, rank_files
-from ..inputs.storage import is_url, local_path
-from ..inputs.trace_files import natural_order, skipped_at
+from ..inputs.sources import Sources
 from ..model.document import SkippedDoc
-from ..model.secrets import without_secrets
-from ..model.trace import utf8_text
+from ..model.paths import natural_order
 from ..model.version import __version__
 from ..profile.bare_traces import skipped_files
 from .across import compared
@@ -39,9 +36,8 @@ class Stopped(KeyboardInterrupt):
 
 
 def analyze_ranks(
-    paths: Sequence[str | Path],
+    found: Sources,
     *,
-    files: Sequence[RankFile] | None = None,
     step_regex: str | None = None,
     strict: bool = False,
     workers: int | None = None,
@@ -49,16 +45,14 @@ def analyze_ranks(
     resume: Path | None = None,
     progress: Progress | None = None,
 ) -> RanksDocument:
-    """Read every trace at the paths, patterns and URLs, and put their rows side by side.
+    """Read every trace that was found, and put their rows side by side.
 
     ``workers`` processes of this machine, one for each core by default, or those of the Dask scheduler at ``dask``,
-    read one file at a time each. ``resume`` is a folder that keeps finished rows for the next run. ``files`` are those
-    at the paths, where they are known already. UnreadableInput where nothing is found; what is wrong with a file is
-    its row's error.
+    read one file at a time each. ``resume`` is a folder that keeps finished rows for the next run. UnreadableInput for
+    a capture; what is wrong with a file is its row's error.
     """
     begun = time.perf_counter()
-    found = dict.fromkeys(rank_files(list(paths)) if files is None else files)  # a file that is given twice is one
-    jobs = [Job(file, step_regex=step_regex, strict=strict) for file in found]
+    jobs = [Job(file, step_regex=step_regex, strict=strict) for file in found.traces]
     count = min(workers or available_cores(), max(len(jobs), 1))
     kept = None if resume is None else KeptRows(resume)
     done: dict[Job, Finished] = {}
@@ -76,20 +70,13 @@ def analyze_ranks(
     except KeyboardInterrupt as error:
         raise Stopped(len(done), len(jobs)) from error
     return _document(
-        [utf8_text(without_secrets(str(path))) for path in paths],
+        list(found.named),
         [done[job] for job in jobs],
         seconds=time.perf_counter() - begun,
         workers=len({each.row.worker for job, each in done.items() if job not in resumed}),
         resumed=len(resumed),
-        skipped=skipped_files(skipped_at(local for path in paths if (local := _local(path)) is not None)),
+        skipped=skipped_files(found.skipped),
     )
-
-
-def _local(path: str | Path) -> Path | None:
-    """None for storage, whose files are told by their names alone."""
-    if isinstance(path, Path) or not is_url(path):
-        return Path(path)
-    return local_path(path)
 
 
 def _finished(jobs: Sequence[Job], workers: int, dask: str | None) -> Generator[tuple[Job, Finished]]:

@@ -7,18 +7,14 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from ..inputs.rank_files import RankFile, host_of
-from ..inputs.storage import fetched, is_url
-from ..inputs.trace_files import TraceFile, rank_of
+from ..inputs.sources import Source
 from ..model.errors import LaunchscopeError, one_line
 from ..model.freed_memory import no_collection
-from ..model.secrets import without_secrets
 from ..model.trace import Trace, utf8_text
 from ..model.version import __version__
 from ..profile.bare_traces import require_whole
@@ -32,7 +28,7 @@ _KIB: Final = 1 << 10
 class Job(msgspec.Struct, frozen=True):
     """What a worker has to know to make a row; ``launchscope`` is the version of who asks."""
 
-    file: RankFile
+    file: Source
     step_regex: str | None = None
     strict: bool = False
     launchscope: str = __version__
@@ -54,8 +50,9 @@ def finish(job: Job) -> Finished:
         told = f"the worker has launchscope {__version__}, this is {job.launchscope}: install the same on both"
         return Finished(row=msgspec.structs.replace(row, error=told, error_kind=NOT_FETCHED))
     try:
-        with no_collection(), _at_hand(file) as (path, fetch_seconds):
-            row, own = _read(job, row, path, fetch_seconds)
+        with no_collection(), file.at_hand() as here:
+            fetch_seconds = None if here is file else time.perf_counter() - begun
+            row, own = _read(job, row, here, fetch_seconds)
     except LaunchscopeError as error:  # of fetching it; the package may be absent where a worker runs
         row = _failed(row, str(error), NOT_FETCHED)
     except MemoryError:
@@ -72,41 +69,28 @@ def finish(job: Job) -> Finished:
     return Finished(row=row, collectives=own)
 
 
-def _read(job: Job, row: RankRow, path: Path, fetch_seconds: float | None) -> tuple[RankRow, CarriedCollectives | None]:
+def _read(
+    job: Job, row: RankRow, file: Source, fetch_seconds: float | None
+) -> tuple[RankRow, CarriedCollectives | None]:
     """The row of a file at hand, and its collectives."""
-    file = job.file
     try:
-        trace = TraceFile(path, file.name, file.member).open(cache=False)
+        trace = file.open(cache=False)
         found = find_figures(_known(row, trace, fetch_seconds), trace, step_regex=job.step_regex)
         if job.strict:
             require_whole(trace, found.row.warnings)
         return found.row, carried(found)
     except LaunchscopeError as error:
         kind = NOT_FETCHED if isinstance(error.__cause__, OSError) else UNREADABLE  # a right may be given next time
-        return _failed(row, str(error).removeprefix(f"{path}: "), kind), None
+        return _failed(row, str(error), kind), None
     except (MemoryError, OSError):
         raise
     except Exception as error:  # a bug here must not cost the other files' rows
         return _failed(row, f"internal error, {type(error).__name__}: {error} (please report it)", INTERNAL), None
 
 
-def bare_row(file: RankFile) -> RankRow:
+def bare_row(file: Source) -> RankRow:
     """What is known of a file that nobody has read."""
-    path = without_secrets(file.path) if file.member is None else f"{file.path}/{file.member}"
-    return RankRow(
-        path=utf8_text(path), name=file.name, rank=rank_of(file.name), host=host_of(file.name), bytes=file.bytes
-    )
-
-
-@contextlib.contextmanager
-def _at_hand(file: RankFile) -> Iterator[tuple[Path, float | None]]:
-    """The file on this machine, and how long it took to fetch it; None where it was there."""
-    if not is_url(file.path):
-        yield Path(file.path), None
-        return
-    begun = time.perf_counter()
-    with fetched(file.path) as path:
-        yield path, time.perf_counter() - begun
+    return RankRow(path=utf8_text(file.where), name=file.name, rank=file.rank, host=file.host, bytes=file.bytes)
 
 
 def _known(row: RankRow, trace: Trace, fetch_seconds: float | None) -> RankRow:

@@ -7,6 +7,7 @@ a path from being looked at is an UnreadableInput: no right to, a name too long,
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,13 @@ from typing import Final
 from .errors import UnreadableInput
 
 SMALL_BYTES: Final = 64 << 20  # of a configuration, a baseline, a list of batch sizes: a few KB each
+
+_NUMBER: Final = re.compile(r"([0-9]+)")
+
+
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """A key that sorts rank_2 before rank_10."""
+    return [(int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in _NUMBER.split(name)]
 
 
 def status(path: Path) -> os.stat_result | None:

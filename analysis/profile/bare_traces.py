@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from ..figures.analyses import TraceAnalysis, analyze_trace
-from ..inputs.trace_files import TraceFile
+from ..inputs.sources import Source
 from ..model.document import RanksOfStepDoc, SkippedDoc, UnreadDoc, WarningDoc
 from ..model.errors import UnreadableInput, one_line
 from ..model.trace import Trace, utf8_text
@@ -28,22 +28,22 @@ LOST: Final = (
 
 
 def analyze_files(
-    files: Sequence[TraceFile],
+    files: Sequence[Source],
     *,
     step_regex: str | None,
     strict: bool,
     alone: bool,
     cache: bool,
     progress: Callable[[str, int | None, int], None] | None = None,
-) -> tuple[dict[TraceFile, TraceAnalysis], list[UnreadDoc], list[RanksOfStepDoc]]:
+) -> tuple[dict[Source, TraceAnalysis], list[UnreadDoc], list[RanksOfStepDoc]]:
     """What can be told of the files; why not of the others: unreadable ones, and those without GPU ops where others
     have some; and what those of several ranks tell together.
 
     UnreadableInput when none can be read, for any that can't where it is ``alone`` in its report or ``strict``, and
     for one that is not whole where ``strict``.
     """
-    analyses: dict[TraceFile, TraceAnalysis] = {}
-    reasons: dict[TraceFile, str] = {}
+    analyses: dict[Source, TraceAnalysis] = {}
+    reasons: dict[Source, str] = {}
     for file in files:
         try:
             analysis = analyze_trace(file.open(progress, cache=cache), name=file.name, step_regex=step_regex)
@@ -52,12 +52,12 @@ def analyze_files(
         except UnreadableInput as error:
             if strict or alone:
                 raise
-            reasons[file] = utf8_text(str(error)).removeprefix(f"{utf8_text(one_line(file.source))}: ")
+            reasons[file] = utf8_text(str(error)).removeprefix(f"{utf8_text(one_line(file.where))}: ")
         else:
             analyses[file] = analysis
     if files and not analyses:
         first, reason = next(iter(reasons.items()))
-        raise UnreadableInput(f"none of {len(files):,} files can be read; the first: {first.source}: {reason}")
+        raise UnreadableInput(f"none of {len(files):,} files can be read; the first: {first.where}: {reason}")
     if any(len(analysis.trace.gpu_ops) for analysis in analyses.values()):
         for file in [file for file, analysis in analyses.items() if not len(analysis.trace.gpu_ops)]:
             reasons[file] = why_no_gpu_ops(analyses.pop(file))

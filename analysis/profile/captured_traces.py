@@ -10,7 +10,8 @@ import msgspec
 
 from ..facts.excerpt import excerpt
 from ..figures.analyses import TraceAnalysis, analyze_trace
-from ..inputs.readers import Progress, read_trace
+from ..inputs.readers import Progress
+from ..inputs.sources import Source
 from ..model.capture import Capture, Manifest, ProcessRecord
 from ..model.document import ModeDoc, ProfileDoc, WarningDoc, fusion_of
 from ..model.errors import UnreadableInput
@@ -27,7 +28,7 @@ from .select import mode_in_document
 
 
 def analyze_capture(
-    capture: Capture, step_regex: str | None, strict: bool, progress: Progress | None = None
+    source: Source, capture: Capture, step_regex: str | None, strict: bool, progress: Progress | None = None
 ) -> tuple[list[TraceAnalysis], ProfileDoc]:
     """Every trace of a capture that can be read; one that can't becomes a warning of its mode, unless ``strict``."""
     analyses: list[TraceAnalysis] = []
@@ -35,7 +36,7 @@ def analyze_capture(
     for path, sessions in groupby(_sessions(capture), key=lambda session: session.trace):
         of_one_file = list(sessions)
         try:
-            trace = read_trace(capture.trace_bytes(path), f"{capture.path.name}/{path}", progress=progress)
+            trace = source.open_in(capture, path, progress)
             found = [_analyze(capture, session, part, step_regex) for session, part in _parts(trace, of_one_file)]
             for each in found if strict else ():
                 require_whole(each.trace, each.document.warnings)

@@ -22,10 +22,10 @@ import flask
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.wsgi import get_input_stream
 
+from ...analysis.inputs.sources import copy_of
 from ...analysis.model.errors import LaunchscopeError
 from ...analysis.model.units import plural, seconds
-from ...analysis.renamed import renamed, replaced
-from ...analysis.report import Report, analyze
+from ...analysis.report import Report, analyze_sources
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -124,10 +124,9 @@ class Uploads:
         """Read the body of a request as a file of this name; where its page is, or why there is none."""
         with tempfile.TemporaryDirectory(prefix="launchscope-upload-") as folder:
             file = Path(folder, secrets.token_hex(16))
-            names = ((str(file), label), (file.name, label))
             try:
                 _receive(environ, file, self.most_bytes)
-                report = renamed(_read(file), names)
+                report = _read(file, label)
             except RequestEntityTooLarge:
                 text = f"{label}: over {self.most_bytes >> 20:,} MiB; give it to launchscope dashboard instead"
                 return _said(text, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
@@ -135,7 +134,7 @@ class Uploads:
                 text = f"{label}: it did not come whole, or took over {seconds(UPLOAD_S)} to come; send it again"
                 return _said(text, HTTPStatus.BAD_REQUEST)
             except LaunchscopeError as error:
-                return _said(replaced(str(error), names), HTTPStatus.UNPROCESSABLE_ENTITY)
+                return _said(str(error), HTTPStatus.UNPROCESSABLE_ENTITY)
             except MemoryError:
                 text = f"{label}: takes more memory than there is; open a smaller trace"
                 return _said(text, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -200,8 +199,8 @@ def _take_no_more(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RD)
 
 
-def _read(file: Path) -> Report:
-    report = analyze(file, cache=False)
+def _read(file: Path, label: str) -> Report:
+    report = analyze_sources(copy_of(file, label, label))
     report.require_gpu_ops()
     return report
 

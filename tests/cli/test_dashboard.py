@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from launchscope.analysis.inputs.sources import sources
 from launchscope.analysis.model.capture import CaptureWriter
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.cli import run
@@ -64,12 +65,12 @@ def write_ranks(folder: Path, count: int) -> Path:
 
 def test_over_sixteen_traces_are_a_page_of_many_ranks_and_fewer_where_asked(tmp_path: Path) -> None:
     few = write_ranks(tmp_path / "few", 2)
-    assert many_ranks([few], forced=False, step_regex=None, strict=False) is None
-    doc = many_ranks([few], forced=True, step_regex=None, strict=False)
+    assert many_ranks(sources([few]), forced=False, step_regex=None, strict=False) is None
+    doc = many_ranks(sources([few]), forced=True, step_regex=None, strict=False)
     assert doc is not None
     assert [row.rank for row in doc.rows] == [0, 1]
     many = write_ranks(tmp_path / "many", 17)
-    found = many_ranks([many], forced=False, step_regex=None, strict=False)
+    found = many_ranks(sources([many]), forced=False, step_regex=None, strict=False)
     assert found is not None
     assert len(found.rows) == 17
 

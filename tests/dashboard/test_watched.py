@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from launchscope.analysis.inputs.sources import sources
 from launchscope.analysis.report import load
 from launchscope.dashboard.opened_report import open_bands
 from launchscope.dashboard.page.server import Access
@@ -108,7 +109,7 @@ def test_a_capture_that_is_still_being_written_is_told(capture: Path, tmp_path: 
 
 def test_a_pattern_is_watched_by_what_it_matched(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}")
-    watched = Watched.of([tmp_path / "*.json"])
+    watched = Watched.of(sources([tmp_path / "*.json"]).local)
     (tmp_path / "a.json").unlink()
     assert "a.json is gone" in (watched.problem() or "")
 

@@ -13,10 +13,9 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
-from launchscope.analysis.inputs.rank_files import RankFile, rank_files
 from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.inputs.readers.peek import NEITHER, NO_EVENTS
-from launchscope.analysis.inputs.trace_files import skipped_at
+from launchscope.analysis.inputs.sources import Source, sources
 from launchscope.analysis.many.document import UNREADABLE
 from launchscope.analysis.many.figures import find_figures
 from launchscope.analysis.many.reading import Job, bare_row, finish
@@ -101,15 +100,16 @@ def archive_keeps(data: bytes, path: Path, *, outputs: bool) -> Outcome:
     return "read"
 
 
-def require_found(data: bytes, path: Path) -> RankFile | None:
+def require_found(data: bytes, path: Path) -> Source | None:
     """Among the files of its folder it is a row, or counted among those that plainly are none; None for such a one."""
     beside = path.parent / "rank0.json"
     if not beside.exists():
         beside.write_bytes(b'{"traceEvents": []}')
-    found = {file.path: file for file in rank_files([path.parent])}
+    listed = sources([path.parent])
+    found = {file.path: file for file in listed.each}
     if str(path) in found:
         return found[str(path)]
-    reason = dict(skipped_at([path.parent])).get(path.name)
+    reason = dict(listed.skipped).get(path.name)
     require(reason is not None, "neither a row nor counted")
     require(reason != NEITHER, "named like a trace, and skipped")
     require(reason != NO_EVENTS or is_other_json(data), f"skipped as {reason}, which it is not")

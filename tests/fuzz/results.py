@@ -12,15 +12,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from launchscope.analysis.compare.checks.run import Reading, look_at
+from launchscope.analysis.compare.checks.run import Reading as CheckReading
+from launchscope.analysis.compare.checks.run import look_at
+from launchscope.analysis.inputs.sources import Source, Sources
 from launchscope.analysis.many import kept_rows
+from launchscope.analysis.many.document import RanksDocument
 from launchscope.analysis.many.kept_rows import KeptRows
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.many.reading import Job
-from launchscope.analysis.model.errors import LaunchscopeError
+from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import load
 from launchscope.analysis.stories import many_story
-from launchscope.cli.rank_page import kept_table
+from launchscope.cli.rank_page import Reading, kept_table, places_of
+from launchscope.fixtures.cases import NAMED_CASES
 
 from . import json_damage
 from .bytes_damage import damaged
@@ -104,12 +108,23 @@ def _opened(name: str, data: bytes, place: Path) -> Outcome:
             if doc is None:
                 return "refused"
             _require_told(doc)
+            _open_rows(path, doc)
         case "manifest.json":
             require_finite(load(place).to_json())
         case _:
-            for each in look_at(path, Reading()).snapshots:
+            for each in look_at(path, CheckReading()).snapshots:
                 require(each.schema, "a snapshot without a schema")
     return "read"
+
+
+def _open_rows(table: Path, doc: RanksDocument) -> None:
+    """Each row's file, as the page of the table opens it: its report, or why it is not read. One of them is there."""
+    with contextlib.chdir(table.parent):
+        Path("rank0.json").write_bytes(NAMED_CASES["eager steps"]().json())
+        reading = Reading(None, False, places_of([table], doc))
+        for row in doc.rows:
+            with contextlib.suppress(UnreadableInput):
+                require_finite(reading([row]).to_json())
 
 
 def _kept_row(data: bytes, place: Path) -> Outcome:
@@ -118,22 +133,15 @@ def _kept_row(data: bytes, place: Path) -> Outcome:
     with contextlib.chdir(place):  # the row is of a file that was given by its name alone
         trace = Path("rank0.json")
         trace.write_bytes(b"{}")
-        job = Job(_file(trace))
+        job = Job(Source(str(trace), trace.name))
         key = kept_rows._key(job)
         keeper = KeptRows(rows)
         pack = msgspec.msgpack.encode
         keeper._place(key).write_bytes(b"\x82" + pack("key") + pack(key) + pack("finished") + data)
         if keeper.find(job) is None:
             return "refused"
-        _require_told(analyze_ranks([trace], files=[job.file], resume=rows))
+        _require_told(analyze_ranks(Sources((job.file,), (trace.name,)), resume=rows))
     return "read"
-
-
-def _file(path: Path) -> Any:
-    from launchscope.analysis.inputs.rank_files import rank_files
-
-    (file,) = rank_files([path])
-    return file
 
 
 def _require_told(doc: Any) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from launchscope.analysis.compare.checks.from_report import snapshots_of
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import read_trace
+from launchscope.analysis.inputs.sources import Sources
 from launchscope.analysis.many.carried import carried
 from launchscope.analysis.many.document import RankRow
 from launchscope.analysis.many.figures import find_figures
@@ -234,7 +235,7 @@ def _results() -> list[Seed]:
     bare = [RankRow(path=name, name=name, rank=rank) for rank, name in enumerate(names)]
     found = [find_figures(row, opened) for row in bare]
     rows = [each.row for each in found]
-    table = msgspec.structs.replace(analyze_ranks(["."], files=[]), seconds=1.0, rows=rows)
+    table = msgspec.structs.replace(analyze_ranks(Sources((), (".",))), seconds=1.0, rows=rows)
     analysis = analyze_trace(opened, name="rank0.json")
     report = ReportDocument(launchscope="0", target=None, environment=None, traces=[analysis.document], profile=None)
     finished = Finished(row=rows[0], collectives=carried(found[0]))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.inputs.rank_files import rank_files
+from launchscope.analysis.inputs.sources import sources
 from launchscope.analysis.many.ranks import analyze_ranks
 
 from ...s3 import QUIET, served_bucket
@@ -29,13 +29,13 @@ def bucket() -> Iterator[str]:
 
 
 def test_a_bucket_is_read_by_two_processes_and_not_again(bucket: str, tmp_path: Path) -> None:
-    document = analyze_ranks([bucket], workers=2, resume=tmp_path)
+    document = analyze_ranks(sources([bucket]), workers=2, resume=tmp_path)
     assert [row.rank for row in document.rows] == list(range(8))
     assert document.rows[0].path == f"{bucket}/rank0.json"
     assert [row.kernels for row in document.rows] == [4, 4, 4, None, 4, 9, 4, 4]
     assert {(odd.row, odd.kind) for odd in document.odd} >= {(3, "unreadable"), (5, "other_kernels")}
     assert document.workers == 2
-    assert analyze_ranks([bucket], workers=2, resume=tmp_path).resumed == 8
+    assert analyze_ranks(sources([bucket]), workers=2, resume=tmp_path).resumed == 8
 
 
 def test_dask_workers_read_the_bucket_themselves(bucket: str) -> None:
@@ -43,16 +43,16 @@ def test_dask_workers_read_the_bucket_themselves(bucket: str) -> None:
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50
     ) as cluster:
-        document = analyze_ranks([bucket], dask=cluster.scheduler_address)
+        document = analyze_ranks(sources([bucket]), dask=cluster.scheduler_address)
     assert [row.kernels for row in document.rows] == [4, 4, 4, None, 4, 9, 4, 4]
     assert document.workers == 1
     assert str(document.rows[0].worker).rpartition(":")[2] != str(os.getpid())
 
 
 def test_an_object_that_was_written_again_has_another_version(bucket: str) -> None:
-    before = rank_files([f"{bucket}/rank1*"])[0]
+    before = sources([f"{bucket}/rank1*"]).each[0]
     s3fs.S3FileSystem().pipe(f"{bucket}/rank1.json", rank_trace(1, period=2000).json())
     s3fs.S3FileSystem().invalidate_cache()
-    after = rank_files([f"{bucket}/rank1*"])[0]
+    after = sources([f"{bucket}/rank1*"]).each[0]
     assert before.version is not None
     assert before.version != after.version

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from launchscope.analysis.inputs.places import Places
+from launchscope.analysis.inputs.sources import sources
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.secrets import (
@@ -227,7 +228,7 @@ def own_certificate(folder: Path) -> ssl.SSLContext:
 def test_a_signed_url_is_read_and_not_kept(address: str, tmp_path: Path) -> None:
     for _ in range(2):  # the second from what the first kept
         document = analyze_ranks(
-            [f"{address}/rank0.json?X-Amz-Signature=0123abcd"], workers=1, resume=tmp_path / "rows"
+            sources([f"{address}/rank0.json?X-Amz-Signature=0123abcd"]), workers=1, resume=tmp_path / "rows"
         )
         assert document.rows[0].error is None
     assert document.resumed == 1
@@ -240,6 +241,6 @@ def test_a_signed_url_is_read_and_not_kept(address: str, tmp_path: Path) -> None
 
 def test_one_that_is_not_there_is_told_without_them(address: str) -> None:
     with pytest.raises(UnreadableInput) as told:
-        analyze_ranks([f"{address}/rank1.json?X-Amz-Signature=0123abcd"], workers=1)
+        analyze_ranks(sources([f"{address}/rank1.json?X-Amz-Signature=0123abcd"]), workers=1)
     assert "hunter2" not in str(told.value)
     assert "0123abcd" not in str(told.value)

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.inputs.rank_files import host_of, rank_files
-from launchscope.analysis.inputs.storage import fetched, is_url, listed, names_several
+from launchscope.analysis.inputs.sources import Source, sources
+from launchscope.analysis.inputs.storage import fetched, is_url, listed
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.model.errors import LaunchscopeError, MissingRequirement, UnreadableInput
+from launchscope.analysis.report import analyze
+from launchscope.fixtures.builder import trace
 
 from ...s3 import QUIET, served_bucket
 from ..many.rank_files import rank_trace
@@ -39,25 +41,25 @@ def bucket(served: str) -> Iterator[str]:
 
 
 def test_a_folder_a_pattern_and_a_file(bucket: str) -> None:
-    assert [each.url for each in listed(bucket)] == [f"{bucket}/rank{rank}.json" for rank in range(6)]
-    assert [each.url for each in listed(f"{bucket}/*[35].json")] == [
+    assert [each.url for each in listed(bucket).files] == [f"{bucket}/rank{rank}.json" for rank in range(6)]
+    assert [each.url for each in listed(f"{bucket}/*[35].json").files] == [
         f"{bucket}/rank3.json",
         f"{bucket}/rank5.json",
     ]
-    assert [each.url for each in listed(f"{bucket}/notes.txt")] == [f"{bucket}/notes.txt"]
-    assert [names_several(f"{bucket}{rest}") for rest in ("", "/*.json", "/rank1.json")] == [True, True, False]
+    assert [each.url for each in listed(f"{bucket}/notes.txt").files] == [f"{bucket}/notes.txt"]
+    assert [listed(f"{bucket}{rest}").is_one for rest in ("", "/*.json", "/rank1.json")] == [False, False, True]
 
 
 def test_size_and_version_tell_whether_a_file_changed(bucket: str) -> None:
-    before = listed(f"{bucket}/rank1.json")[0]
+    before = listed(f"{bucket}/rank1.json").files[0]
     s3fs.S3FileSystem().pipe(f"{bucket}/rank1.json", rank_trace(1, kernels=9).json())
-    after = listed(f"{bucket}/rank1.json")[0]
+    after = listed(f"{bucket}/rank1.json").files[0]
     assert before.version != after.version
     assert before.bytes != after.bytes
 
 
 def test_the_table_of_a_bucket(bucket: str) -> None:
-    document = analyze_ranks([bucket])
+    document = analyze_ranks(sources([bucket]))
     assert [row.rank for row in document.rows] == [0, 1, 2, 3, 4, 5]
     assert [row.error for row in document.rows] == [None] * 6
     assert [row.communication_waiting_ns for row in document.rows] == [10_000 * rank for rank in range(6)]
@@ -66,9 +68,19 @@ def test_the_table_of_a_bucket(bucket: str) -> None:
     assert document.missing_ranks == []
 
 
+def test_the_reports_of_a_bucket(bucket: str) -> None:
+    """Each is fetched, and told of where it lies; a rank that the folder tells counts where nothing else does."""
+    s3fs.S3FileSystem().pipe(f"{bucket}/rank7/trace.json", trace().step(0).launch(0, 5).kernel(10, 20).json())
+    report = analyze(f"{bucket}/rank1.json", f"{bucket}/rank7/*.json")
+    assert [(each.name, each.source.path, each.rank) for each in report.document.traces] == [
+        ("rank1.json", f"{bucket}/rank1.json", 1),
+        ("trace.json", f"{bucket}/rank7/trace.json", 7),
+    ]
+
+
 def test_a_bad_file_names_the_url_and_no_temporary_file(bucket: str) -> None:
     s3fs.S3FileSystem().pipe(f"{bucket}/rank3.json", b"{}")
-    row = analyze_ranks([bucket]).rows[3]
+    row = analyze_ranks(sources([bucket])).rows[3]
     assert row.error_kind == "unreadable"
     assert row.error is not None
     assert "/tmp" not in row.error
@@ -76,7 +88,7 @@ def test_a_bad_file_names_the_url_and_no_temporary_file(bucket: str) -> None:
 
 def test_files_of_one_name_are_told_apart(bucket: str) -> None:
     s3fs.S3FileSystem().pipe(f"{bucket}/again/rank0.json", rank_trace(0).json())
-    names = [each.name for each in rank_files([bucket])]
+    names = [each.name for each in sources([bucket]).each]
     assert {"rank0.json", "again/rank0.json"} < set(names)
 
 
@@ -105,9 +117,8 @@ def test_a_url_that_names_nothing(served: str, below: str) -> None:
     ],
 )
 def test_a_url_that_is_not_read(url: str, words: str) -> None:
-    for opened in (listed, names_several):
-        with pytest.raises(UnreadableInput, match=words):
-            opened(url)
+    with pytest.raises(UnreadableInput, match=words):
+        listed(url)
     with pytest.raises(UnreadableInput, match=words), fetched(url):
         pass
 
@@ -138,9 +149,9 @@ def test_without_fsspec_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_error_of_the_storage_is_a_row_that_is_not_kept(bucket: str, tmp_path: Path) -> None:
-    files = rank_files([bucket])
+    files = sources([bucket])
     s3fs.S3FileSystem().rm(f"{bucket}/rank2.json")
-    document = analyze_ranks([bucket], files=files, resume=tmp_path)
+    document = analyze_ranks(files, resume=tmp_path)
     assert document.rows[2].error_kind == "storage"
     assert "no such file" in (document.rows[2].error or "")
     assert len(list(tmp_path.glob("*.row"))) == 5
@@ -148,7 +159,7 @@ def test_an_error_of_the_storage_is_a_row_that_is_not_kept(bucket: str, tmp_path
 
 def test_a_file_url_is_a_local_path(tmp_path: Path) -> None:
     path = rank_trace(0).write(tmp_path / "rank0.json")
-    assert rank_files([f"file://{path}"])[0].path == str(path)
+    assert sources([f"file://{path}"]).each[0].path == str(path)
 
 
 def test_what_is_a_url() -> None:
@@ -159,7 +170,7 @@ def test_what_is_a_url() -> None:
 def test_no_table_of_a_capture(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(LaunchscopeError, match="a capture of launchscope profile"):
-        rank_files([tmp_path])
+        analyze_ranks(sources([tmp_path]))
 
 
 @pytest.mark.parametrize(
@@ -172,4 +183,4 @@ def test_no_table_of_a_capture(tmp_path: Path) -> None:
     ],
 )
 def test_the_host_that_a_name_tells(name: str, host: str | None) -> None:
-    assert host_of(name) == host
+    assert Source(name, name).host == host

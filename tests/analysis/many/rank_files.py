@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launchscope.analysis.inputs.rank_files import RankFile
+from launchscope.analysis.inputs.sources import Source
 from launchscope.analysis.many.document import RankRow
 from launchscope.analysis.many.reading import Job
 from launchscope.fixtures.builder import TraceBuilder, trace
@@ -51,7 +51,7 @@ def write_ranks(folder: Path, count: int) -> list[Path]:
 
 def job_of(path: Path | str) -> Job:
     """What a worker gets for a local file."""
-    return Job(RankFile(str(path), Path(path).name, None, None))
+    return Job(Source(str(path), Path(path).name))
 
 
 def row(rank: int, **figures: object) -> RankRow:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from launchscope.analysis.inputs.sources import sources
 from launchscope.analysis.many import carried as carrying
 from launchscope.analysis.many.across import compared
 from launchscope.analysis.many.carried import CarriedCollectives, carried
@@ -58,7 +59,7 @@ def test_the_figures_are_those_of_the_report(tmp_path: Path) -> None:
         for rank, waiting in enumerate([0, 100, 300])
     ]
     [report] = analyze(*paths).document.ranks
-    table = analyze_ranks(paths, workers=1)
+    table = analyze_ranks(sources(paths), workers=1)
     for row, rank in zip(table.rows, report.ranks, strict=True):
         assert row.gpu_work_without_waiting_ns == rank.gpu_work_without_waiting_ns is not None
         assert row.communication_transfer_ns == rank.transfer_ns
@@ -75,7 +76,7 @@ def test_what_stands_beside_idle_is_a_mean_as_idle_is() -> None:
     """By the raw records: rank 1 waits in some of its six steps alone, which its median step is none of."""
     folder = Path(__file__).parents[3] / "fixtures" / "captures" / "ranks"
     paths = [folder / f"eager-cuda-rank{rank}.json.gz" for rank in (0, 1)]
-    table = analyze_ranks(paths, workers=1)
+    table = analyze_ranks(sources(paths), workers=1)
     durations = []
     for path in paths:
         events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
@@ -162,7 +163,7 @@ def two_runs(folder: Path, name: str) -> Path:
 @pytest.mark.parametrize("name", ["{run}-rank{rank}.json", "{run}/rank{rank}.json"])
 def test_two_runs_in_one_folder_are_two_sets(tmp_path: Path, name: str) -> None:
     """Each rank beside the one that it ran with: as one group of four, everyone would wait for the last of all."""
-    table = analyze_ranks([two_runs(tmp_path, name)], workers=1)
+    table = analyze_ranks(sources([two_runs(tmp_path, name)]), workers=1)
     told = {row.name: row for row in table.rows}
     assert {name: row.communication_waiting_ns for name, row in told.items()} == {
         name.format(run="a", rank=0): 0,
@@ -180,7 +181,7 @@ def test_two_runs_in_one_folder_are_two_sets(tmp_path: Path, name: str) -> None:
 
 
 def test_a_rank_that_no_name_tells_apart_is_not_matched(tmp_path: Path) -> None:
-    table = analyze_ranks([two_runs(tmp_path, "host_{place}.json")], workers=1)
+    table = analyze_ranks(sources([two_runs(tmp_path, "host_{place}.json")]), workers=1)
     assert [row.communication_waiting_ns for row in table.rows] == [None] * 4
     assert table.alignment.kind == "none"
     assert "no name tells apart" in table.alignment.reason
@@ -192,6 +193,6 @@ def test_a_rank_that_no_name_tells_apart_is_not_matched(tmp_path: Path) -> None:
 def test_a_second_file_of_a_rank_that_is_not_reliable_takes_nothing_away(tmp_path: Path) -> None:
     paths = [rank_trace(r, waiting=w).write(tmp_path / f"rank{r}.json") for r, w in enumerate((0, 100))]
     paths.append(rank_trace(1, waiting=50).cut(200).write(tmp_path / "again.json"))
-    table = analyze_ranks(paths, workers=1)
+    table = analyze_ranks(sources(paths), workers=1)
     assert [row.communication_waiting_ns for row in table.rows if not row.unreliable] == [0, 100_000]
     assert table.alignment.unmatched == ["rank 1: its file is not reliable"]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from launchscope.analysis.inputs.sources import sources
 from launchscope.analysis.many import dask_workers
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.model.errors import LaunchscopeError, MissingRequirement
@@ -43,7 +44,7 @@ def pids(cluster: LocalCluster) -> list[int]:
 def test_the_same_rows_and_a_killed_worker_costs_time_alone(cluster: LocalCluster, tmp_path: Path) -> None:
     """It is killed while it reads a pipe, into which somebody writes when Dask has given the file to another."""
     paths = write_ranks(tmp_path / "run", 8)
-    alone = analyze_ranks(paths, workers=1)
+    alone = analyze_ranks(sources(paths), workers=1)
     stuck = tmp_path / "rank9.json"
     os.mkfifo(stuck)
     done = []
@@ -55,7 +56,7 @@ def test_the_same_rows_and_a_killed_worker_costs_time_alone(cluster: LocalCluste
             content = rank_trace(9).json()
             threading.Thread(target=stuck.write_bytes, args=(content,), daemon=True).start()
 
-    document = analyze_ranks([stuck, *paths], dask=cluster.scheduler_address, progress=progress)
+    document = analyze_ranks(sources([stuck, *paths]), dask=cluster.scheduler_address, progress=progress)
     assert len(done) == 9
     assert [row.error for row in document.rows] == [None] * 9
     assert [row.period_ns for row in document.rows[:8]] == [row.period_ns for row in alone.rows]
@@ -79,7 +80,7 @@ def test_a_file_that_kills_every_worker_is_a_row(cluster: LocalCluster, tmp_path
     with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
         client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 1))
     try:
-        document = analyze_ranks([stuck, *paths], dask=cluster.scheduler_address)
+        document = analyze_ranks(sources([stuck, *paths]), dask=cluster.scheduler_address)
     finally:
         ends.set()
         killer.join()
@@ -115,13 +116,13 @@ def test_no_scheduler_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(dask_workers, "_CONNECTING_S", 0.5)
     paths = write_ranks(tmp_path / "run", 1)
     with pytest.raises(LaunchscopeError, match="no Dask scheduler answers"):
-        analyze_ranks(paths, dask="tcp://127.0.0.1:1")
+        analyze_ranks(sources(paths), dask="tcp://127.0.0.1:1")
 
 
 def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(MissingRequirement, match=r"pip install 'launchscope\[cluster\]'"):
-        analyze_ranks(write_ranks(tmp_path / "run", 1), dask="tcp://127.0.0.1:1")
+        analyze_ranks(sources(write_ranks(tmp_path / "run", 1)), dask="tcp://127.0.0.1:1")
 
 
 def test_something_else_that_takes_the_connection_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,4 +131,4 @@ def test_something_else_that_takes_the_connection_is_told(tmp_path: Path, monkey
         socket.create_server(("127.0.0.1", 0)) as silent,
         pytest.raises(LaunchscopeError, match="no Dask scheduler answers"),
     ):
-        analyze_ranks(write_ranks(tmp_path, 1), dask=f"tcp://127.0.0.1:{silent.getsockname()[1]}")
+        analyze_ranks(sources(write_ranks(tmp_path, 1)), dask=f"tcp://127.0.0.1:{silent.getsockname()[1]}")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from launchscope.analysis.inputs.sources import Source, Sources, sources
 from launchscope.analysis.many import kept_rows
 from launchscope.analysis.many.document import RanksDocument
 from launchscope.analysis.many.kept_rows import KeptRows
@@ -20,7 +21,7 @@ from .rank_files import rank_trace, write_ranks
 
 
 def run(folder: Path, kept: Path, **how: object) -> RanksDocument:
-    return analyze_ranks([folder], resume=kept, workers=1, **how)  # type: ignore[arg-type]
+    return analyze_ranks(sources([folder]), resume=kept, workers=1, **how)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -49,13 +50,11 @@ def test_the_second_run_reads_nothing(folder: Path, tmp_path: Path) -> None:
 
 def run_of(folder: Path, kept: Path, first: RanksDocument) -> RanksDocument:
     """Of the same files, without a look at what they hold."""
-    from launchscope.analysis.inputs.rank_files import RankFile
-
     files = []
     for row in first.rows:
         status = Path(row.path).stat()
-        files.append(RankFile(row.path, row.name, status.st_size, str(status.st_mtime_ns)))
-    return analyze_ranks([folder], files=files, resume=kept, workers=1)
+        files.append(Source(row.path, row.name, status.st_size, str(status.st_mtime_ns)))
+    return analyze_ranks(Sources(tuple(files), (str(folder),)), resume=kept, workers=1)
 
 
 def test_a_file_that_changed_is_read_anew(folder: Path, tmp_path: Path) -> None:
@@ -100,6 +99,17 @@ def test_what_may_go_better_next_time_is_not_kept(tmp_path: Path) -> None:
     assert again.odd
 
 
+def test_other_code_of_any_room_makes_other_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = tmp_path / "inputs" / "readers"
+    room.mkdir(parents=True)
+    monkeypatch.setattr(kept_rows, "_ANALYSIS", tmp_path)
+    found = []
+    for code in ("a = 1", "a = 2"):
+        (room / "kineto.py").write_text(code)
+        found.append(kept_rows._code.__wrapped__())
+    assert found[0] != found[1]
+
+
 def test_a_folder_that_can_t_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LaunchscopeError, match="can't be written"):
@@ -115,7 +125,8 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     given = [*map(str, paths), str(stuck)]
     code = (
         "from pathlib import Path\nfrom launchscope.analysis.many.ranks import analyze_ranks\n"
-        f"analyze_ranks({given!r}, resume=Path({str(kept)!r}))"
+        "from launchscope.analysis.inputs.sources import sources\n"
+        f"analyze_ranks(sources({given!r}), resume=Path({str(kept)!r}))"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
     wait_for(lambda: len(list(kept.glob("*.row"))) == 6 and any(is_reading(w, stuck) for w in workers_of(process.pid)))
@@ -123,7 +134,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     process.wait()
     stuck.unlink()
     rank_trace(9, world=6).write(stuck)
-    document = analyze_ranks(given, resume=kept, workers=1)
+    document = analyze_ranks(sources(given), resume=kept, workers=1)
     assert (document.resumed, len(document.rows)) == (6, 7)
     assert [row.error for row in document.rows] == [None] * 7
     assert not list(kept.glob("*.partial"))
@@ -140,7 +151,7 @@ def test_paths_that_are_no_utf8(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"run\xff")
     write_ranks(folder, 2)
     for resumed in (0, 2):
-        document = analyze_ranks([folder], workers=1, resume=tmp_path / "rows")
+        document = analyze_ranks(sources([folder]), workers=1, resume=tmp_path / "rows")
         assert document.resumed == resumed
         assert [row.error for row in document.rows] == [None, None]
         assert document.inputs == [f"{tmp_path}/run\\xff"]

@@ -113,8 +113,9 @@ def test_the_calling_process_is_killed_and_no_worker_stays(tmp_path: Path) -> No
     stuck = tmp_path / "rank9.json"
     os.mkfifo(stuck)
     code = (
+        "from launchscope.analysis.inputs.sources import sources\n"
         "from launchscope.analysis.many.ranks import analyze_ranks\n"
-        f"analyze_ranks([{str(paths[0])!r}, {str(stuck)!r}], workers=2)"
+        f"analyze_ranks(sources([{str(paths[0])!r}, {str(stuck)!r}]), workers=2)"
     )
     caller = subprocess.Popen([sys.executable, "-c", code])
     workers = list[int]()

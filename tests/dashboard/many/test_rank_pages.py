@@ -76,6 +76,14 @@ def test_a_file_is_read_when_its_page_is_opened(site: Site, tmp_path: Path) -> N
     assert site.read == [[3]]
 
 
+def test_a_file_that_became_a_zip_of_several_is_read_as_these(site: Site, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "two", "w") as archive:
+        archive.write(tmp_path / "rank0.json", "a.json")
+        archive.write(tmp_path / "rank1.json", "b.json")
+    (tmp_path / "two").rename(tmp_path / "rank2.json")
+    assert site.opened("/rows/2/").text == "page /rows/2/ of a.json, b.json"
+
+
 def test_two_ranks_in_one_page(site: Site) -> None:
     assert site.opened("/rows/3-1/").text == "page /rows/3-1/ of rank3.json, rank1.json"
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 from dash import Output
+from launchscope.analysis.inputs.sources import sources
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.report import analyze
 from launchscope.dashboard.many import app as many_app
@@ -51,7 +52,7 @@ def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     paths = write_ranks(tmp_path_factory.mktemp("ranks"), 3)
     if request.param == "ranks":
         return build_app(open_bands(analyze(*paths, cache=False)), LOCAL, Watched(()))
-    doc = analyze_ranks(paths, workers=1)
+    doc = analyze_ranks(sources(paths), workers=1)
     return many_app.build_app(doc, LOCAL, RankPages(doc, _unread, _unread))
 
 

@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launchscope.analysis.inputs.trace_files import natural_order, rank_of, trace_files
+from launchscope.analysis.inputs import sources as found_in
+from launchscope.analysis.inputs.readers.peek import peek as readers_peek
+from launchscope.analysis.inputs.sources import copy_of, rank_of, sources
 from launchscope.analysis.model import capture
 from launchscope.analysis.model.document import ReportDocument, SkippedDoc
 from launchscope.analysis.model.errors import UnreadableInput
-from launchscope.analysis.report import Report, analyze, load
+from launchscope.analysis.model.paths import natural_order
+from launchscope.analysis.report import Report, analyze, analyze_sources, load
 from launchscope.analysis.stories import health, report_story
+from launchscope.cli import run
 from launchscope.fixtures.cases import NAMED_CASES
 
 from ..captures import two_modes, write_capture
@@ -34,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
     top = tmp_path / "traces"
     (top / "more").mkdir(parents=True)
     (top / ".hidden").mkdir()
-    (top / "rank10.1234.pt.trace.json.gz").write_bytes(gzip.compress(GRAPH))
+    (top / "rank10.1234.pt.trace.json.gz").write_bytes(gzip.compress(GRAPH, mtime=0))
     (top / "rank2.1234.pt.trace").write_bytes(GRAPH)
     (top / "more" / "eager").write_bytes(EAGER)
     (top / "front_end.json").write_bytes(CPU_ONLY)
@@ -231,13 +235,68 @@ def test_of_several_files_one_that_cannot_be_read_is_a_row(folder: Path) -> None
 
 def test_databases_count_as_traces(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "a.sqlite").execute("CREATE TABLE t (x)").connection.close()
-    assert [file.name for file in trace_files(tmp_path)] == ["a.sqlite"]
+    assert [file.name for file in sources([tmp_path]).each] == ["a.sqlite"]
 
 
 def test_links_to_folders_are_not_followed(folder: Path) -> None:
     (folder / "more" / "loop").symlink_to(folder)
     (folder / "gone.json").symlink_to("nowhere.json")
     assert len(load(folder).document.traces) == 3
+
+
+def test_every_kind_is_told_once(folder: Path, tmp_path: Path) -> None:
+    captured = write_capture(tmp_path / "captured", two_modes())
+    write_capture(folder / "more" / "captured", two_modes())
+    archive = tmp_path / "one.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.writestr("a/rank4.json", GRAPH)
+    found = sources([captured, folder / "more", f"file://{archive}", str(folder / "rank2*")])
+    assert [(each.name, each.kind, each.member) for each in found.each] == [
+        ("captured", "capture", None),
+        ("captured", "capture_among_traces", None),
+        ("eager", "trace", None),
+        ("a/rank4.json", "trace", "a/rank4.json"),
+        ("rank2.1234.pt.trace", "trace", None),
+    ]
+    assert [each.where for each in found.each[-2:]] == [f"{archive}/a/rank4.json", str(folder / "rank2.1234.pt.trace")]
+    assert found.local == (captured, folder / "more", archive, folder / "rank2.1234.pt.trace")
+    assert found.each[-1].bytes == len(GRAPH)
+    with pytest.raises(UnreadableInput, match="captured: a capture of launchscope profile"):
+        _ = found.traces
+
+
+@pytest.mark.parametrize("how", ["--ranks", "--no-ranks"])
+def test_a_folder_is_listed_once(how: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To count what is in it, to read it, and to tell what is left out."""
+    looked = list[str]()
+    monkeypatch.setattr(found_in, "peek", lambda file, path: looked.append(Path(path).name) or readers_peek(file, path))
+    assert run(["analyze", str(folder), how]) == 0
+    shown = [each for each in folder.rglob("*") if each.is_file() and ".hidden" not in each.parts]
+    assert sorted(looked) == sorted(each.name for each in shown)
+
+
+def test_a_copy_is_known_by_where_the_file_lies(tmp_path: Path) -> None:
+    copy = tmp_path / "x7" / "copy"
+    copy.parent.mkdir()
+    copy.write_bytes(GRAPH)
+    (source,) = copy_of(copy, "s3://bucket/rank-3/trace.json", "trace.json").each
+    opened = source.open(cache=True)
+    assert (opened.source.path, opened.rank) == ("s3://bucket/rank-3/trace.json", 3)
+    copy.write_bytes(b"<html>")
+    with pytest.raises(UnreadableInput, match=r"^s3://bucket/rank-3/trace\.json: ") as told:
+        source.open(cache=True)
+    assert str(tmp_path) not in str(told.value)
+
+
+def test_so_is_the_copy_of_a_capture_and_what_is_wrong_in_it(tmp_path: Path) -> None:
+    captured = write_capture(tmp_path / "captured", two_modes())
+    next((captured / "traces").iterdir()).unlink()
+    copy = zipped(captured)
+    report = analyze_sources(copy_of(copy, "s3://bucket/run.zip", "run.zip"))
+    assert report.manifest == two_modes()
+    assert b"unreadable_trace" in report.to_json()
+    assert b"s3://bucket/run.zip: " in report.to_json()
+    assert str(tmp_path).encode() not in report.to_json()
 
 
 class TestStrict:
