@@ -71,11 +71,10 @@ def command(
     inputs = () if calibration is None else (calibration,)
     check_output(file, (*inputs, Path(target.partition(":")[0])))  # a script is no place for its report
     from ..analysis.predict import gpus
-    from ..analysis.predict.calibration_file import read_calibration
     from ..analysis.predict.predict import predict_step
     from ..tracer.count.count import count_step
 
-    own = None if calibration is None else read_calibration(calibration, gpu)
+    own = None if calibration is None else gpus.read_calibration(calibration, gpu)
     with ProgressLine() as progress:
         step = count_step(options, progress)
     document = predict_step(step, gpus.gpu(gpu, own, None if own is None else f"of {calibration}", tau))

@@ -14,8 +14,7 @@ from launchscope.analysis.model.counted_step import ATTENTION, COPY, ELEMENTWISE
 from launchscope.analysis.model.counted_step import CountedStep as Step
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.model.units import rate
-from launchscope.analysis.predict.calibration_file import read_calibration
-from launchscope.analysis.predict.gpus import NAMES, Figure, Gpu, gpu, name_of
+from launchscope.analysis.predict.gpus import NAMES, Figure, Gpu, gpu, name_of, read_calibration
 from launchscope.analysis.predict.kernel_times import LARGE_START_NS, START_NS, gpu_ops, is_split
 from launchscope.analysis.predict.predict import PredictionDoc, predict_step
 
