@@ -22,9 +22,9 @@ from launchscope.analysis.stories.mode_table import shown_name
 from launchscope.cli.outputs import COMPARED, OUTPUTS, Output, renderer
 from launchscope.dashboard.charts.bound_chart import bound_figure
 from launchscope.dashboard.charts.idle_chart import idle_figure
-from launchscope.dashboard.opened import open_bands
+from launchscope.dashboard.opened_report import open_bands
 from launchscope.dashboard.page.cards import cards
-from launchscope.dashboard.page.compare_view import compare_sections
+from launchscope.dashboard.page.sections import compare_sections
 from launchscope.dashboard.theme import LIGHT
 
 CAPTURES: Final = Path(__file__).parents[1] / "fixtures" / "captures"

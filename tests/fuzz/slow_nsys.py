@@ -225,7 +225,8 @@ def _missing(ops: list[Row], calls: list[Row], ranges: list[Row], strings: dict[
             asked.add(row.get(column))
             if strings.get(row.get(column)) is not None:
                 break
-    return sum(id is not None and "\0" in (strings.get(id) or "\0") for id in asked)
+    found = [strings.get(id) for id in asked if id is not None]
+    return sum(text is None or "\0" in text for text in found)
 
 
 def _timed(rows: list[Row], base: int) -> list[Row]:
