@@ -21,10 +21,12 @@ FORMAT: Final = "perfetto-json"
 _OPENING: Final = b'{"traceEvents":['
 _ARGS: Final = b'{"args":'
 _NESTED: Final = b'{"args":{"args":{'
-_OBJECT: Final = object_pattern(STRING)
+_SCALAR: Final = rb"(?:-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null|" + STRING + rb")"
+_MEMBER: Final = rb"\s*+,\s*+" + STRING + rb"\s*+:\s*+" + _SCALAR
 _RECORD: Final = re.compile(
-    re.escape(_NESTED[:-1]) + rb"(" + _OBJECT + rb')(?:[^{}"\\]++|' + STRING + rb"|" + _OBJECT + rb")*+\}", re.DOTALL
+    re.escape(_NESTED[:-1]) + rb"(" + object_pattern(STRING) + rb")(?:" + _MEMBER + rb")*+\s*+\}", re.DOTALL
 )
+"""Nothing but members of the outer args may be left out: all else is a reader's to judge."""
 _NOTICE: Final = Notice(
     "perfetto_json",
     "Perfetto's JSON export cuts times to whole µs, which makes every GPU op up to 1 µs shorter than it was: analyze "
@@ -69,7 +71,7 @@ def _flat_line(line: bytes) -> bytes:
     flat, count = _RECORD.subn(rb'{"args":\1', line)
     if count or not line.startswith(_NESTED):
         return flat
-    try:  # it nests deeper than the pattern
+    try:  # it nests deeper than the pattern, or holds more
         outer = bytes(_OUTER.decode(line.rstrip(b",]\r")).args)
         inner = bytes(_OUTER.decode(outer).args)
     except (msgspec.DecodeError, RecursionError):  # cut: left to the reader, which says so

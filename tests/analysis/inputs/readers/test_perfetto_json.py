@@ -77,3 +77,14 @@ def test_a_cut_one_gives_what_is_whole() -> None:
     assert 0 < len(found.gpu_ops) < 20
     assert not found.complete
     assert {notice.code for notice in found.notices} == {"cut_file", "perfetto_json"}
+
+
+@pytest.mark.parametrize("stray", ["0.1e1", "}", ',"b"', ",1.2.3", ',"b":tru'])
+def test_what_stands_between_the_args_and_their_end_is_not_passed_over(stray: str) -> None:
+    damaged = WRITTEN.replace('"stream":7}}', f'"stream":7}}{stray}}}')
+    assert not read(damaged.encode()).complete
+
+
+def test_further_members_of_the_outer_args_are_left_out() -> None:
+    found = read(WRITTEN.replace('"stream":7}}', '"stream":7},"a":-1.5e3, "b":"x}","c":null}').encode())
+    assert (found.complete, found.gpu_ops.launch_row.tolist()) == (True, [0])
