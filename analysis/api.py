@@ -51,8 +51,7 @@ def compare(
 
 
 def _shown(report: Report, form: str) -> str:
-    from .render import notebook
-    from .stories import report_story
+    from . import notebook, report_story
 
     if form == "html":
         return notebook.render(report)
@@ -60,7 +59,7 @@ def _shown(report: Report, form: str) -> str:
 
 
 def _shown_comparison(comparison: Comparison, form: str) -> str:
-    from .stories import compare_story
+    from .compare.checks import compare_story
 
     if form == "markdown":
         return compare_story.render_markdown(comparison)

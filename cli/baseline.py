@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 FOLDER: Final = "launchscope-baselines"  # as analysis.compare.checks.baselines has it; that loads msgspec
 
 STORIES: Final = {
-    "list": Output("analysis.stories.baseline_story:render_list", styled=True),
-    "figures": Output("analysis.stories.baseline_story:render_figures", styled=True),
+    "list": Output("analysis.compare.checks.baseline_story:render_list", styled=True),
+    "figures": Output("analysis.compare.checks.baseline_story:render_figures", styled=True),
 }
 """What baselines can become."""
 

@@ -57,38 +57,38 @@ def story_outputs(module: str) -> dict[str, Output]:
 
 
 OUTPUTS: Final = {
-    **story_outputs("analysis.stories.report_story"),
+    **story_outputs("analysis.report_story"),
     "perfetto": Output("analysis.render.perfetto.trace_file:render", ".pftrace"),
     "html": Output("dashboard.one_file.html:render", ".html", extra="dashboard"),
 }
 """What a Report can become."""
 
-HEALTH: Final = story_outputs("analysis.stories.health")
+HEALTH: Final = story_outputs("analysis.health_story")
 """What `launchscope doctor` tells of a Report."""
 
-MODEL: Final = story_outputs("analysis.stories.model_story")
-WHATIF: Final = story_outputs("analysis.stories.whatif_story")
-SWEEP: Final = story_outputs("analysis.stories.sweep_story")
-PREDICT: Final = story_outputs("analysis.stories.predict_story")
+MODEL: Final = story_outputs("analysis.predict.model_story")
+WHATIF: Final = story_outputs("analysis.predict.whatif.whatif_story")
+SWEEP: Final = story_outputs("analysis.predict.sweep_story")
+PREDICT: Final = story_outputs("analysis.predict.predict_story")
 """What the textbook model, a simulated step, a sweep and a step predicted without a GPU can become."""
 
 RANKS: Final = {
-    **story_outputs("analysis.stories.many_story"),
-    "parquet": Output("analysis.render.ranks_parquet:render", ".parquet", extra="cluster"),
+    **story_outputs("analysis.many.many_story"),
+    "parquet": Output("analysis.many.ranks_parquet:render", ".parquet", extra="cluster"),
 }
 """What the table of many ranks can become."""
 
-COMPARED: Final = story_outputs("analysis.stories.compare_story")
+COMPARED: Final = story_outputs("analysis.compare.checks.compare_story")
 """What a comparison can become."""
 
-CHECKED: Final = story_outputs("analysis.stories.check_story")
+CHECKED: Final = story_outputs("analysis.compare.checks.check_story")
 """What a finished check can become."""
 CHECK_FILES: Final = {
-    "junit": Output("analysis.render.junit:render"),
+    "junit": Output("analysis.compare.checks.junit:render"),
     "markdown": CHECKED["markdown"],
-    "benchmark": Output("analysis.render.benchmark_json:render"),
-    "annotations": Output("analysis.render.annotations:render"),
-    "error": Output("analysis.render.annotations:render_error"),
+    "benchmark": Output("analysis.compare.checks.benchmark_json:render"),
+    "annotations": Output("analysis.compare.checks.annotations:render"),
+    "error": Output("analysis.compare.checks.annotations:render_error"),
 }
 """What it can become besides, for CI and for GitHub."""
 

@@ -10,9 +10,9 @@ from typing import Final
 
 from ..analysis.figures.analyses import TraceAnalysis
 from ..analysis.model.document import ModeDoc, baseline
+from ..analysis.profile.mode_table import shown_name
 from ..analysis.profile.select import TIMES, of_mode, ranked
 from ..analysis.report import Report
-from ..analysis.stories.mode_table import shown_name
 from .band import Band
 from .rank_sets import RankSet, rank_sets
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import launchscope
-from launchscope.analysis.stories import report_story
+from launchscope.analysis import report_story
 from playwright.sync_api import sync_playwright
 from rich.console import Console
 from rich.text import Text

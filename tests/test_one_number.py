@@ -17,8 +17,8 @@ from typing import Any, Final
 import launchscope
 import pytest
 from launchscope.analysis.model.capture import is_capture
+from launchscope.analysis.profile.mode_table import shown_name
 from launchscope.analysis.profile.select import behind_figures, of_mode
-from launchscope.analysis.stories.mode_table import shown_name
 from launchscope.cli.outputs import COMPARED, OUTPUTS, Output, renderer
 from launchscope.dashboard.charts.bound_chart import bound_figure
 from launchscope.dashboard.charts.idle_chart import idle_figure

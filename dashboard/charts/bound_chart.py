@@ -10,7 +10,7 @@ import numpy as np
 
 from ...analysis.model.document import BoundDoc, ModeDoc
 from ...analysis.model.units import duration, duration_interval, number
-from ...analysis.stories.mode_table import shown_name
+from ...analysis.profile.mode_table import shown_name
 from ..band import Band
 from ..opened_report import OpenedReport
 from ..plotting import (

@@ -13,7 +13,7 @@ from dash.development.base_component import Component
 from markupsafe import Markup
 
 from ...analysis.many.document import RanksDocument
-from ...analysis.stories.many_story import render_json
+from ...analysis.many.many_story import render_json
 from .. import grid_table
 from ..enlarged import STILL_PX
 from ..page.actions import Click

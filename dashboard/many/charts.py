@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ...analysis.many.distributions import value_of
 from ...analysis.many.document import DistributionDoc, RankRow, RanksDocument
+from ...analysis.many.many_story import by_row
 from ...analysis.model.units import plural, written
-from ...analysis.stories.many_story import by_row
 from ..plotting import TEXT_PX, Figure, axis, escaped, layout
 from ..rank_heat import Heat
 from ..theme import Theme

@@ -7,8 +7,8 @@ from typing import Any, Final
 from dash import dcc, html
 
 from ...analysis.many.document import RanksDocument
+from ...analysis.many.many_story import by_row, headline
 from ...analysis.model.units import number, one_line, printable
-from ...analysis.stories.many_story import by_row, headline
 from ..enlarged import css_px
 from ..page.panels import choice, labelled, named
 from ..rank_heat import height_px

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...analysis.many.document import RankRow, RanksDocument
+from ...analysis.many.many_story import by_row
 from ...analysis.model.units import one_line, printable
-from ...analysis.stories.many_story import by_row
 from ..grid_table import Row, TableData, figure, in_us, text
 from .view import path_of
 from .words import figure_words

@@ -7,9 +7,9 @@ from pathlib import PurePath
 from typing import Final
 
 from ...analysis.many.document import RankRow, RanksDocument
+from ...analysis.many.many_story import label
 from ...analysis.many.odd_ones import missing_words
 from ...analysis.model.units import byte_size, number, one_line, plural, printable
-from ...analysis.stories.many_story import label
 
 FIGURE_WORDS: Final = {
     "period_ns": "step time",

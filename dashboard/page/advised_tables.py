@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ...analysis.figures.fusion import fusion_story as fusion_words
+from ...analysis.figures.serving import serving_story as serving_words
 from ...analysis.model.document import ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary
 from ...analysis.model.fusion_document import CandidateDoc, FusedRunDoc, FusionDoc, PromiseDoc
 from ...analysis.model.units import duration, number, one_line, plural, printable
-from ...analysis.stories import fusion_story as fusion_words
-from ...analysis.stories import serving_story as serving_words
 from ..band import Band
 from ..grid_table import BAND, SEVERAL_LINES, Row, TableData, figure, in_us, said, text, with_ids
 from ..opened_report import OpenedReport

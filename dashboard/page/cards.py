@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ...analysis.figures import parts
+from ...analysis.figures.parts import headline
 from ...analysis.model import units
 from ...analysis.model.document import ActionDoc, DeviceDoc, ModeDoc, SteadyDoc, TraceDoc, WarningDoc
-from ...analysis.stories import parts
-from ...analysis.stories.parts import headline
 from ..band import Band
 from ..opened_report import OpenedReport
 

@@ -20,13 +20,13 @@ from ...analysis.compare.compare_document import (
     OpsDoc,
     PairedDoc,
 )
+from ...analysis.compare.compare_words import BEYOND_SPREAD, INFERRED, change, counts, operator, side_by_side
 from ...analysis.compare.compared_figures import mode_figures
 from ...analysis.compare.likely_causes import short_names_of, signed_duration
+from ...analysis.figures.graphs.graph_story import engaged_lines, how, what
 from ...analysis.model.graph_document import FindingDoc
 from ...analysis.model.units import MISSING, apart, duration, number, one_line, printable
-from ...analysis.stories.compare_words import BEYOND_SPREAD, INFERRED, change, counts, operator, side_by_side
-from ...analysis.stories.graph_story import engaged_lines, how, what
-from ...analysis.stories.profile_story import graph_doctors
+from ...analysis.profile.profile_story import graph_doctors
 from ..band import Band
 from ..opened_report import OpenedReport
 from ..ranks.words import waiting_words

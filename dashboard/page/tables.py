@@ -18,7 +18,7 @@ from ...analysis.model.document import CAUSES, KernelDoc
 from ...analysis.model.kernel_names import short_names
 from ...analysis.model.trace import NONE, Ints, OpKind
 from ...analysis.model.units import number, one_line, printable
-from ...analysis.stories.mode_table import WORTH_A_REASON
+from ...analysis.profile.mode_table import WORTH_A_REASON
 from ..band import Band
 from ..grid_table import BAND, SEVERAL_LINES, Row, TableData, figure, in_us, said, text, with_ids
 from ..opened_report import OpenedReport

@@ -9,9 +9,9 @@ from typing import Final
 import flask
 from dash.development.base_component import Component
 
+from ...analysis import report_story
 from ...analysis.model.errors import LaunchscopeError
 from ...analysis.render.perfetto import trace_file as perfetto
-from ...analysis.stories import report_story
 from .. import grid_table
 from ..enlarged import STILL_PX
 from ..opened_report import OpenedReport

@@ -12,10 +12,10 @@ from typing import Any
 import launchscope
 import msgspec
 import pytest
+from launchscope.analysis.compare.checks import compare_story
 from launchscope.analysis.compare.compared_document import ComparedDoc, UnprofiledDoc
 from launchscope.analysis.compare.compared_paths import Comparison
 from launchscope.analysis.model.errors import LaunchscopeError
-from launchscope.analysis.stories import compare_story
 from launchscope.cli import run
 from launchscope.fixtures.builder import trace
 from rich.cells import cell_len

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
+from launchscope.analysis import notebook, report_story
 from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
 from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.inputs.readers.peek import NEITHER, NO_EVENTS
@@ -23,10 +24,8 @@ from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.model.trace import NONE, OpKind, Table, Trace
 from launchscope.analysis.profile.bare_traces import require_whole
-from launchscope.analysis.render import notebook
 from launchscope.analysis.render.perfetto import trace_file as perfetto
 from launchscope.analysis.report import Report, load
-from launchscope.analysis.stories import report_story
 
 from .judge import is_other_json, is_proven_whole
 from .slow_readers import differences, read_slowly

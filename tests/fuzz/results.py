@@ -15,14 +15,13 @@ import msgspec
 from launchscope.analysis.compare.checks.run import Reading as CheckReading
 from launchscope.analysis.compare.checks.run import look_at
 from launchscope.analysis.inputs.sources import Source, Sources
-from launchscope.analysis.many import kept_rows
+from launchscope.analysis.many import kept_rows, many_story
 from launchscope.analysis.many.document import RanksDocument
 from launchscope.analysis.many.kept_rows import KeptRows
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.many.reading import Job
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import load
-from launchscope.analysis.stories import many_story
 from launchscope.cli.rank_page import Reading, kept_table, places_of
 from launchscope.fixtures.cases import NAMED_CASES
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from launchscope.analysis import report_story
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import open_trace, read_trace
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.report import Report, load
-from launchscope.analysis.stories import report_story
 from launchscope.fixtures.builder import trace
 from launchscope.fixtures.cases import NAMED_CASES
 

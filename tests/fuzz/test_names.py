@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from launchscope.analysis import health_story as health
+from launchscope.analysis import notebook, report_story
 from launchscope.analysis.model.errors import UnreadableInput
-from launchscope.analysis.render import notebook
 from launchscope.analysis.render.perfetto import trace_file as perfetto
 from launchscope.analysis.report import Report, analyze, load
-from launchscope.analysis.stories import health, report_story
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.nsys_builder import export
 from markdown_it import MarkdownIt

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launchscope.analysis import health_story as health
+from launchscope.analysis import report_story
 from launchscope.analysis.inputs import sources as found_in
 from launchscope.analysis.inputs.readers.peek import peek as readers_peek
 from launchscope.analysis.inputs.sources import copy_of, rank_of, sources
@@ -20,7 +22,6 @@ from launchscope.analysis.model.document import ReportDocument, SkippedDoc
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.paths import natural_order
 from launchscope.analysis.report import Report, analyze, analyze_sources, load
-from launchscope.analysis.stories import health, report_story
 from launchscope.cli import run
 from launchscope.fixtures.cases import NAMED_CASES
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import launchscope
 import pytest
 from launchscope.analysis.model.errors import LaunchscopeError
+from launchscope.analysis.predict import sweep_story
 from launchscope.analysis.predict.sweep import Measured, read_histogram, sweep_document
-from launchscope.analysis.stories import sweep_story
 
 LLAMA = Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip"
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from launchscope.analysis.model.errors import LaunchscopeError
+from launchscope.analysis.predict import model_story
 from launchscope.analysis.predict.textbook import measured_values, model_document, step, steps
 from launchscope.analysis.report import load
-from launchscope.analysis.stories import model_story
 
 GIB = 2.0**30
 

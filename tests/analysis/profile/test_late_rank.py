@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from launchscope.analysis import report_story
 from launchscope.analysis.model.document import WarningDoc
 from launchscope.analysis.report import load
-from launchscope.analysis.stories import report_story
 
 from .rank_captures import two_ranks
 

@@ -6,8 +6,8 @@ import json
 
 import msgspec
 import pytest
+from launchscope.analysis import report_story
 from launchscope.analysis.model.document import ReportDocument
-from launchscope.analysis.stories import report_story
 
 from . import documents
 from .documents import HOSTILE, report

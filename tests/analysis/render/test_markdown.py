@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from launchscope.analysis import report_story
 from launchscope.analysis.render import markdown
-from launchscope.analysis.stories import report_story
 
 from . import documents
 from .documents import HOSTILE, report

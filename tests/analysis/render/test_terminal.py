@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 import pytest
+from launchscope.analysis import report_story
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.model.document import ActionDoc, ReportDocument, UnreadDoc, VerdictDoc
-from launchscope.analysis.stories import report_story
 from launchscope.fixtures.cases import NAMED_CASES
 from rich.cells import cell_len
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from launchscope.analysis.figures.parts import headline_gaps
 from launchscope.analysis.model.document import TAX_FIELDS, ModeDoc
 from launchscope.analysis.report import Report
-from launchscope.analysis.stories.parts import headline_gaps
 from launchscope.dashboard.charts.bound_chart import bound_figure, chart_rem
 from launchscope.dashboard.charts.durations_chart import durations_figure, log_bins
 from launchscope.dashboard.charts.idle_chart import idle_figure

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.compare.check_document import EXIT_CODES, HOLDS, INCONCLUSIVE, REGRESSION, TO_FIX
 from launchscope.analysis.compare.checks.asked import DEFAULTS
+from launchscope.analysis.compare.checks.check_story import render_terminal
 from launchscope.analysis.compare.checks.config import Limits
 from launchscope.analysis.compare.checks.judge import check
 from launchscope.analysis.compare.checks.limits import FIGURES
 from launchscope.analysis.compare.snapshot import Snapshot, Timing
 from launchscope.analysis.model.errors import ConfigError
-from launchscope.analysis.stories.check_story import render_terminal
 from msgspec.structs import replace
 
 from .snapshots import ADD, ITEM, MACHINE, MM, MS, eager, found, graph, limits, timings, trace

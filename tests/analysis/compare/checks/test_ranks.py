@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from launchscope.analysis.compare.checks import compare_story
 from launchscope.analysis.compare.checks.from_report import snapshots_of
 from launchscope.analysis.compare.checks.matching import setup_difference
 from launchscope.analysis.compare.compared_paths import compare
 from launchscope.analysis.predict.textbook import measured_values
 from launchscope.analysis.report import load
-from launchscope.analysis.stories import compare_story
 
 DEGREES = Path(__file__).parents[4] / "fixtures" / "captures" / "degrees"
 

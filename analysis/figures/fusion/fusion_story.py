@@ -1,0 +1,176 @@
+"""The fusion advisor, told: what could be one kernel and is several, and what that is worth, eager and in a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ...model import units
+from ...model.fusion_document import CandidateDoc, FusedRunDoc, FusionDoc, WorthDoc
+from ...model.units import MISSING, duration, number, plural
+from ...story.blocks import Block, Fact, Listing
+from ...story.tables import Column, Row, Table
+
+TOLD: Final = 5  # candidates without --verbose
+PARTS: Final = 8
+MATCHED: Final = "from the eager step; as recorded, kernels matched by name and order"
+PRODUCTS: Final = "torch.compile puts no products of matrices together: qkv and gate_up are for the model's author"
+_TAU_WORDS: Final = {"tau_step": "host time per launch, unprofiled"}
+_HOW_TO_GET: Final = (
+    "no shapes of operators' inputs in the file: record with record_shapes=True (and with_stack=True for lines), "
+    "or with `launchscope profile`"
+)
+
+
+def fusion_story(fusion: FusionDoc | None, run: FusedRunDoc | None = None, *, verbose: bool) -> Iterator[Block]:
+    """The candidates, most worth in eager mode first; what came of them in a fused run."""
+    if fusion is None:
+        if verbose:
+            yield Fact("fusion", [_HOW_TO_GET])
+        return
+    if fusion.candidates:
+        yield _candidates(fusion, verbose=verbose)
+        yield Fact("predicted", list(basis(fusion, verbose=verbose)))
+    elif verbose:
+        yield Fact("fusion", [f"nothing to fuse found in a step of {plural(fusion.launches, 'launch', 'launches')}"])
+    if verbose:
+        for candidate in fusion.candidates:
+            yield Fact(candidate.kind, list(_details(candidate)))
+    if fusion.already and (verbose or not fusion.candidates):
+        yield Fact("fused already", [" · ".join(already(fusion))])
+    if verbose and fusion.abstained:
+        yield Fact("not sure", not_sure(fusion))
+    if run is not None:
+        yield _promises(run)
+        yield Fact("promised, came", [MATCHED, PRODUCTS])
+        if verbose:
+            yield _parts(run)
+
+
+def already(fusion: FusionDoc) -> list[str]:
+    """What is one kernel now."""
+    return [_times(f"{entry.kind} ({entry.what})", entry.places) for entry in fusion.already]
+
+
+def not_sure(fusion: FusionDoc) -> list[str]:
+    """What looks like a pattern, and why it is not told as one."""
+    return [f"{_times(entry.kind, entry.places)}: {entry.reason}" for entry in fusion.abstained]
+
+
+def _candidates(fusion: FusionDoc, *, verbose: bool) -> Listing:
+    told = fusion.candidates if verbose else fusion.candidates[:TOLD]
+    rows = [_cells(_times(each.title, each.places), each, each.launches_per_step) for each in told]
+    if len(fusion.candidates) > 1:
+        left = len(fusion.candidates) - len(told)
+        label = "all" if not left else f"all, with {plural(left, 'other')}"
+        rows.append(_cells(label, fusion.total, sum(each.launches_per_step for each in fusion.candidates)))
+    columns = [Column("could be fused", right=False), Column("launches"), Column("saves in\neager")]
+    columns += [Column("saves in\na graph"), Column("bytes saved", rank=1)]
+    columns = columns if verbose else columns[:-1]
+    return Listing(Table(columns, [Row(cells[: len(columns)]) for cells in rows]))
+
+
+def _cells(label: str, worth: WorthDoc, launches: int) -> list[str]:
+    size = MISSING if worth.bytes_saved is None else units.byte_size(worth.bytes_saved)
+    counts = f"{number(launches)} → {number(launches - worth.launches_saved)}"
+    return [label, counts, duration(worth.eager_saves_ns), duration(worth.graph_saves_ns), size]
+
+
+def basis(fusion: FusionDoc, *, verbose: bool) -> Iterator[str]:
+    """What the savings are made of; why a column is empty."""
+    total, words = fusion.total, _TAU_WORDS.get(fusion.tau_source or "", fusion.tau_source)
+    each = MISSING if fusion.tau_ns is None else f"{duration(fusion.tau_ns)}, {words}"
+    if fusion.host_sets_pace:
+        yield f"in eager mode launches × τ ({each}){_all(total.eager_low_ns, total.eager_high_ns)}"
+    else:
+        yield "in eager mode GPU work alone, as the GPU sets the pace"
+    if total.graph_saves_ns is None:
+        yield f"in a graph unknown: {fusion.withheld.get('total.graph_saves_ns', 'not calibrated')}"
+    else:
+        nodes = f"{number(total.launches_saved)} node gaps of {duration(fusion.node_gap_ns)}"
+        work = f"GPU work of {duration(total.gpu_work_ns)} and {nodes}"
+        yield f"in a graph {work}{_all(total.graph_low_ns, total.graph_high_ns)}"
+    if verbose:
+        yield f"kernels' times from {fusion.times_from or 'this trace'}; bytes: intermediates written and read again"
+
+
+def _all(low: float | None, high: float | None) -> str:
+    """The range of all candidates together; nothing where it has one end."""
+    return "" if low is None or high is None else f"; all: {duration(low)} to {duration(high)}"
+
+
+def _details(candidate: CandidateDoc) -> Iterator[str]:
+    names = " → ".join(candidate.operators[:12]) + (" → …" if len(candidate.operators) > 12 else "")
+    yield f"{_times(candidate.title, candidate.places)} · {_layers(candidate.layers)}"
+    yield names
+    if candidate.where:
+        yield f"at {', '.join(candidate.where)}"
+    ranges = {
+        "eager": (candidate.eager_low_ns, candidate.eager_high_ns),
+        "in a graph": (candidate.graph_low_ns, candidate.graph_high_ns),
+    }
+    told = [
+        f"{name} {duration(low)} to {duration(high)}" for name, (low, high) in ranges.items() if None not in (low, high)
+    ]
+    yield " · ".join([*told, f"kernels take {duration(candidate.kernels_ns)} now"])
+    yield f"known by: {candidate.relied_on}"
+    yield f"how: {candidate.how}"
+
+
+def _layers(layers: Sequence[int] | None) -> str:
+    if not layers:
+        return "in no layer"
+    if len(layers) == 1:
+        return f"layer {layers[0]}"
+    whole = list(layers) == list(range(layers[0], layers[-1] + 1))
+    return f"layers {layers[0]} to {layers[-1]}" if whole else f"{len(layers)} layers"
+
+
+def _times(text: str, places: int) -> str:
+    return text if places == 1 else f"{text} × {places}"
+
+
+def _promises(run: FusedRunDoc) -> Listing:
+    """Per kind what torch.compile was promised to do and did."""
+    rows = [
+        Row(
+            [
+                promise.kind,
+                number(promise.launches_promised),
+                number(promise.launches_came),
+                duration(promise.gpu_work_promised_ns),
+                duration(promise.gpu_work_came_ns),
+            ]
+        )
+        for promise in run.promises
+    ]
+    came = run.launches_before - run.launches_after
+    work = run.gpu_work_before_ns - run.gpu_work_after_ns
+    rows.append(
+        Row(["all", number(run.launches_promised), number(came), duration(run.gpu_work_promised_ns), duration(work)])
+    )
+    columns = [Column("torch.compile fused", right=False), Column("launches\npromised"), Column("came")]
+    columns += [Column("GPU work\npromised"), Column("came")]
+    return Listing(Table(columns, rows))
+
+
+def _parts(run: FusedRunDoc) -> Listing:
+    rows = [
+        Row(
+            [
+                ", ".join(part.kinds) or MISSING,
+                f"{number(part.kernels_before)} → {number(part.kernels_after)}",
+                f"{duration(part.before_ns)} → {duration(part.after_ns)}",
+                " · ".join(part.operators) or MISSING,
+            ]
+        )
+        for part in run.parts[:PARTS]
+    ]
+    columns = [
+        Column("of", right=False),
+        Column("kernels"),
+        Column("GPU work"),
+        Column("became", right=False, least=24, foreign=True),
+    ]
+    left = len(run.parts) - PARTS
+    return Listing(Table(columns, rows), [f"{plural(left, 'other part')} in the JSON report"] if left > 0 else [])

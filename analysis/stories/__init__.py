@@ -1,1 +1,0 @@
-"""Documents in words: what a person reads of each, as blocks."""
