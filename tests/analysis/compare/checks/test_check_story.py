@@ -12,8 +12,8 @@ from launchscope.analysis.compare.checks import words as check_words
 from launchscope.analysis.model import units
 from rich.cells import cell_len
 
-from ..render.check_documents import CHECKS, check, finding, holding, part, side, slower
 from . import check_documents
+from .check_documents import CHECKS, check, finding, holding, part, side, slower
 
 
 def text(doc: CheckDoc, width: int = 100, *, verbose: bool = False) -> str:

@@ -18,8 +18,8 @@ from launchscope.analysis.model.graph_document import (
 )
 from rich.cells import cell_len
 
-from ..render import documents
-from ..render.documents import HOSTILE, report
+from ...render import documents
+from ...render.documents import HOSTILE, report
 
 LAUNCH = GraphLaunchDoc(
     count=8,

@@ -7,8 +7,8 @@ from launchscope.analysis.figures.serving.serving_story import serving_story, wi
 from launchscope.analysis.model.document import ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary
 from launchscope.analysis.story.blocks import Listing
 
-from ..render import documents
-from ..render.documents import US, report, summary
+from ...render import documents
+from ...render.documents import US, report, summary
 
 
 def per_step(us: float) -> Summary:
