@@ -11,7 +11,7 @@ from launchscope.analysis.report import Report, analyze
 from launchscope.analysis.report_story import render_terminal as render
 from launchscope.fixtures.builder import trace
 
-CAPTURES = Path(__file__).parents[3] / "fixtures" / "captures"
+CAPTURES = Path(__file__).parents[4] / "fixtures" / "captures"
 
 
 @cache
