@@ -42,7 +42,7 @@ def collectives_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
     import pandas as pd
 
     def one(analysis: TraceAnalysis) -> pd.DataFrame:
-        found, waits = analysis.collectives, analysis.waits
+        found, waits = analysis.collectives, analysis.context.waits
         unknown = np.full(len(found), NONE, np.int64)
         return pd.DataFrame(
             {

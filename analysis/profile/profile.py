@@ -16,7 +16,6 @@ import msgspec
 
 from ..figures.analyses import TraceAnalysis
 from ..figures.communication import NO_COLLECTIVES, NOT_IN_COMMON
-from ..figures.next_steps import ModeFigures, next_steps
 from ..figures.observer import observer_effect
 from ..figures.verdict import StepFacts, verdict
 from ..model import units
@@ -37,6 +36,7 @@ from ..step_model.bound import bound_ns, serial_ns
 from .graph_reasons import profile_findings
 from .measured_mode import MeasuredMode, median_or_none
 from .mode_warnings import mode_warnings
+from .next_steps import ModeFigures, next_steps
 from .select import of_mode
 
 OVER_STEP: Final = 0.05  # share of T that N·τ, measured apart, may lie over it
@@ -267,7 +267,7 @@ def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc |
             waiting_ns=mode.waiting_ns or 0.0,
             unsplit_ns=mode.unsplit_of_step_ns,
             waits_for=_waits_for(mode),
-            alone=all(a.waits is None for a in mode.cuda),
+            alone=all(a.context.waits is None for a in mode.cuda),
             gpu_ops=1.0 if mode.gpu_ops is None else mode.gpu_ops,
             launches=mode.launches or 0.0,
             tau_ns=mode.tau_step_ns,
@@ -288,7 +288,7 @@ def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc |
 
 def _waits_for(mode: MeasuredMode) -> int | None:
     """The rank for which it waits mostly in every recording; null where that differs."""
-    found = {a.waits_for for a in mode.cuda}
+    found = {a.context.waits_for for a in mode.cuda}
     return found.pop() if len(found) == 1 else None
 
 
