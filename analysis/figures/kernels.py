@@ -104,7 +104,7 @@ def _table(docs: Sequence[KernelDoc], title: str = "kernel", limit: int | None =
     inferred = any(row.operator and row.operator.endswith("*") for row in rows[:limit])
     return TypedTable(
         [
-            TypedColumn("kernel", title, "name", least=30, foreign=True),
+            TypedColumn("kernel", title, "name", least=30, foreign=True, whole="name"),
             TypedColumn("category", "kind", "name", wide_only=True),
             TypedColumn("count", "count", wide_only=by_step),
             TypedColumn("per_step", "count\nper step", wide_only=not by_step),
@@ -118,6 +118,7 @@ def _table(docs: Sequence[KernelDoc], title: str = "kernel", limit: int | None =
             ),
         ],
         rows,
+        ["* operators of the aligned recording that has them"] if inferred else [],
     )
 
 

@@ -36,6 +36,7 @@ class TypedColumn:
     least: int | None = None
     foreign: bool = False  # names from the traced program
     wide_only: bool = False  # of the dashboard's grid and of files: no room for it among lines of text
+    whole: str | None = None  # the field with the whole text, where this one has it shortened
 
     @property
     def one_line(self) -> str:
