@@ -63,7 +63,7 @@ OUTPUTS: Final = {
 }
 """What a Report can become."""
 
-HEALTH: Final = story_outputs("analysis.health_story")
+HEALTH: Final = story_outputs("analysis.profile.health")
 """What `launchscope doctor` tells of a Report."""
 
 MODEL: Final = story_outputs("analysis.predict.model_story")

@@ -10,7 +10,7 @@ import msgspec
 from ..model.units import MISSING, byte_size, duration, number, plural, seconds, share, written
 from ..render.outputs import outputs_of
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
-from ..story.counted_files import counted_files
+from ..story.files import counted_files
 from ..story.tables import Column, Row, Table
 from .document import DistributionDoc, OddDoc, RankRow, RanksDocument
 from .odd_ones import FEWEST, missing_words

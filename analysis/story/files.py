@@ -1,12 +1,13 @@
-"""Every file that was looked at in one line: read, unread, skipped."""
+"""The files that were looked at: how many were read, unread and skipped, and why the unread ones were not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model.document import SkippedDoc
+from ..model.document import SkippedDoc, UnreadDoc
 from ..model.units import number, plural
-from .blocks import Fact
+from .blocks import Fact, Listing
+from .tables import Column, Row, Table
 
 
 def counted_files(read: int, unread: int, skipped: Sequence[SkippedDoc]) -> str | None:
@@ -29,3 +30,14 @@ def files_fact(read: int, unread: int, skipped: Sequence[SkippedDoc]) -> list[Fa
 def _named(skipped: SkippedDoc) -> str:
     more = f" and {skipped.count - 1:,} more" if skipped.count > 1 else ""
     return f"{skipped.first}{more}"
+
+
+def unread_files(unread: list[UnreadDoc]) -> list[Listing]:
+    """The files of which nothing is told, each with its reason."""
+    if not unread:
+        return []
+    columns = [
+        Column(f"{plural(len(unread), 'file')} not told", right=False, least=24, foreign=True),
+        Column("reason", right=False, least=30, wraps=True),
+    ]
+    return [Listing(Table(columns, [Row([each.path, each.reason]) for each in unread]))]
