@@ -12,9 +12,10 @@ from ..figures.devices import idle
 from ..figures.fusion.fusion_story import fusion_story
 from ..figures.graphs.graph_story import graph_story
 from ..figures.kernels import longest_kernels
+from ..figures.registry import FIGURES
 from ..figures.serving.serving_story import serving_story
 from ..figures.short_kernels import short_kernel_facts
-from ..figures.trace_story import label
+from ..figures.trace_story import figure_tables, label
 from ..model import units
 from ..model.capture import GRAPH_OF
 from ..model.document import (
@@ -65,6 +66,7 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
         story += serving_story(trace)
         story += short_kernel_facts(trace)
         story += _longest_kernels(traces, base, profile.modes[base], verbose)
+        story += _more_figures(traces, base, profile.modes[base], verbose)
     story += fusion_story(fusion_of(traces), profile.fused_run, verbose=verbose)
     story += _trace_warnings(document.traces, verbose=verbose)
     if verbose:
@@ -202,6 +204,15 @@ def _base(graph: ModeDoc | None) -> str:
     if graph is None or graph.exposed_idle_ns is None:
         return ""
     return f" ({duration_pm(graph.exposed_idle_ns, graph.gpu_work_uncertainty_ns)})"
+
+
+def _more_figures(traces: Sequence[TraceDoc], name: str, mode: ModeDoc, verbose: bool) -> Iterator[Block]:
+    """Figures that only one recording has, of the one that knows operators."""
+    for trace in ranked(of_mode(traces, name), OPERATORS, mode)[:1]:
+        for figure in FIGURES:
+            if not figure.is_of_contract:
+                yield from figure.facts(trace, verbose) if figure.facts is not None else ()
+                yield from figure_tables(figure, trace, verbose)
 
 
 def _longest_kernels(traces: Sequence[TraceDoc], name: str, mode: ModeDoc, verbose: bool) -> Iterator[Listing]:
