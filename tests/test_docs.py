@@ -16,7 +16,7 @@ from launchscope.cli import launchscope as program
 ROOT = Path(__file__).parent.parent
 CLI = (ROOT / "docs" / "cli.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def command(name: str) -> click.Command:
