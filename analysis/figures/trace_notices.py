@@ -5,7 +5,7 @@ docs/warnings.md has them all, with when each is raised and what it means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -208,11 +208,12 @@ def _place(trace: Trace, rows: Bools) -> str:
     return f"device {ops.device[row]}, stream {ops.stream[row]}, {when}"
 
 
-def notices(context: Context) -> Iterator[Notice]:
-    """What the reader, the steps and the data have to say."""
-    yield from context.trace.notices
-    yield from context.steps.notices
-    yield from trace_notices(context)
+def notices(context: Context) -> Sequence[Notice]:
+    """What the reader, the steps and the data have to say; found once."""
+    if "notices" not in context.figures:
+        context.figures["notices"] = (*context.trace.notices, *context.steps.notices, *trace_notices(context))
+    found: Sequence[Notice] = context.figures["notices"]
+    return found
 
 
 def _warnings(context: Context) -> list[WarningDoc]:
