@@ -30,10 +30,10 @@ def _tell(report: Told, *, verbose: bool) -> list[Block]:
     """The whole story. A profile's recordings are told one by one only with ``verbose``."""
     document = report.document
     if document.profile is not None:
-        told = profile_story(document, document.profile, verbose=verbose)
+        profile = profile_story(document, document.profile, verbose=verbose)
         if verbose:
-            told += [part for trace in document.traces for part in trace_story(trace, verbose=True, divides=True)]
-        return [*told, *_files(document)]
+            profile += [part for trace in document.traces for part in trace_story(trace, verbose=True, divides=True)]
+        return [*profile, *_files(document)]
     if not document.traces:
         return [Headline("nothing to report: no trace was given"), *_files(document)]
     several = len(document.traces) > 1
@@ -65,8 +65,8 @@ def notebook_html(report: Told) -> str:
         parts.append(_modes_html(document.profile))
     else:
         for trace in document.traces:
-            told = f"<b>{escape(trace.name)}</b> is {trace.verdict.verdict_class.upper()}: "
-            parts.append(f"<p>{told}{escape(trace.verdict.reason)}.</p>")
+            sentence = f"<b>{escape(trace.name)}</b> is {trace.verdict.verdict_class.upper()}: "
+            parts.append(f"<p>{sentence}{escape(trace.verdict.reason)}.</p>")
             parts += [_note_html(w.message) for w in trace.warnings]
     parts += [_note_html(f"{each.path}: {each.reason}") for each in document.unread]
     return "<div>" + "".join(parts) + "</div>"

@@ -159,10 +159,10 @@ def _odd_op_notices(context: Context) -> Iterator[Notice]:
     if any(counts):
         words = (("GPU op", "GPU ops"), ("launch", "launches"), ("blocking call", "blocking calls"))
         counted = [units.plural(n, *own) for n, own in zip(counts, words, strict=True) if n]
-        told = [f"{n:,} {what}" for what, own in odd.faults.items() if (n := sum(int(each.sum()) for each in own))]
+        faults = [f"{n:,} {what}" for what, own in odd.faults.items() if (n := sum(int(each.sum()) for each in own))]
         where = f" (the first on {_place(context.trace, odd.gpu_ops)})" if odd.gpu_ops.any() else ""
         text = (
-            f"durations that can't be, of {' and '.join(counted)}{where}: {', '.join(told)}; the writer's clocks are "
+            f"durations that can't be, of {' and '.join(counted)}{where}: {', '.join(faults)}; the writer's clocks are "
             "at fault, and busy time holds them: record again"
         )
         yield Notice("impossible_durations", text, sum(counts))

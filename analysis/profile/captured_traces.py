@@ -48,14 +48,14 @@ def analyze_capture(
                 unreadable.setdefault(session.mode, []).append(utf8_text(str(error)))
     together = _together(capture.manifest, analyses)
     analyses = [analysis for each in together for analysis in each.analyses] if together else analyses
-    manifest, told, others = _told(capture.manifest, analyses)
-    told, fused_run = with_captured_fusion(with_inferred_operators(told), manifest.calibration)
-    profile = msgspec.structs.replace(profile_document(manifest, told), fused_run=fused_run)
-    advised = with_advice(profile, fusion_of(each.document for each in told))
+    manifest, main, others = _main_rank(capture.manifest, analyses)
+    main, fused_run = with_captured_fusion(with_inferred_operators(main), manifest.calibration)
+    profile = msgspec.structs.replace(profile_document(manifest, main), fused_run=fused_run)
+    advised = with_advice(profile, fusion_of(each.document for each in main))
     if capture.manifest.ranks:
         ranks = ranks_document(capture.manifest, manifest.ranks[0].rank, together)
         advised = msgspec.structs.replace(advised, ranks=ranks)
-    return [*told, *others], _with_warnings(advised, unreadable)
+    return [*main, *others], _with_warnings(advised, unreadable)
 
 
 def _together(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> list[Together]:
@@ -66,20 +66,20 @@ def _together(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> list[Tog
     sets: dict[tuple[str | None, str | None, int | None], list[TraceAnalysis]] = {}
     for each in analyses:
         sets.setdefault((each.mode, each.trace_pass, each.repeat), []).append(each)
-    return [put_together(own, [hosts.get(each.trace.rank or 0) for each in own]) for own in sets.values()]
+    return [put_together(each, [hosts.get(rank.trace.rank or 0) for rank in each]) for each in sets.values()]
 
 
-def _told(
+def _main_rank(
     manifest: Manifest, analyses: list[TraceAnalysis]
 ) -> tuple[Manifest, list[TraceAnalysis], list[TraceAnalysis]]:
     """The rank that the modes' figures are of, the first one: its manifest, its recordings, and those of the others."""
     if not manifest.ranks:
         return manifest, analyses, []
     first = min(record.rank for record in manifest.ranks)
-    own = [each for each in analyses if each.trace.rank == first]
+    own_mode = [each for each in analyses if each.trace.rank == first]
     others = [each for each in analyses if each.trace.rank != first]
     of_first = tuple(record for record in manifest.ranks if record.rank == first)
-    return msgspec.structs.replace(manifest.of_rank(first), ranks=of_first), own, others
+    return msgspec.structs.replace(manifest.of_rank(first), ranks=of_first), own_mode, others
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ def with_inferred_operators(analyses: Sequence[TraceAnalysis]) -> list[TraceAnal
 
 def _reference_of(analysis: TraceAnalysis, analyses: Sequence[TraceAnalysis]) -> TraceAnalysis | None:
     """The trace that knows the operators of this one's kernels, or None."""
-    own = mode_of(analysis) or ""
-    for mode in (UNGRAPHED.get(own, own), "eager"):
+    own_mode = mode_of(analysis) or ""
+    for mode in (UNGRAPHED.get(own_mode, own_mode), "eager"):
         others = [each for each in of_mode(analyses, mode) if each is not analysis and each.trace_pass != TIMES[0]]
         if others:
             return ranked(others, OPERATORS)[0]

@@ -312,7 +312,7 @@ def _tell_trace(trace: TraceHealthDoc, *, divides: bool, verbose: bool) -> Itera
 
 def _dropped(dropped: Sequence[DroppedStepDoc], *, verbose: bool) -> Iterator[str]:
     """Each reason with its steps."""
-    most = len(dropped) if verbose else parts.TOLD
+    most = len(dropped) if verbose else parts.SHOWN
     steps: dict[str, list[str]] = {}
     for each in dropped:
         steps.setdefault(each.reason, []).append(each.step)

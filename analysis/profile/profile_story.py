@@ -152,10 +152,10 @@ def _bound(mode: ModeDoc, name: str, profile: ProfileDoc) -> Iterator[Fact]:
         (mode.tau_api_ns, "in the median launch call, as traced"),
         (mode.tau_step_ns, f"with Python and dispatcher, {mode.host_submit_source or 'unknown'}"),
     ]
-    told = [f"{_product(mode.launches, tau)} {words}" for tau, words in taus if tau is not None]
-    if told:
+    texts = [f"{_product(mode.launches, tau)} {words}" for tau, words in taus if tau is not None]
+    if texts:
         count = "" if mode.launches is None else f"N·τ of {plural(mode.launches, 'launch', 'launches')}: "
-        lines.append(count + " · ".join(told))
+        lines.append(count + " · ".join(texts))
     if mode.floor_ns is not None:
         work = mode.gpu_work_ns if mode.gpu_work_without_waiting_ns is None else mode.gpu_work_without_waiting_ns
         over = _over_floor(work, mode.floor_ns)
@@ -217,8 +217,8 @@ def _more_figures(traces: Sequence[TraceDoc], name: str, mode: ModeDoc, verbose:
 
 def _longest_kernels(traces: Sequence[TraceDoc], name: str, mode: ModeDoc, verbose: bool) -> Iterator[Listing]:
     """Of the recording that speaks for the mode, unless only another one knows the operators."""
-    own = of_mode(traces, name)
-    ways = [ranked(own, TIMES, mode), ranked(own, OPERATORS, mode)]
+    recordings = of_mode(traces, name)
+    ways = [ranked(recordings, TIMES, mode), ranked(recordings, OPERATORS, mode)]
     found = [way[0] for way in ways if way]
     chosen = next((each for each in found if any(kernel.operator for kernel in each.kernels)), next(iter(found), None))
     if chosen is not None:
@@ -232,14 +232,14 @@ def _trace_warnings(traces: Sequence[TraceDoc], *, verbose: bool) -> Iterator[Fa
     for trace in traces:
         for warning in trace.warnings:
             found.setdefault(warning.code, []).append((warning.count, f"{label(trace)}: {warning.message}"))
-    told = []
+    texts = []
     for code, warned in found.items():
         if verbose:
-            told += [WarningDoc(code=code, message=message) for _, message in warned]
+            texts += [WarningDoc(code=code, message=message) for _, message in warned]
         else:
             also = f"; {plural(len(warned) - 1, 'other recording')} too" if len(warned) > 1 else ""
-            told.append(WarningDoc(code=code, message=f"{max(warned)[1]}{also}"))
-    yield from parts.warnings(told, verbose=verbose)
+            texts.append(WarningDoc(code=code, message=f"{max(warned)[1]}{also}"))
+    yield from parts.warnings(texts, verbose=verbose)
 
 
 def _details(profile: ProfileDoc) -> Iterator[Fact | Listing]:

@@ -106,11 +106,11 @@ def notes(opened: OpenedReport) -> list[str]:
 
 def _mode_card(title: str, band: Band | None, mode: ModeDoc, *, is_baseline: bool) -> Card:
     key = None if band is None else band.key
-    told = _told([*mode.warnings, *([] if band is None else band.analysis.document.warnings)])
+    warnings = _warnings([*mode.warnings, *([] if band is None else band.analysis.document.warnings)])
     if mode.step_ns is None:
-        return Card(title, key, None, (), told, mode.error or "no reason was recorded", is_baseline)
+        return Card(title, key, None, (), warnings, mode.error or "no reason was recorded", is_baseline)
     verdict = None if mode.verdict is None else headline(mode.verdict).text
-    return Card(title, key, verdict, tuple(_mode_facts(mode)), told, None, is_baseline)
+    return Card(title, key, verdict, tuple(_mode_facts(mode)), warnings, None, is_baseline)
 
 
 def _mode_facts(mode: ModeDoc) -> Iterator[Fact]:
@@ -136,10 +136,10 @@ def _mode_facts(mode: ModeDoc) -> Iterator[Fact]:
 def _trace_card(band: Band, *, is_baseline: bool) -> Card:
     trace = band.analysis.document
     verdict = headline(trace.verdict).text
-    told = _told(trace.warnings)
+    warnings = _warnings(trace.warnings)
     if band.device is None:
-        return Card(band.label, band.key, None, (), told, "no GPU op in it", is_baseline)
-    return Card(band.label, band.key, verdict, tuple(_trace_facts(trace)), told, None, is_baseline)
+        return Card(band.label, band.key, None, (), warnings, "no GPU op in it", is_baseline)
+    return Card(band.label, band.key, verdict, tuple(_trace_facts(trace)), warnings, None, is_baseline)
 
 
 def _trace_facts(trace: TraceDoc) -> Iterator[Fact]:
@@ -168,7 +168,7 @@ def _trace_facts(trace: TraceDoc) -> Iterator[Fact]:
     yield Fact("kernels", kernels, "Per step." if steps is not None else "In the whole recording.")
 
 
-def _told(warnings: Sequence[WarningDoc]) -> tuple[str, ...]:
+def _warnings(warnings: Sequence[WarningDoc]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{warning.message} [{warning.code}]" for warning in warnings))
 
 
