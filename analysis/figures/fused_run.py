@@ -17,7 +17,7 @@ from ..facts.context import Context
 from ..model.fusion_document import FusedPartDoc, FusedRunDoc, PromiseDoc
 from ..model.op_names import is_compiled, unnumbered
 from ..model.statistics import known_sum
-from .fusion.ops import Occurrence
+from .fusion.scan import Occurrence
 from .fusion.step import FusionStep, OpTimes
 from .fusion.worth import Prices, Rates
 

@@ -9,7 +9,7 @@ from typing import Final
 from ..model import units
 from ..model.capture import GRAPH_OF
 from ..model.document import ActionDoc, StepTimeDoc
-from ..step_model.step_bytes import least_ns
+from ..step_model.bound import least_ns
 from .how_to import HOW
 from .verdict import WORTH_DOING
 

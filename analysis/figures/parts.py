@@ -21,7 +21,7 @@ from ..model.document import (
 )
 from ..model.kernel_names import short_names
 from ..model.units import MISSING, duration, number, plural, share
-from ..step_model.measured_step import MOSTLY
+from ..step_model.bound import MOSTLY
 from ..story.blocks import Bar, Bars, Fact, Headline, Listing
 from ..story.tables import Column, Row, Table
 

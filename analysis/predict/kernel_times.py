@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..model.counted_step import ATTENTION, COPY, ELEMENTWISE, MATRIX, OTHER, REDUCTION, CountedOp
-from ..step_model.step_bytes import least_ns
+from ..step_model.bound import least_ns
 from .gpus import Gpu
 
 START_NS: Final = {

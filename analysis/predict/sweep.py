@@ -17,7 +17,7 @@ from ..model.paths import content
 from ..model.version import __version__
 from ..profile.ladder import LadderDoc, better_ladder, curve, judge_ladder
 from ..report import load
-from ..step_model.step_bytes import NS_PER_S
+from ..step_model.bound import NS_PER_S
 from .scaling import RanksRowDoc, ranks_rows
 
 

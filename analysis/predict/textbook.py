@@ -22,9 +22,7 @@ from ..model.document import baseline
 from ..model.errors import LaunchscopeError
 from ..model.version import __version__
 from ..report import Report
-from ..step_model.bound import StepModel, bound_ns, replay_ns, serial_ns
-from ..step_model.measured_step import step_of_mode, step_of_trace
-from ..step_model.step_bytes import least_ns
+from ..step_model.bound import StepModel, bound_ns, least_ns, replay_ns, serial_ns, step_of_mode, step_of_trace
 
 _BASIS: Final = "predicted: W is weights ÷ bandwidth, a graph is launched in τ"
 

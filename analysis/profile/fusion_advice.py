@@ -11,9 +11,8 @@ import msgspec
 from ..figures.analyses import TraceAnalysis
 from ..figures.fused_run import Recorded, fused_run
 from ..figures.fusion.advisor import findings, fusion_doc
-from ..figures.fusion.ops import Finding, Occurrence
-from ..figures.fusion.step import FusionStep, OpTimes, fusion_step
-from ..figures.fusion.times import names_of_step, op_times
+from ..figures.fusion.scan import Finding, Occurrence
+from ..figures.fusion.step import FusionStep, OpTimes, fusion_step, names_of_step, op_times
 from ..figures.fusion.worth import TAU_STEP, Rates
 from ..model.capture import Calibration
 from ..model.fusion_document import FusedRunDoc

@@ -1,7 +1,7 @@
 """How long the GPU ops of a step would take with another memory, other weights, more rows, or a part of the model.
 
 What is known of a step are the bytes of weights and of caches that it reads, its FLOPs, and this GPU's rates. The
-time that they take at those rates (step_model/step_bytes.py) is a part of the matmuls' and of attention's time; that
+time that they take at those rates (step_model/bound.py) is a part of the matmuls' and of attention's time; that
 part moves, the rest stays.
 
 More rows make all kernels longer: GPU work grows by ``ROWS`` times what these parts grow by, and from one row to
@@ -18,8 +18,8 @@ import numpy as np
 
 from ...facts.op_classes import CLASSES
 from ...model.trace import Ints
+from ...step_model.bound import StepBytes
 from ...step_model.knobs import Knobs, of_class
-from ...step_model.step_bytes import StepBytes
 from .simulator import Times
 
 ROWS: Final = 1.25

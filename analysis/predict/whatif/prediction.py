@@ -23,8 +23,8 @@ from ...model.quantities import SIZES, TIMES, quantity
 from ...model.trace import Ints
 from ...model.version import __version__
 from ...report import Report, load
+from ...step_model.bound import StepBytes, step_bytes
 from ...step_model.knobs import ALL_REDUCE_NS, FORMATS, OTHER_STREAM_NS, Knobs
-from ...step_model.step_bytes import StepBytes, step_bytes
 from .fused_plan import fused
 from .gpu_work import changed_times
 from .plan_changes import as_graph, with_ops_after

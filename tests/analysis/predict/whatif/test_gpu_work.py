@@ -15,8 +15,8 @@ from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.predict.whatif.gpu_work import OTHER_KERNELS, ROWS, SAVED, changed_times
 from launchscope.analysis.predict.whatif.prediction import what_if
 from launchscope.analysis.report import Report, load
+from launchscope.analysis.step_model.bound import StepBytes
 from launchscope.analysis.step_model.knobs import Knobs
-from launchscope.analysis.step_model.step_bytes import StepBytes
 
 LLAMA = Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip"
 MATMUL, ATTENTION, OTHER = (CLASSES.index(name) for name in ("matmul", "attention", "other"))
