@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .figures import parts, trace_story
+from .figures.coverage import coverage_facts
 from .model.units import MISSING, byte_size
 from .profile.health import NO, DroppedStepDoc, TraceHealthDoc
 from .render.outputs import json_text, outputs_of
@@ -39,7 +40,7 @@ def _tell_trace(trace: TraceHealthDoc, *, divides: bool, verbose: bool) -> Itera
     yield from parts.warnings(trace.warnings, verbose=verbose)
     if trace.coverage.gpu_ops or verbose:  # else everything is
         yield from parts.withheld(trace.withheld, verbose=verbose)
-    yield from trace_story.coverage(trace.coverage, verbose=verbose)
+    yield from coverage_facts(trace.coverage, verbose=verbose)
     if trace.first_step is not None:
         yield Fact("first step", [trace.first_step])
     if trace.dropped:

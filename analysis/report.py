@@ -55,6 +55,10 @@ class Report:
         """One row per trace and GPU op name of the headline device, the longest first."""
         return frames.kernels_frame(self.analyses)
 
+    def table(self, name: str) -> pd.DataFrame:
+        """The table of a figure by its name in the report, such as "blocking_calls". KeyError: the names there are."""
+        return frames.figure_frame(self.analyses, name)
+
     @property
     def gaps(self) -> pd.DataFrame:
         """One row per gap of the whole trace, with its parts by cause in ns."""

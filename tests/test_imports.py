@@ -73,7 +73,7 @@ AT_TOP = {
     "analysis.model.quantities": set[str](),
     "analysis.facts.step_regex": set[str](),
     "analysis.inputs.readers": {"numpy", "msgspec", "isal"},
-    "analysis.story": {"rich"},
+
     "analysis.render": {"msgspec", "rich"},
     "analysis.render.perfetto": {"numpy", "perfetto"},
     "analysis.many.ranks_parquet": {"msgspec", "pyarrow"},

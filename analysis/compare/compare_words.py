@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..figures.launch_tables import stack_line
+from ..figures.launches import stack_line
 from ..model.document import TAX_FIELDS
 from ..model.units import MISSING, apart, number, printable, share, times, written
 from ..model.user_lines import users_line

@@ -13,7 +13,10 @@ import numpy as np
 from ..facts.context import Context
 from ..model import units
 from ..model.columns import follow
+from ..model.document import WarningDoc
 from ..model.trace import Bools, HostKind, Notice, Trace
+from .communication import waiting_unknown
+from .figure import Figure
 
 STRAY_SHARE: Final = 0.5
 """A gap over this share of the window means that work strayed into the recording."""
@@ -203,3 +206,20 @@ def _place(trace: Trace, rows: Bools) -> str:
     since = float(ops.start_ns[row] - ops.start_ns.min())
     when = f"{units.duration(since)} after the first GPU op" if since else "the first GPU op of all"
     return f"device {ops.device[row]}, stream {ops.stream[row]}, {when}"
+
+
+def notices(context: Context) -> Iterator[Notice]:
+    """What the reader, the steps and the data have to say."""
+    yield from context.trace.notices
+    yield from context.steps.notices
+    yield from trace_notices(context)
+
+
+def _warnings(context: Context) -> list[WarningDoc]:
+    found = [WarningDoc(code=each.code, message=each.message, count=each.count) for each in notices(context)]
+    return [*found, *waiting_unknown(context)]
+
+
+WARNINGS: Final = Figure(
+    "warnings", "what to know before reading a figure", list[WarningDoc], _warnings, across_ranks=True
+)

@@ -19,8 +19,10 @@ from ..facts.context import Context
 from ..facts.ranks.collectives import Collectives
 from ..facts.steps import has_period
 from ..facts.trace_times import TraceTimes
-from ..figures.coverage import coverage
+from ..figures.coverage import coverage_doc
+from ..figures.trace_notices import notices
 from ..figures.trace_verdict import trace_verdict
+from ..model.document import WarningDoc
 from ..model.freed_memory import return_freed_memory
 from ..model.trace import NONE, Trace
 from .document import MOST_IN_SERIES, RankRow, StepSeriesDoc
@@ -42,12 +44,13 @@ class RankFound:
 def find_figures(row: RankRow, trace: Trace, *, step_regex: str | None = None) -> RankFound:
     """The row with what its trace tells. LaunchscopeError for a step expression that takes too long."""
     context = Context(trace, step_regex=step_regex)
-    covered = coverage(context)
+    unreliable = coverage_doc(context).unreliable
+    warnings = [WarningDoc(code=each.code, message=each.message, count=each.count) for each in notices(context)]
     context.release("trace_facts")
-    told = trace_verdict(context.times, covered.unreliable, context.blocking_words)
+    told = trace_verdict(context.times, unreliable, context.blocking_words)
     known: dict[str, Any] = {
-        "warnings": covered.warnings(),
-        "unreliable": list(covered.unreliable),
+        "warnings": warnings,
+        "unreliable": unreliable,
         "format": trace.source.format,
         "gpu_ops": len(trace.gpu_ops),
         "step_source": context.steps.source,

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from ..figures.analyses import TraceAnalysis
-from ..figures.fused_run import Recorded, fused_run
 from ..figures.fusion.advisor import findings, fusion_doc
+from ..figures.fusion.fused_run import Recorded, fused_run
 from ..figures.fusion.scan import Finding, Occurrence
 from ..figures.fusion.step import FusionStep, OpTimes, fusion_step, names_of_step, op_times
 from ..figures.fusion.worth import TAU_STEP, Rates

@@ -6,10 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ..figures import parts
+from ..figures.bound import bound_line
 from ..figures.communication import NO_COLLECTIVES
+from ..figures.devices import idle
 from ..figures.fusion.fusion_story import fusion_story
 from ..figures.graphs.graph_story import graph_story
+from ..figures.kernels import longest_kernels
 from ..figures.serving.serving_story import serving_story
+from ..figures.short_kernels import short_kernel_facts
 from ..figures.trace_story import label
 from ..model import units
 from ..model.capture import GRAPH_OF
@@ -57,9 +61,9 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
     story += _predictions(profile)
     story += graph_story(graph_doctors(traces, profile), profile.graph_findings, verbose=verbose)
     if trace is not None and base is not None:
-        story += parts.idle(trace, f"idle, {shown_name(base)}", verbose=verbose)
+        story += idle(trace, f"idle, {shown_name(base)}", verbose=verbose)
         story += serving_story(trace)
-        story += parts.short_kernels(trace)
+        story += short_kernel_facts(trace)
         story += _longest_kernels(traces, base, profile.modes[base], verbose)
     story += fusion_story(fusion_of(traces), profile.fused_run, verbose=verbose)
     story += _trace_warnings(document.traces, verbose=verbose)
@@ -139,7 +143,7 @@ def _where_time_went(seconds: Mapping[str, float], *, verbose: bool) -> Iterator
 def _bound(mode: ModeDoc, name: str, profile: ProfileDoc) -> Iterator[Fact]:
     lines = []
     if mode.bound is not None:
-        lines.append(parts.bound_line(mode.bound, "measured"))
+        lines.append(bound_line(mode.bound, "measured"))
     floor = None if profile.calibration is None else profile.calibration.tau_floor_ns
     taus = [
         (floor, "cheapest launch from Python"),
@@ -208,7 +212,7 @@ def _longest_kernels(traces: Sequence[TraceDoc], name: str, mode: ModeDoc, verbo
     chosen = next((each for each in found if any(kernel.operator for kernel in each.kernels)), next(iter(found), None))
     if chosen is not None:
         title = f"longest kernels ({shown_name(name)}, {chosen.trace_pass} pass)"
-        yield from parts.kernels(chosen.kernels, title, limit=None if verbose else KERNELS)
+        yield from longest_kernels(chosen.kernels, title, limit=None if verbose else KERNELS)
 
 
 def _trace_warnings(traces: Sequence[TraceDoc], *, verbose: bool) -> Iterator[Fact]:

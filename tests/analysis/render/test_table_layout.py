@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from launchscope.analysis.story.tables import Column, Row, Table, fold, told_apart
+from launchscope.analysis.render.table_layout import fold, told_apart
+from launchscope.analysis.story.tables import Column, Row, Table
 from rich.cells import cell_len
 
 NAMES = (

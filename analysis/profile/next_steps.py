@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ..figures.verdict import HOW, WORTH_DOING
 from ..model import units
 from ..model.capture import GRAPH_OF
 from ..model.document import ActionDoc, StepTimeDoc
 from ..step_model.bound import least_ns
-from .how_to import HOW
-from .verdict import WORTH_DOING
 
 MIB: Final = 2**20
 GIB: Final = 2**30

@@ -1,35 +1,43 @@
-"""Tables of one trace about the host's side: launches, who made them, blocking calls, graph replays."""
+"""Launches: the time in, until and after the call, which API made them, and for which operator."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ..model.document import Summary, TraceDoc
-from ..model.units import MISSING, duration, number, ratio
+import msgspec
+
+from ..facts.context import Context
+from ..model.document import LaunchesDoc, Summary, TraceDoc
+from ..model.units import MISSING, number, ratio
+from ..model.withheld import known
 from ..story.blocks import Listing
 from ..story.tables import Column, Row, Table
+from .figure import Figure
+from .steps import summary_columns, summary_row
 
 ROWS: Final = 5  # of a table without --verbose
 OPERATORS: Final = 8  # that launch, without --verbose: a decoder layer has about as many
 STACK_DEPTH: Final = 3  # innermost frames told; the JSON report has them all
 
 
-def summary_columns(title: str) -> list[Column]:
-    """The columns of a table of distributions."""
-    return [Column(title, right=False), Column("median"), Column("p10"), Column("p90"), Column("total"), Column("of")]
+def _compute(context: Context) -> LaunchesDoc:
+    found = context.launches
+    times = {name: _known(getattr(found, name)) for name in ("overhead_ns", "latency_ns", "queue_ns")}
+    return msgspec.structs.replace(found, **times)
 
 
-def summary_row(name: str, summary: Summary | None, *, time: bool = False) -> Row:
-    """One distribution, of times or of counts."""
-    if summary is None:
-        return Row([name, *[MISSING] * 5])
-    write = duration if time else number
-    figures = [write(value) for value in (summary.median, summary.p10, summary.p90, summary.total)]
-    return Row([name, *figures, number(summary.count)])
+def _known(summary: Summary) -> Summary:
+    no_launches = "no launches in the file"
+    return msgspec.structs.replace(
+        summary,
+        median=known(summary.median, no_launches),
+        p10=known(summary.p10, no_launches),
+        p90=known(summary.p90, no_launches),
+    )
 
 
-def launches(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
+def _tables(trace: TraceDoc, verbose: bool) -> Iterator[Listing]:
     """Time in, until and after the launch call; which API and which operator made the launches."""
     found = trace.launches
     if not found.by_api:
@@ -80,49 +88,6 @@ def stack_line(frames: Sequence[str], operator: str | None) -> str:
     return " › ".join(["…", *near] if len(near) < len(around) else near) or MISSING
 
 
-def blocking_calls(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
-    """The calls that waited for the GPU, the longest first."""
-    ranked = sorted(trace.blocking_calls, key=lambda call: -call.ns)
-    told = ranked if verbose else ranked[:ROWS]
-    rows = [
-        Row(
-            [
-                call.api,
-                number(call.count_per_step),
-                duration(call.ns),
-                call.operator if call.operator else MISSING,
-                stack_line(call.stack, call.operator),
-            ]
-        )
-        for call in told
-    ]
-    if rows:
-        columns = [
-            Column("blocking calls", right=False, least=22, foreign=True),
-            Column("per step"),
-            Column("blocked"),
-            Column("operator", right=False, least=14, foreign=True),
-            Column("inside", right=False, rank=1, least=16, foreign=True),
-        ]
-        yield Listing(Table(columns, rows, more=len(ranked) - len(told)).without_empty_columns(MISSING))
-
-
-def replays(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]:
-    """The graphs that were replayed, the most frequent first."""
-    ranked = sorted(trace.graphs.replays, key=lambda replay: -replay.count)
-    told = ranked if verbose else ranked[:ROWS]
-    rows = []
-    for replay in told:
-        even = replay.ops_min == replay.ops_max
-        ops = number(replay.ops_median) if even else f"{number(replay.ops_min)}–{number(replay.ops_max)}"
-        overhead = replay.launch_overhead_ns
-        rows.append(
-            Row([replay.graph, number(replay.count), ops, MISSING if overhead is None else duration(overhead.median)])
-        )
-    if rows:
-        columns = [
-            Column("graph replays", right=False, least=16, foreign=True),
-            Column("replays"),
-            Column("GPU ops each"),
-        ]
-        yield Listing(Table([*columns, Column("in the launch call")], rows, more=len(ranked) - len(told)))
+LAUNCHES: Final = Figure(
+    "launches", "launch calls: their time, their API, their operator", LaunchesDoc, _compute, tables=_tables
+)
