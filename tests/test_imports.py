@@ -38,7 +38,6 @@ ANALYSIS = (
     "analysis.report_story",
     "analysis.health_story",
     "analysis.notebook",
-    "analysis.predict.whatif",
     "analysis.predict",
     "analysis.compare",
     "analysis.compare.checks",
