@@ -66,7 +66,7 @@ OUTPUTS: Final = {
 HEALTH: Final = story_outputs("analysis.health_story")
 """What `launchscope doctor` tells of a Report."""
 
-MODEL: Final = story_outputs("analysis.predict.model_story")
+MODEL: Final = story_outputs("analysis.predict.textbook")
 WHATIF: Final = story_outputs("analysis.predict.whatif")
 SWEEP: Final = story_outputs("analysis.predict.sweep_story")
 PREDICT: Final = story_outputs("analysis.predict.predict_story")
