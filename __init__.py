@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .analysis.api import compare
     from .analysis.compare.checks.run import check
-    from .analysis.predict.whatif.prediction import whatif
+    from .analysis.predict.whatif import whatif
     from .analysis.report import Report, analyze, load
     from .tracer.target.step import Target
 
@@ -36,7 +36,7 @@ _HOMES: Final = {
     "check": "analysis.compare.checks.run",
     "compare": "analysis.api",
     "load": "analysis.report",
-    "whatif": "analysis.predict.whatif.prediction",
+    "whatif": "analysis.predict.whatif",
 }
 
 

@@ -66,8 +66,8 @@ OUTPUTS: Final = {
 HEALTH: Final = story_outputs("analysis.profile.health")
 """What `launchscope doctor` tells of a Report."""
 
-MODEL: Final = story_outputs("analysis.predict.model_story")
-WHATIF: Final = story_outputs("analysis.predict.whatif.whatif_story")
+MODEL: Final = story_outputs("analysis.predict.textbook")
+WHATIF: Final = story_outputs("analysis.predict.whatif")
 SWEEP: Final = story_outputs("analysis.predict.sweep_story")
 PREDICT: Final = story_outputs("analysis.predict.predict_story")
 """What the textbook model, a simulated step, a sweep and a step predicted without a GPU can become."""

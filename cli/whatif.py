@@ -112,7 +112,7 @@ def command(
                 f"{option}: the factor of {'all GPU ops' if twice == 'all' else twice} is given twice"
             )
     check_output(file, (path,))
-    from ..analysis.predict.whatif.prediction import whatif
+    from ..analysis.predict.whatif import whatif
 
     document = whatif(
         path,

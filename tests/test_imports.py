@@ -36,7 +36,6 @@ ANALYSIS = (
     "analysis.profile",
     "analysis.report_story",
     "analysis.report",
-    "analysis.predict.whatif",
     "analysis.predict",
     "analysis.compare",
     "analysis.compare.checks",

@@ -14,7 +14,7 @@ from ..model.statistics import summarize
 from ..model.trace import Ints
 from ..model.units import duration, share
 from ..model.withheld import known
-from ..step_model.measured_step import MOSTLY
+from ..step_model.bound import MOSTLY
 from ..story.blocks import Fact
 from .figure import Figure
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,10 @@ class Column:
     foreign: bool = False  # names from the traced program
 
 
+Cells = Sequence[tuple[Column, Callable[[Any], str]]]
+"""Columns, each with how its cell is written."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One row; with ``span``, a sentence stands in place of every cell but the first."""
@@ -36,6 +41,12 @@ class Table:
     rows: Sequence[Row]
     more: int = 0  # rows that were left out
     headless: bool = False
+
+    @classmethod
+    def of(cls, columns: Cells, rows: Sequence[Any], more: int = 0) -> Table:
+        """A row of text for each of these."""
+        written = [Row([cell(row) for _, cell in columns]) for row in rows]
+        return cls([column for column, _ in columns], written, more)
 
     def map(self, change: Callable[[str], str]) -> Table:
         """The table with every cell of it changed."""

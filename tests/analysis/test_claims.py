@@ -9,7 +9,7 @@ import launchscope
 import pytest
 from launchscope.analysis.model.document import ModeDoc, ProfileDoc
 from launchscope.analysis.model.errors import LaunchscopeError
-from launchscope.analysis.predict.whatif.prediction import what_if
+from launchscope.analysis.predict.whatif import what_if
 from launchscope.analysis.report import load
 from launchscope.analysis.step_model.knobs import Knobs
 

@@ -17,7 +17,7 @@ from ...facts.context import Context
 from ...model.fusion_document import FusedPartDoc, FusedRunDoc, PromiseDoc
 from ...model.op_names import is_compiled, unnumbered
 from ...model.statistics import known_sum
-from .ops import Occurrence
+from .scan import Occurrence
 from .step import FusionStep, OpTimes
 from .worth import Prices, Rates
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.model.trace import NONE
-from launchscope.analysis.predict.whatif.simulator import Plan, simulate
+from launchscope.analysis.predict.simulator import Plan, simulate
 
 
 def launches(

@@ -16,20 +16,21 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ...facts.op_classes import CLASSES, op_classes
-from ...figures.observer import KERNEL_STRETCH_NS
-from ...model.errors import LaunchscopeError
-from ...model.quantities import SIZES, TIMES, quantity
-from ...model.trace import Ints
-from ...model.version import __version__
-from ...report import Report, load
-from ...step_model.knobs import ALL_REDUCE_NS, FORMATS, OTHER_STREAM_NS, Knobs
-from ...step_model.step_bytes import StepBytes, step_bytes
-from .fused_plan import fused
-from .gpu_work import changed_times
-from .plan_changes import as_graph, with_ops_after
-from .planned_steps import PlannedSteps
-from .recorded_start import RecordedStart, find_start, median_step_ns
+from ..facts.op_classes import CLASSES, op_classes
+from ..figures.observer import KERNEL_STRETCH_NS
+from ..model.errors import LaunchscopeError
+from ..model.quantities import SIZES, TIMES, quantity
+from ..model.trace import Ints
+from ..model.units import MISSING, duration, duration_interval, percents
+from ..model.version import __version__
+from ..render.outputs import outputs_of
+from ..report import Report, load
+from ..step_model.bound import StepBytes, step_bytes
+from ..step_model.knobs import ALL_REDUCE_NS, FORMATS, OTHER_STREAM_NS, Knobs
+from ..story.blocks import Block, Fact, Heading, Headline, Listing
+from ..story.tables import Column, Row, Table
+from .plan_changes import as_graph, changed_times, fused, with_ops_after
+from .recorded_steps import RecordedStart, find_start
 from .simulator import Plan
 
 LEAST_ERROR: Final = 0.01
@@ -127,14 +128,12 @@ def what_if(report: Report, knobs: Knobs, mode: str | None = None) -> WhatIfDoc:
     """
     assert knobs.kernels is None, "the simulator takes fuse"
     start = find_start(report, mode)
-    planned = start.planned()
-    plan = start.without_profiler(planned)
+    planned, process = start.planned, start.process
     recorded = float(np.median(start.periods_ns))
-    process = start.process
     unprofiled = median(process.samples_ns) if process is not None and process.samples_ns else None
-    simulated = median_step_ns(planned, plan)
-    predicted, sooner, later = _turned(planned, plan, knobs, start, report)
-    recorded_error = median_step_ns(planned, planned.plan) / recorded - 1
+    simulated = planned.simulated_ns(start.without_profiler)
+    predicted, sooner, later = _turned(start, knobs, report)
+    recorded_error = planned.simulated_ns() / recorded - 1
     unprofiled_error = None if unprofiled is None else simulated / unprofiled - 1
     half_error, half_difference = start.halves() or (None, None)
     error = max(abs(each) for each in (recorded_error, unprofiled_error, half_error, LEAST_ERROR) if each is not None)
@@ -160,9 +159,9 @@ def what_if(report: Report, knobs: Knobs, mode: str | None = None) -> WhatIfDoc:
     )
 
 
-def _turned(planned: PlannedSteps, plan: Plan, knobs: Knobs, start: RecordedStart, report: Report) -> Iterator[float]:
+def _turned(start: RecordedStart, knobs: Knobs, report: Report) -> Iterator[float]:
     """The step time with the knobs turned: the usual one, and one that is sooner and one that is later."""
-    plan = _other_host(plan, knobs, start)
+    planned, plan = start.planned, _other_host(start.without_profiler, knobs, start)
     profile = report.document.profile
     known = None if profile is None else step_bytes(report.document.target, profile.floor, profile.calibration)
     _require_known(knobs, known)
@@ -171,21 +170,18 @@ def _turned(planned: PlannedSteps, plan: Plan, knobs: Knobs, start: RecordedStar
     op_step, origin = planned.op_step, np.arange(len(plan.op_ns))
     shares = (1.0, 1.0, 1.0)
     if knobs.fuse:
-        found = fused(plan, op_step, classes, report, knobs.fuse)
-        plan, origin, shares = found.plan, found.origin, found.shares
-        op_step = op_step[origin]
+        plan, origin, shares = fused(plan, op_step, classes, report, knobs.fuse)
     is_new = np.zeros(len(origin), np.bool_)
     if knobs.tensor_parallel is not None:
         plan, inner = with_ops_after(plan, _after_attention(classes[origin]), knobs.all_reduce_ns)
-        is_new = np.diff(inner, prepend=-1) == 0
-        op_step, origin = op_step[inner], origin[inner]
+        is_new, origin = np.diff(inner, prepend=-1) == 0, origin[inner]
+    planned = replace(planned, op_step=op_step[origin], op_row=planned.op_row[origin])
     if knobs.graph:
-        plan = _other_host(as_graph(plan, op_step, start.costs), knobs, start)
+        plan = _other_host(as_graph(plan, planned.op_step, start.costs), knobs, start)
     reduces_ns = (knobs.all_reduce_ns, knobs.all_reduce_ns, knobs.all_reduce_ns + OTHER_STREAM_NS)
     ends = zip((times.usual_ns, times.low_ns, times.high_ns), shares, reduces_ns, strict=True)
     for op_ns, share, reduce_ns in ends:
-        told = replace(plan, op_ns=np.where(is_new, reduce_ns, op_ns[origin] * share))
-        yield median_step_ns(replace(planned, op_step=op_step, op_row=planned.op_row[origin]), told)
+        yield planned.simulated_ns(replace(plan, op_ns=np.where(is_new, reduce_ns, op_ns[origin] * share)))
 
 
 def _other_host(plan: Plan, knobs: Knobs, start: RecordedStart) -> Plan:
@@ -217,3 +213,30 @@ def _after_attention(classes: Ints) -> Ints:
     if not len(last):
         raise LaunchscopeError("--tensor-parallel: no attention kernel is recognised, so the layers can't be counted")
     return np.repeat(last, 2)
+
+
+def _tell(doc: WhatIfDoc, *, verbose: bool) -> Iterator[Block]:
+    del verbose  # there is no more to tell
+    yield Heading(doc.source, " · ".join(filter(None, [doc.mode, doc.trace, f"{doc.steps} steps"])))
+    told = duration_interval(doc.predicted_ns, doc.low_ns, doc.high_ns)
+    if doc.knobs:
+        yield Headline(f"PREDICTED: {told} with {', '.join(doc.knobs)}; without {duration(doc.simulated_ns)}")
+    else:
+        yield Headline(f"SIMULATED: {told} with nothing changed; see launchscope whatif --help")
+    rows = [
+        Row(["as recorded", duration(doc.recorded_ns), _error(doc.recorded_error)]),
+        Row(["second half from first", MISSING, _error(doc.half_error)]),
+        Row(["T, unprofiled", duration(doc.unprofiled_ns), _error(doc.unprofiled_error)]),
+    ]
+    yield Listing(Table([Column("the start", right=False), Column("measured"), Column("simulated is off by")], rows))
+    if doc.half_difference is not None:
+        yield Fact("halves", [f"the recorded halves differ by {_error(doc.half_difference)}"])
+    yield Fact("host", [f"as recorded × {doc.host_factor:.2f}: as fast as without the profiler"])
+    yield Fact("range", ["as much as the start was missed by, 1 % at the least"])
+
+
+def _error(share: float | None) -> str:
+    return MISSING if share is None else percents(share)[0]
+
+
+render_terminal, render_json, render_markdown = outputs_of(_tell)

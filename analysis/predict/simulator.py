@@ -12,12 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...model.trace import NONE, Bools, Ints
-
-Times = NDArray[np.float64]
-"""Nanoseconds."""
+from ..model.trace import NONE, Bools, Ints, Reals
 
 QUEUE: Final = 1_024
 """Launches that a host may be ahead of the GPU (NVIDIA H200, CUDA 13.0); the next one waits."""
@@ -28,16 +24,16 @@ class Plan:
     """What is to be done: e host calls, in order within each thread, and m GPU ops in the order of their calls."""
 
     thread: Ints  # [e] host thread of each call
-    before_ns: Times  # [e] host time from the end of the call before it in its thread
-    call_ns: Times  # [e] inside the call where nothing holds it up; of a blocking call after what it waits for
+    before_ns: Reals  # [e] host time from the end of the call before it in its thread
+    call_ns: Reals  # [e] inside the call where nothing holds it up; of a blocking call after what it waits for
     blocks: Bools  # [e] waits for everything submitted before
     op_call: Ints  # [m] call that submits each op, ascending
     stream: Ints  # [m]
-    op_ns: Times  # [m]
-    latency_ns: Times  # [m] from the start of its call to the op's start at the earliest
-    gap_ns: Times  # [m] from the end of the op before it in its stream to the op's start at the earliest
+    op_ns: Reals  # [m]
+    latency_ns: Reals  # [m] from the start of its call to the op's start at the earliest
+    gap_ns: Reals  # [m] from the end of the op before it in its stream to the op's start at the earliest
     after: Ints  # [m] op of another stream, submitted before, that has to end first; NONE without one
-    lag_ns: Times  # [m] from the end of that op to the op's start at the earliest
+    lag_ns: Reals  # [m] from the end of that op to the op's start at the earliest
     queue: int = QUEUE
 
     def with_host(self, factor: float) -> Plan:
@@ -49,10 +45,10 @@ class Plan:
 class Schedule:
     """When everything ran, in ns since the first thread began."""
 
-    call_start_ns: Times  # [e]
-    call_end_ns: Times  # [e]
-    op_start_ns: Times  # [m]
-    op_end_ns: Times  # [m]
+    call_start_ns: Reals  # [e]
+    call_end_ns: Reals  # [e]
+    op_start_ns: Reals  # [m]
+    op_end_ns: Reals  # [m]
 
     @property
     def makespan_ns(self) -> float:

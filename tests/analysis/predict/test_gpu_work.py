@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from launchscope.analysis.facts.op_classes import CLASSES, class_of
 from launchscope.analysis.model.errors import LaunchscopeError
-from launchscope.analysis.predict.whatif.gpu_work import OTHER_KERNELS, ROWS, SAVED, changed_times
-from launchscope.analysis.predict.whatif.prediction import what_if
+from launchscope.analysis.predict.plan_changes import OTHER_KERNELS, ROWS, SAVED, changed_times
+from launchscope.analysis.predict.whatif import what_if
 from launchscope.analysis.report import Report, load
+from launchscope.analysis.step_model.bound import StepBytes
 from launchscope.analysis.step_model.knobs import Knobs
-from launchscope.analysis.step_model.step_bytes import StepBytes
 
 LLAMA = Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip"
 MATMUL, ATTENTION, OTHER = (CLASSES.index(name) for name in ("matmul", "attention", "other"))
@@ -113,7 +113,7 @@ def test_other_models_as_measured_on_an_h200(row: dict[str, Any]) -> None:
 
 
 def test_what_is_not_known_is_told() -> None:
-    sweep = Path(__file__).parents[4] / "fixtures" / "traces" / "leimao_trace_with_manual_capture.json.gz"
+    sweep = Path(__file__).parents[3] / "fixtures" / "traces" / "leimao_trace_with_manual_capture.json.gz"
     with pytest.raises(LaunchscopeError, match="only a capture of launchscope profile"):
         what_if(load(sweep), Knobs(batch_size=4))
     with pytest.raises(LaunchscopeError, match="no GPU ops are of class 'gemm'; there are matmul"):

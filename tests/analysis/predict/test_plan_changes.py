@@ -10,9 +10,9 @@ import pytest
 from launchscope.analysis.model.document import CalibrationDoc
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.model.trace import NONE
-from launchscope.analysis.predict.whatif.plan_changes import as_graph, spread_evenly, with_ops_after, without_ops
-from launchscope.analysis.predict.whatif.planned_steps import plan_steps
-from launchscope.analysis.predict.whatif.simulator import Plan, simulate
+from launchscope.analysis.predict.plan_changes import as_graph, spread_evenly, with_ops_after, without_ops
+from launchscope.analysis.predict.recorded_steps import plan_steps
+from launchscope.analysis.predict.simulator import Plan, simulate
 from launchscope.analysis.report import load
 from launchscope.fixtures.builder import trace
 

@@ -11,9 +11,9 @@ import launchscope
 import numpy as np
 import pytest
 from launchscope.analysis.model.errors import LaunchscopeError
-from launchscope.analysis.predict.whatif.planned_steps import plan_steps
-from launchscope.analysis.predict.whatif.prediction import what_if, whatif
-from launchscope.analysis.predict.whatif.simulator import simulate
+from launchscope.analysis.predict.recorded_steps import plan_steps
+from launchscope.analysis.predict.simulator import simulate
+from launchscope.analysis.predict.whatif import what_if, whatif
 from launchscope.analysis.report import Report, load
 from launchscope.analysis.step_model.knobs import Knobs
 from launchscope.fixtures.builder import trace
@@ -93,7 +93,7 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
 
 def test_a_step_that_waits_for_the_gpu_is_met_without_its_profiler() -> None:
     """Its host takes 21 ms as recorded, 13.4 ms without; two calls of each step wait until the GPU is done."""
-    item = Path(__file__).parents[4] / "fixtures" / "captures" / "regressions" / "serve_item.zip"
+    item = Path(__file__).parents[3] / "fixtures" / "captures" / "regressions" / "serve_item.zip"
     told = what_if(load(item), Knobs())
     assert told.unprofiled_ns == pytest.approx(13.4e6, rel=0.01)
     assert told.unprofiled_error == pytest.approx(0, abs=0.015)

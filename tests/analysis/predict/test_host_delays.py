@@ -7,11 +7,11 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from launchscope.analysis.predict.whatif.prediction import what_if
+from launchscope.analysis.predict.whatif import what_if
 from launchscope.analysis.report import load
 from launchscope.analysis.step_model.knobs import Knobs
 
-SPIN = Path(__file__).parents[4] / "fixtures" / "captures" / "spin"
+SPIN = Path(__file__).parents[3] / "fixtures" / "captures" / "spin"
 
 
 @pytest.mark.parametrize(("name", "off"), [("batch-4096-1", 0.05), ("batch-4096-2", 0.08), ("batch-3584", 0.08)])
