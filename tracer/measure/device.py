@@ -10,10 +10,11 @@ import importlib
 import importlib.util
 import itertools
 import os
+import platform
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -22,6 +23,8 @@ from ...analysis.model.errors import LaunchscopeError, MissingRequirement
 from ...analysis.model.paths import exists
 
 Step = Callable[[], Any]
+Environment = dict[str, str | int | float | bool | None]
+"""What identifies a machine."""
 
 CUDA: Final = "launchscope.tracer.measure.device:CudaDevice"
 """The device layer of a real GPU, by the name that the measuring processes get."""
@@ -32,6 +35,31 @@ WITHOUT_A_GPU: Final = (
     "(without a GPU: `launchscope demo` shows a report, `launchscope predict TARGET` predicts step times, "
     "`launchscope analyze TRACE` reads a trace recorded elsewhere)"
 )
+
+ENVIRONMENT_VARIABLES: Final = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "NVIDIA_TF32_OVERRIDE",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "TORCH_COMPILE_DISABLE",
+    "TORCHINDUCTOR_MAX_AUTOTUNE",
+    "OMP_NUM_THREADS",
+)
+"""Variables that change what is measured; no other one is kept."""
+
+_THROTTLE_REASONS: Final = {
+    "SwPowerCap": "power cap",
+    "HwSlowdown": "hardware slowdown",
+    "SyncBoost": "sync boost",
+    "SwThermalSlowdown": "software thermal slowdown",
+    "HwThermalSlowdown": "hardware thermal slowdown",
+    "HwPowerBrakeSlowdown": "power brake",
+}
+"""Suffix of nvmlClocksEventReason… → our words. Idle, application and display clocks don't slow a running step down.
+Source: NVML API reference, nvmlClocksEventReasons."""
 
 
 class Session(Protocol):
@@ -49,8 +77,8 @@ class Device(Protocol):
     def missing(self) -> str | None:
         """What this machine lacks to profile, in words; null when nothing is missing. May start the device."""
 
-    def environment(self) -> dict[str, str | int | float | bool | None]:
-        """What identifies the machine: a capture's environment."""
+    def environment(self) -> Environment:
+        """What a capture says of the machine."""
 
     def state(self) -> GpuState | None:
         """Clocks, power, temperature and throttling now; null where nothing tells."""
@@ -98,9 +126,7 @@ class CudaDevice:
             return f"torch {torch.__version__} is a CPU build: install one with CUDA"
         return None if torch.cuda.is_available() else "no GPU that torch can use"
 
-    def environment(self) -> dict[str, str | int | float | bool | None]:
-        from ..target.describe import environment
-
+    def environment(self) -> Environment:
         return environment()
 
     def use(self, index: int) -> str | None:
@@ -121,8 +147,6 @@ class CudaDevice:
 
     def state(self) -> GpuState | None:
         import torch
-
-        from ..target.nvml import gpu_state
 
         return gpu_state(str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid))
 
@@ -228,8 +252,6 @@ def load_device(layer: str) -> Device:
 
 def require_hardware() -> None:
     """MissingRequirement, in a moment and before torch is imported, where it can be told so."""
-    from ..target.nvml import driver_version
-
     if importlib.util.find_spec("torch") is None:
         raise MissingRequirement(f"torch is not installed: pip install 'launchscope[torch]' {WITHOUT_A_GPU}")
     if driver_version() is None and not Path("/dev/kfd").exists():  # /dev/kfd: AMD's driver
@@ -253,3 +275,95 @@ def host_times(step: Step, count: int, synchronize: Callable[[], None]) -> list[
         times.append(float(time.perf_counter_ns() - begin))
     synchronize()
     return times
+
+
+def environment() -> Environment:
+    """GPU, driver, CUDA, torch, host CPU and the variables that matter. Starts CUDA: call it in a child process."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    found: Environment = {
+        "gpu": properties.name,
+        "gpu_memory_bytes": properties.total_memory,
+        "compute_capability": f"{properties.major}.{properties.minor}",
+        "driver": driver_version(),
+        "cuda": str(torch.version.cuda or torch.version.hip),
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "os": platform.system(),
+        "cpu": _cpu_model(),
+        "cpu_cores": os.cpu_count(),
+    }
+    found |= {name: os.environ[name] for name in ENVIRONMENT_VARIABLES if name in os.environ}
+    return found
+
+
+def _cpu_model() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or None
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
+
+
+@contextmanager
+def _nvml() -> Iterator[Any]:
+    """The pynvml module, initialised; null where there is no NVML."""
+    import pynvml  # type: ignore[import-untyped]
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield None
+        return
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def driver_version() -> str | None:
+    """Version of the NVIDIA driver."""
+    with _nvml() as nvml:
+        if nvml is None:
+            return None
+        with suppress(nvml.NVMLError):
+            return str(nvml.nvmlSystemGetDriverVersion())
+    return None
+
+
+def gpu_state(uuid: str | None) -> GpuState | None:
+    """One reading of the GPU with this UUID (torch's spelling, without the 'GPU-' prefix); null without NVML."""
+    with _nvml() as nvml:
+        if nvml is None:
+            return None
+        try:
+            handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}") if uuid else nvml.nvmlDeviceGetHandleByIndex(0)
+        except nvml.NVMLError:
+            return None
+
+        def read(function: str, *arguments: Any) -> Any:
+            with suppress(nvml.NVMLError, AttributeError):
+                return getattr(nvml, function)(handle, *arguments)
+            return None
+
+        power = read("nvmlDeviceGetPowerUsage")
+        running = read("nvmlDeviceGetComputeRunningProcesses")
+        mask = read("nvmlDeviceGetCurrentClocksEventReasons") or 0
+        return GpuState(
+            sm_clock_mhz=read("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=read("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+            power_w=None if power is None else power / 1000,
+            temperature_c=read("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+            throttle_reasons=tuple(
+                words
+                for name, words in _THROTTLE_REASONS.items()
+                if mask
+                & (
+                    getattr(nvml, f"nvmlClocksEventReason{name}", 0)
+                    or getattr(nvml, f"nvmlClocksThrottleReason{name}", 0)
+                )
+            ),
+            # one of them is ours, under a process id of another namespace where we run in a container
+            other_processes=None if running is None else max(len(running) - 1, 0),
+        )

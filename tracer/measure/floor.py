@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from ...analysis.model.capture import Floor
-from ..target.step import short_dtype
+from ..target.options import short_dtype
 from .device import Step
 
 _GATHERS: Final = {

@@ -13,7 +13,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from ...analysis.model.capture import OutputCheck
-from ..target.step import Target
+from ..target.options import Target
 from .device import Step
 
 TOLERANCES: Final = {torch.float16: 1e-2, torch.bfloat16: 8e-2}

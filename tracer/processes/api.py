@@ -17,10 +17,8 @@ from ...analysis.model.errors import LaunchscopeError, NothingMeasured
 from ..measure.device import CUDA, load_device, require_hardware
 from ..target.checkout import checked_out
 from ..target.describe import parts_of_target
-from ..target.options import MODES, REPEATS, STEPS, ProfileOptions, Progress, no_progress
-from ..target.reasons import nothing_measured
+from ..target.options import MODES, REPEATS, STEPS, ProfileOptions, Progress, no_progress, place_from_environment
 from .client import ForkServer
-from .rank_options import place_from_environment
 from .run import Run, in_turn
 
 PRELOAD: Final = ("torch", "torch.profiler", "torch._dynamo", "launchscope.tracer.processes.worker")
@@ -107,9 +105,8 @@ def _measure(runs: Sequence[Run], progress: Progress) -> list[Path]:
     paths = [run.finish() for run in runs]
     for run in runs:
         if not run.measured:
-            why = run.side + nothing_measured({mode: run.error(mode) for mode in run.modes})
             beside = "".join(f" (what was measured beside it is in {path})" for path in paths if path is not None)
-            raise NothingMeasured(why + beside)
+            raise NothingMeasured(run.why_nothing() + beside)
     return [path for path in paths if path is not None]
 
 

@@ -1,6 +1,7 @@
-"""What every coordinator does: run its rank's part of a job in a fresh process, and end it when others have failed.
+"""Profiles of several ranks. Each rank has a coordinator, which runs the rank's part of a job in a fresh process, and
+ends it when others have failed.
 
-Rank 0's leads the run (see lead); any other one follows it.
+Rank 0's leads: the run is as with one process, but each job is sent to the others and gathered from all. They follow.
 """
 
 from __future__ import annotations
@@ -8,29 +9,34 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from ...analysis.model.errors import RankFailed
-from ..target.describe import parts_of_target
-from ..target.options import ProfileOptions, no_progress
-from .api import preload
-from .client import ForkServer, ProcessFailed
-from .exchange import Exchange, Lost
-from .fault import Outcome, stuck
-from .rank_child import JobRanks, ProbeRequest, RankDevice
-from .rank_options import Place
-from .worker import Job, Result
+from ...analysis.model import capture
+from ...analysis.model.errors import LaunchscopeError, MissingRequirement, NothingMeasured, RankFailed
+from ..measure.device import WITHOUT_A_GPU, Environment
+from ..target.describe import without_hosts
+from ..target.options import Place, ProfileOptions, Progress, no_progress
+from .api import Interrupted, capture_path, preload
+from .calibrate import probe
+from .client import ForkServer
+from .exchange import Exchange, JobRanks, Lost, arrivals_key, connect, job_store
+from .outcome import Outcome, run_job
+from .run import Run, in_turn
+from .worker import Job, Probe
 
 END: Final = "end"
 GRACE_S: Final = 5.0  # for a process to fail by itself once another rank's has
-_PROBE_S: Final = 180.0
 _SLOW_GRACE_S: Final = {"start": 20.0, "build": 20.0, "compile": 60.0}
 """The same in phases that take some ranks longer than others: one may be about to fail as the others did."""
+_INTERRUPTED: Final = "interrupted"
+_BYE_S: Final = 5.0  # for the others to read how the run ended, before a store that this process hosts is gone
+_BYE_SOON_S: Final = 1.0  # the same where those of this host are interrupted, too
 _BEHIND_S: Final = 1.0
 """Rank 0 says what went wrong, and ends, before the others do: some launchers end all ranks as soon as one has."""
 
@@ -96,16 +102,10 @@ class Coordinator:
             self._stopping = True
             self._server.stop()
 
-    def probe(self) -> RankDevice:
+    def probe(self) -> Probe:
         """What this rank has to run on."""
         assert self._server is not None
-        request = ProbeRequest(device_layer=self._device_layer, local_rank=self.place.local_rank)
-        try:
-            found: RankDevice = self._server.run(
-                "launchscope.tracer.processes.rank_child:probe", request, RankDevice, _PROBE_S, no_progress
-            )
-        except ProcessFailed as error:
-            found = RankDevice(missing=f"the GPU can't be started: the process {error}; what it printed stands above")
+        found = probe(self._server, self._device_layer, self.place.local_rank)
         return msgspec.structs.replace(found, host=self.place.host, local_rank=self.place.local_rank)
 
     def run(self, number: int, task: Task, folder: Path, tell: Callable[[str], None]) -> Outcome:
@@ -120,31 +120,11 @@ class Coordinator:
             self._phase = phase
             tell(phase)
 
-        try:
-            result = self._server.run(
-                "launchscope.tracer.processes.worker:run", job, Result, task.timeout_s, on_phase, stacks=True
-            )
-            outcome = Outcome(rank=self.place.rank, host=self.place.host, result=result, phase=self._phase)
-        except ProcessFailed as error:
-            outcome = self._of_failed(error, parts_of_target(job.target)[0])
+        outcome = run_job(self._server, job, task.timeout_s, on_phase, self.place.rank, self.place.host)
         if outcome.error is not None and not outcome.stopped:
             outcome = msgspec.structs.replace(outcome, failure_order=self._announce_failure())
         self._failed_key = None
         return msgspec.structs.replace(outcome, has_trace=trace_of(outcome, folder) is not None)
-
-    def _of_failed(self, error: ProcessFailed, script: str) -> Outcome:
-        found = stuck(error.stacks, Path(script).parent) if error.timed_out else None
-        return Outcome(
-            rank=self.place.rank,
-            host=self.place.host,
-            result=msgspec.json.decode(error.kept, type=Result) if error.kept else None,
-            died=str(error),
-            phase=self._phase,
-            line=found.line if found is not None else None,
-            waits=found is not None and found.waits,
-            timed_out=error.timed_out,
-            stopped=error.stopped,
-        )
 
     def _announce_failure(self) -> int:
         with suppress(Lost):
@@ -191,7 +171,7 @@ def follow(coordinator: Coordinator, options: ProfileOptions) -> None:
 def refuse(coordinator: Coordinator, why: str) -> None:
     """Tell rank 0 that this one has nothing to run on."""
     place = coordinator.place
-    found = RankDevice(missing=why, host=place.host, local_rank=place.local_rank)
+    found = Probe(missing=why, host=place.host, local_rank=place.local_rank)
     coordinator.exchange.put(f"found/{place.rank}", msgspec.json.encode(found))
 
 
@@ -208,3 +188,159 @@ def _take_part(coordinator: Coordinator, number: int, folder: Path) -> None:
     if exchange.wait(END, f"job/{number}/send/{rank}") != END:  # so that the store holds one trace at a time
         exchange.put(f"job/{number}/trace/{rank}", trace.read_bytes())
     trace.unlink()
+
+
+def lead(coordinator: Coordinator, options: ProfileOptions, progress: Progress, device_layer: str) -> Path:
+    """Measure with all ranks and keep it; the path of the capture. Raises as ``run_profile``, and RankFailed."""
+    writer = capture.CaptureWriter(capture_path(options))
+    run = RanksRun(options, writer, progress, device_layer, coordinator)
+    error: str | None = "rank 0 ended the run"
+    try:
+        with ForkServer(preload([options]), variables(coordinator.place), coordinator.check_others) as server:
+            coordinator.use(server)
+            progress("starting")
+            in_turn([run], server)
+        error = None
+    except KeyboardInterrupt:
+        error = _INTERRUPTED
+        raise Interrupted(run.finish()) from None
+    except (RankFailed, Lost) as failure:
+        error = str(failure)
+        raise RankFailed(f"{error}{_kept(run.finish())}") from failure
+    except BaseException as failure:
+        error = f"rank 0: {failure}" if isinstance(failure, LaunchscopeError) else error
+        writer.discard()
+        raise
+    finally:
+        _end(coordinator, error)
+    path = run.finish()
+    if path is None:
+        raise NothingMeasured(run.why_nothing())
+    return path
+
+
+def _kept(path: Path | None) -> str:
+    return "; nothing had been measured" if path is None else f"; what was measured until then is in {path}"
+
+
+def _end(coordinator: Coordinator, error: str | None) -> None:
+    exchange = coordinator.exchange
+    with suppress(Lost):
+        exchange.put(END, msgspec.json.encode(Ending(error=error)))
+        place = coordinator.place
+        if error == _INTERRUPTED and place.local_world_size == place.world_size:  # as all are
+            return
+        deadline = time.monotonic() + (_BYE_SOON_S if error == _INTERRUPTED else _BYE_S)
+        while coordinator.lost is None and time.monotonic() < deadline:
+            if exchange.total("bye") >= place.world_size - 1:
+                return
+            exchange.raise_if_lost()
+            time.sleep(0.02)
+
+
+class RanksRun(Run):
+    """One target's measurements on several ranks."""
+
+    def __init__(
+        self,
+        options: ProfileOptions,
+        writer: capture.CaptureWriter,
+        progress: Progress,
+        device_layer: str,
+        coordinator: Coordinator,
+    ) -> None:
+        super().__init__(options, writer, progress, device_layer)
+        self._coordinator = coordinator
+        self._exchange = coordinator.exchange
+        self._jobs = 0
+        self._hosts: dict[str, str] = {}
+
+    def probe(self, server: ForkServer) -> Environment:
+        """Meet the others."""
+        first, size = self._coordinator.probe(), self._coordinator.place.world_size
+        others = [msgspec.json.decode(self._exchange.get(f"found/{rank}"), type=Probe) for rank in range(1, size)]
+        found = [first, *others]
+        _require_devices(found)
+        self._hosts = _numbered([each.host for each in found])
+        gpus = [each.environment.get("gpu") for each in found]
+        self.ranks = tuple(
+            capture.RankRecord(
+                rank=rank,
+                local_rank=each.local_rank,
+                host=self._hosts[each.host],
+                device=None if gpu is None else str(gpu),
+            )
+            for rank, (each, gpu) in enumerate(zip(found, gpus, strict=True))
+        )
+        self.labels = (_label(self.ranks),)
+        return first.environment
+
+    def lost(self) -> str | None:
+        return None if self._coordinator.lost is None else str(self._coordinator.lost)
+
+    def mask(self, text: str) -> str:
+        return without_hosts(super().mask(text), self._hosts)
+
+    def run_job(
+        self, server: ForkServer, job: Job, tell: Callable[[str], None]
+    ) -> tuple[list[Outcome], Mapping[int | None, int]]:
+        place, self._jobs = self._coordinator.place, self._jobs + 1
+        store: Any = connect(place.address, 0, hosts=True, why="rank 0 can't host the job's")
+        task = Task(job=job, port=store.port, timeout_s=self.options.timeout_s)
+        self._exchange.put(f"job/{self._jobs}", msgspec.json.encode(task))
+        own = self._coordinator.run(self._jobs, task, self.writer.folder.absolute(), tell)
+        outcomes = [own]
+        try:
+            for rank in range(1, place.world_size):
+                outcomes.append(self._gather(rank))
+        except Lost as lost:
+            self._coordinator.lost = lost
+        theirs = job_store(store)
+        known = [rank for rank in range(place.world_size) if theirs.check([arrivals_key(rank)])]
+        return outcomes, {rank: int(theirs.get(arrivals_key(rank))) for rank in known}
+
+    def _gather(self, rank: int) -> Outcome:
+        """How the job ended on another rank, its trace put among the others."""
+        of = f"job/{self._jobs}"
+        outcome = msgspec.json.decode(self._exchange.get(f"{of}/outcome/{rank}"), type=Outcome)
+        if outcome.has_trace:
+            assert outcome.result is not None
+            assert outcome.result.process is not None
+            trace = outcome.result.process.trace
+            self._exchange.put(f"{of}/send/{rank}", b"")
+            data = self._exchange.get(f"{of}/trace/{rank}")
+            assert trace is not None
+            try:
+                (self.writer.folder / "traces" / Path(trace).name).write_bytes(data)
+            except OSError as error:
+                return msgspec.structs.replace(outcome, died=f"left a trace that can't be kept ({error.strerror})")
+        return outcome
+
+
+def _require_devices(found: Sequence[Probe]) -> None:
+    """MissingRequirement unless each rank has a device of its own."""
+    lacking = [rank for rank, each in enumerate(found) if each.missing is not None]
+    if lacking:
+        each = found[lacking[0]]
+        instead = f" {WITHOUT_A_GPU}" if len(lacking) == len(found) else ""
+        raise MissingRequirement(f"rank {lacking[0]} on {each.host}: {each.missing}{instead}")
+    users = Counter((each.host, each.identity) for each in found if each.identity is not None)
+    for (host, identity), count in users.items():
+        if count > 1:
+            ranks = [str(rank) for rank, each in enumerate(found) if (each.host, each.identity) == (host, identity)]
+            raise MissingRequirement(
+                f"ranks {', '.join(ranks)} on {host} would share one GPU: start as many ranks as there are GPUs"
+            )
+
+
+def _numbered(hosts: Sequence[str]) -> dict[str, str]:
+    """What a capture calls each host, in the order of ranks: their names would tell where the user is, and no more."""
+    distinct = dict.fromkeys(hosts)
+    if len(distinct) == 1:
+        return dict.fromkeys(distinct, "localhost")
+    return {host: f"host {number}" for number, host in enumerate(distinct)}
+
+
+def _label(ranks: Sequence[capture.RankRecord]) -> str:
+    hosts = len({each.host for each in ranks})
+    return f"{len(ranks)} ranks on {hosts} host{'s' if hosts > 1 else ''}"

@@ -1,7 +1,12 @@
-"""How coordinators speak with each other: by keys of a TCPStore, which needs no shared folder and no process group."""
+"""How ranks speak with each other: by keys of a TCPStore, which needs no shared folder and no process group.
+
+Coordinators do through an Exchange, which lasts as long as the run; the processes that measure through StoreRanks, over
+a store of each job.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -9,7 +14,10 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
-from .rank_options import Place
+import msgspec
+
+from ..measure.protocol import Ranks
+from ..target.options import Place
 
 CHUNK_BYTES: Final = 4 << 20  # the store takes values of up to 8 MiB
 BEAT_S: Final = 1.0
@@ -157,3 +165,79 @@ def _first(error: Exception) -> str:
     with suppress(IndexError):
         return str(error).strip().splitlines()[0][:200]
     return type(error).__name__
+
+
+class JobRanks(msgspec.Struct, frozen=True, kw_only=True):
+    """The ranks that a job is run by, as one of them is told. Each job has a store of its own, hosted by rank 0's
+    coordinator: process groups leave keys behind that another group may not find."""
+
+    place: Place
+    port: int  # of that store, at the place's address
+    timeout_s: float
+
+    def join(self) -> StoreRanks:
+        """Be that rank in this process, for whatever asks the environment; the others, to measure with."""
+        os.environ.update(
+            RANK=str(self.place.rank),
+            LOCAL_RANK=str(self.place.local_rank),
+            WORLD_SIZE=str(self.place.world_size),
+            LOCAL_WORLD_SIZE=str(self.place.local_world_size),
+            MASTER_ADDR=self.place.address,
+            MASTER_PORT=str(self.port),
+            TORCHELASTIC_USE_AGENT_STORE="True",
+        )
+        return StoreRanks(self)
+
+
+class StoreRanks(Ranks):
+    """The ranks of a job, seen from one of several, over the job's store."""
+
+    several = True
+
+    def __init__(self, job_ranks: JobRanks) -> None:
+        self._rank = job_ranks.place.rank
+        self._size = job_ranks.place.world_size
+        self._timeout = timedelta(seconds=job_ranks.timeout_s)
+        self._store = job_store(
+            connect(job_ranks.place.address, job_ranks.port, why=f"{job_ranks.place.name} can't reach the job's")
+        )
+        self._barriers = 0
+        self._agreed = 0
+
+    def barrier(self) -> None:
+        """Over the store, not the GPU: it needs no process group, and leaves nothing in a trace."""
+        self._barriers += 1
+        self._store.set(arrivals_key(self._rank), str(self._barriers))
+        opened = f"barrier/{self._barriers}/open"
+        if self._store.add(f"barrier/{self._barriers}", 1) == self._size:
+            self._store.set(opened, "")
+        self._store.wait([opened], self._timeout)
+
+    def from_rank_0(self, value: int) -> int:
+        self._agreed += 1
+        key = f"agreed/{self._agreed}"
+        if self._rank == 0:
+            self._store.set(key, str(value))
+            return value
+        self._store.wait([key], self._timeout)
+        return int(self._store.get(key))
+
+    def any_rank(self, here: bool) -> bool:
+        self._agreed += 1
+        key = f"any/{self._agreed}"
+        if here:
+            self._store.add(key, 1)
+        self.barrier()
+        return bool(self._store.add(key, 0))
+
+
+def job_store(store: Any) -> Any:
+    """Our part of a job's store, beside the target's."""
+    from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+
+    return PrefixStore("launchscope", store)
+
+
+def arrivals_key(rank: int) -> str:
+    """The key that counts the barriers that a rank has come to."""
+    return f"arrived/{rank}"

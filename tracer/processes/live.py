@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +20,10 @@ from ...analysis.model.version import __version__
 from ..measure import protocol
 from ..measure.compiler import Compiler
 from ..measure.device import WITHOUT_A_GPU, Device, Step
-from ..target.options import ProfileOptions, Progress
+from ..target.options import ProfileOptions, Progress, Setting
 from ..target.reasons import failure, nothing_measured, reason
-from ..target.step import Setting
 from ..target.target import as_target
-from ..target.variables import Buffers
+from ..target.watch import Buffers
 
 TRACE: Final = "traces/all-0-cuda.json.gz"
 ONE_PROCESS: Final = "one process: no spread"
@@ -46,13 +44,15 @@ def profile_live(
 
     Raises LaunchscopeError where a profiler already ran in this process; MissingRequirement without a GPU.
     """
+    import torch
+
     global _profiled
     _refuse_second_session()
     if (missing := device.missing()) is not None:
         raise MissingRequirement(f"{missing} {WITHOUT_A_GPU}")
     writer = capture.CaptureWriter(out)
     try:
-        with _no_grad():
+        with torch.no_grad():
             setting = Setting(options.batch_size, options.dtype, options.context_length, device.name)
             resolved = as_target(found, setting, settings=options.settings, example_inputs=example_inputs)
             run = _Live(device, protocol.Progress(progress))
@@ -61,7 +61,8 @@ def profile_live(
                 raise NothingMeasured(nothing_measured({m: r.error for m, r in run.records.items()}))
             _profiled = True
             run.record(options.steps, writer.folder / TRACE)
-        return writer.finish(run.manifest(_describe(found, resolved, run.as_written)))
+        name = getattr(found, "__qualname__", type(found).__name__)
+        return writer.finish(run.manifest(resolved.describe(name)))
     except BaseException:
         writer.discard()
         raise
@@ -89,11 +90,11 @@ class _Live:
             record = capture.ProcessRecord(repeat=0, started=started, warmup_ns=tuple(warmup), replaced=replaced)
             try:
                 as_mode = "eager" if self.as_written else mode
-                prepared, output = protocol.into_mode(as_mode, target, self.device, self.progress, check=True)
-                record = msgspec.structs.replace(record, output=output, **protocol.costs(prepared))
-                timed = protocol.unprofiled(prepared.step, self.device, self.progress)
+                step, costs = protocol.into_mode(as_mode, target, self.device, self.progress, check=True)
+                record = msgspec.structs.replace(record, **costs)
+                timed = protocol.unprofiled(step, self.device, self.progress)
                 record = msgspec.structs.replace(record, **timed)
-                self.steps[mode] = prepared.step
+                self.steps[mode] = step
             except Exception as error:
                 phase, folder = self.progress.phase, Path.cwd()
                 failed, words = failure(error, phase, folder), reason(error, phase, folder)
@@ -115,11 +116,12 @@ class _Live:
         session.export(path)
 
     def manifest(self, target: capture.Target) -> capture.Manifest:
+        written = () if self.as_written is None else (self.as_written,)
         return capture.Manifest(
             launchscope=__version__,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             command=(),
-            target=target,
+            target=msgspec.structs.replace(target, labels=(*target.labels, ONE_PROCESS, *written)),
             environment=self.device.environment(),
             modes={
                 mode: capture.ModeRecord(processes=(record,), error=None if record.samples_ns else record.error)
@@ -127,20 +129,6 @@ class _Live:
             },
             seconds=self.progress.seconds,
         )
-
-
-def _describe(found: Any, resolved: Any, as_written: str | None) -> capture.Target:
-    from ..target.describe import parameter_count
-
-    labels = (*resolved.labels, ONE_PROCESS, *((as_written,) if as_written else ()))
-    return capture.Target(
-        name=getattr(found, "__qualname__", type(found).__name__),
-        batch_size=resolved.setting.batch_size,
-        dtype=resolved.setting.dtype,
-        context_length=resolved.setting.context_length,
-        parameters=parameter_count(resolved.target.model),
-        labels=labels,
-    )
 
 
 def _refuse_second_session() -> None:
@@ -151,11 +139,3 @@ def _refuse_second_session() -> None:
             "a profiler has run in this process, which slows its launches down from then on: restart Python (the "
             "notebook's kernel) and profile first, or profile a file: launchscope profile model.py"
         )
-
-
-@contextmanager
-def _no_grad() -> Iterator[None]:
-    import torch
-
-    with torch.no_grad():
-        yield

@@ -12,10 +12,9 @@ from ...analysis.model.errors import BadTarget, LaunchscopeError, NothingMeasure
 from ...analysis.model.paths import exists
 from ..measure.device import CUDA
 from ..target.describe import masked, target_name
-from ..target.options import ProfileOptions, Progress
+from ..target.options import ProfileOptions, Progress, RanksOptions
 from .api import Interrupted
 from .launch import run_ranks
-from .rank_options import RanksOptions
 
 PROMPT_LENGTH: Final = "prompt_length"
 """The parameter of a target's build that makes its step the prefill of a prompt of so many tokens."""

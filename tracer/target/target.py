@@ -18,15 +18,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from ...analysis.model import capture
 from ...analysis.model.errors import BadTarget
 from ...analysis.model.paths import exists, is_file
 from .describe import parts_of_target
-from .step import DEFAULT_BATCH_SIZE, DEFAULT_CONTEXT_LENGTH, DTYPES, Setting, Target, short_dtype
+from .options import (
+    DEFAULT_BATCH_SIZE,
+    DEFAULT_CONTEXT_LENGTH,
+    DTYPES,
+    Setting,
+    Target,
+    TargetOptions,
+    short_dtype,
+)
 
 if TYPE_CHECKING:
     import torch
-
-    from .options import ProfileOptions
 
 ENGINES: Final = {
     "vllm": "start the server with --profiler-config and POST /start_profile, /stop_profile",
@@ -52,8 +59,24 @@ class Resolved:
     setting: Setting
     labels: tuple[str, ...] = ()
 
+    def describe(
+        self, name: str, *, revision: str | None = None, settings: Mapping[str, str] | None = None
+    ) -> capture.Target:
+        """What a capture says of it. Its parameters are counted once each: tied weights are one."""
+        model = self.target.model
+        return capture.Target(
+            name=name,
+            revision=revision,
+            batch_size=self.setting.batch_size,
+            dtype=self.setting.dtype,
+            context_length=self.setting.context_length,
+            parameters=None if model is None else sum(parameter.numel() for parameter in set(model.parameters())),
+            settings=dict(settings or {}),
+            labels=self.labels,
+        )
 
-def resolve(options: ProfileOptions, device: str) -> Resolved:
+
+def resolve(options: TargetOptions, device: str) -> Resolved:
     """Run the user's file and build its decode step; BadTarget says why it can't be profiled as it stands."""
     module, name = load(options.target)
     _refuse_engines(module)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launchscope.tracer.processes import api, coordinator, endings, launch, lead
+from launchscope.tracer.processes import api, coordinator, launch
 from launchscope.tracer.processes.client import ForkServer, Meanwhile
 from launchscope.tracer.target.options import ProfileOptions
 
@@ -83,8 +83,8 @@ class Group:
         pids = [self._fork(asked, layer, rank, port, ends) for rank in range(WORLD)]
         failures = {rank: None for rank, pid in enumerate(pids) if os.waitpid(pid, 0)[1]}
         self.said = (ends / "said").read_text().splitlines() if (ends / "said").exists() else []
-        path = endings.capture_of_ended(
-            {each.rank: each for each in endings.read_endings(ends)}, failures, interrupted=False
+        path = launch.capture_of_ended(
+            {each.rank: each for each in launch.read_endings(ends)}, failures, interrupted=False
         )
         assert path is not None
         return path
@@ -102,9 +102,8 @@ class Group:
             if self.hosts is not None:
                 name = self.hosts[rank]
                 socket.gethostname = lambda: name  # of this fork
-            for module in (lead, coordinator):
-                setattr(module, "ForkServer", Shared(self.servers[rank]))  # noqa: B010
-            handlers: Mapping[signal.Signals, Any] = dict.fromkeys(endings.HANDLED, signal.SIG_DFL)
+            coordinator.ForkServer = Shared(self.servers[rank])  # type: ignore[assignment, misc]
+            handlers: Mapping[signal.Signals, Any] = dict.fromkeys(launch.HANDLED, signal.SIG_DFL)
 
             def say(line: str) -> None:
                 with (ends / "said").open("a") as said:

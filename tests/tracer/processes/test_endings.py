@@ -11,7 +11,7 @@ pytest.importorskip("torch.distributed")
 
 from launchscope.analysis.model.errors import BadTarget, RankFailed
 from launchscope.tracer.processes.api import Interrupted
-from launchscope.tracer.processes.endings import Ended, capture_of_ended
+from launchscope.tracer.processes.launch import Ended, capture_of_ended
 
 KILLED = SimpleNamespace(exitcode=-9)
 ENDED_BADLY = SimpleNamespace(exitcode=2)

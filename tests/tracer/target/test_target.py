@@ -16,8 +16,7 @@ import torch
 from launchscope import Target
 from launchscope.analysis.model.errors import BadTarget
 from launchscope.fixtures import models
-from launchscope.tracer.target.options import ProfileOptions
-from launchscope.tracer.target.step import Setting
+from launchscope.tracer.target.options import ProfileOptions, Setting
 from launchscope.tracer.target.target import Resolved, as_target, resolve
 from launchscope.tracer.target.watch import watching
 

@@ -19,9 +19,8 @@ import torch
 from launchscope.analysis.model.counted_step import CountedOp, CountedStep
 from launchscope.analysis.model.errors import BadTarget
 from launchscope.fixtures import models
-from launchscope.tracer.count.count import count_here, count_step, run
-from launchscope.tracer.count.counting import Counting, counting_calls
-from launchscope.tracer.count.without_gpu import without_gpu
+from launchscope.tracer.measure.counting import Counting, counting_calls, without_gpu
+from launchscope.tracer.processes.count import count_here, count_step, run
 from launchscope.tracer.target.options import ProfileOptions
 from torch.nn import functional
 
