@@ -117,7 +117,6 @@ def launches_nothing(func: Any, given: list[torch.Tensor], returned: list[torch.
 def counted(
     func: Any, args: Any, kwargs: Any, given: list[torch.Tensor], returned: list[torch.Tensor], result: Any
 ) -> CountedOp:
-    """One operator that launches something."""
     kind = _kind(func, kwargs, given, returned)
     flops = 0
     if func in _WITHOUT_META:

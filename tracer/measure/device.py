@@ -1,6 +1,6 @@
 """The few things that measuring needs from a GPU; everything else in the tracer is free of CUDA calls.
 
-``Device`` is what the measuring code asks for; ``CudaDevice`` answers on an NVIDIA or AMD GPU through torch.
+``CudaDevice`` answers on an NVIDIA or AMD GPU through torch; tests have a layer with the same methods.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ...analysis.model.capture import GpuState
 from ...analysis.model.errors import LaunchscopeError, MissingRequirement
@@ -62,52 +62,6 @@ _THROTTLE_REASONS: Final = {
 Source: NVML API reference, nvmlClocksEventReasons."""
 
 
-class Session(Protocol):
-    """One profiler session."""
-
-    def export(self, path: Path) -> None:
-        """Write the trace as the collector writes it; a name ending in .gz compresses."""
-
-
-class Device(Protocol):
-    """What the measuring code asks of a device."""
-
-    name: str  # as torch spells it: 'cuda'
-
-    def missing(self) -> str | None:
-        """What this machine lacks to profile, in words; null when nothing is missing. May start the device."""
-
-    def environment(self) -> Environment:
-        """What a capture says of the machine."""
-
-    def state(self) -> GpuState | None:
-        """Clocks, power, temperature and throttling now; null where nothing tells."""
-
-    def use(self, index: int) -> str | None:
-        """Let this process run on its host's device of this number; why it can't, null when it can."""
-
-    def identity(self) -> str | None:
-        """What tells the device from others of its host; null where nothing does."""
-
-    def synchronize(self) -> None:
-        """Wait until the device has nothing left to do."""
-
-    def warm_up(self, step: Step, count: int) -> list[float]:
-        """Run ``count`` steps, each to its end, as one should before a capture; host time of each, ns."""
-
-    def time_batches(self, step: Step, batches: int, steps: int) -> list[float]:
-        """Device time of each of ``batches`` runs of ``steps`` back-to-back steps, ns, with no wait in between."""
-
-    def capture(self, step: Step) -> Step:
-        """Record one step as a device graph; the step that replays it returns the captured step's outputs."""
-
-    def free_memory(self) -> int:
-        """Bytes of device memory that no one holds, after the allocator gave back what it can."""
-
-    def session(self, trace_pass: str) -> AbstractContextManager[Session]:
-        """Run a profiler session of this pass ('cuda', 'cpu_cuda', 'stacks')."""
-
-
 class CudaDevice:
     """A CUDA (or ROCm) device of this process, through torch."""
 
@@ -117,6 +71,7 @@ class CudaDevice:
         self._side_stream: Any = None
 
     def missing(self) -> str | None:
+        """What this machine lacks to profile, in words; null when nothing is missing. May start the device."""
         import torch
 
         version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
@@ -130,6 +85,7 @@ class CudaDevice:
         return environment()
 
     def use(self, index: int) -> str | None:
+        """Let this process run on its host's device of this number; why it can't, null when it can."""
         import torch
 
         count = torch.cuda.device_count()
@@ -141,11 +97,13 @@ class CudaDevice:
         return None
 
     def identity(self) -> str | None:
+        """What tells the device from others of its host; null where nothing does."""
         import torch
 
         return str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
 
     def state(self) -> GpuState | None:
+        """Clocks, power, temperature and throttling now; null where nothing tells."""
         import torch
 
         return gpu_state(str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid))
@@ -156,7 +114,9 @@ class CudaDevice:
         torch.cuda.synchronize()
 
     def warm_up(self, step: Step, count: int) -> list[float]:
-        """On a side stream, as PyTorch's notes on CUDA graphs prescribe, in every mode.
+        """Run ``count`` steps, each to its end, as one should before a capture; host time of each, ns.
+
+        On a side stream, as PyTorch's notes on CUDA graphs prescribe, in every mode.
 
         The recipe matters to the figures: on an H200 (driver 580, CUDA 13.0, 2026-11-29) a graph of 718 nodes ran in
         2.00 ms as long as its process had used few streams, and in 2.25 ms from then on once it had used more, this
@@ -173,6 +133,7 @@ class CudaDevice:
         return times
 
     def time_batches(self, step: Step, batches: int, steps: int) -> list[float]:
+        """Device time of each of ``batches`` runs of ``steps`` back-to-back steps, ns, with no wait in between."""
         import torch
 
         step()  # so that the first batch, too, starts behind a step
@@ -187,6 +148,7 @@ class CudaDevice:
         return [value * 1e6 / steps for value in ms]
 
     def capture(self, step: Step) -> Step:
+        """Record one step as a device graph; the step that replays it returns the captured step's outputs."""
         import torch
 
         graph = torch.cuda.CUDAGraph()
@@ -201,6 +163,7 @@ class CudaDevice:
         return replay
 
     def free_memory(self) -> int:
+        """Bytes of device memory that no one holds, after the allocator gave back what it can."""
         import gc
 
         import torch
@@ -211,22 +174,28 @@ class CudaDevice:
         return int(torch.cuda.mem_get_info()[0])
 
     @contextmanager
-    def session(self, trace_pass: str) -> Any:
+    def session(self, trace_pass: str) -> Iterator[Session]:
+        """Run a profiler session of this pass ('cuda', 'cpu_cuda', 'stacks')."""
         from torch.profiler import ProfilerActivity, profile
 
         activities = [ProfilerActivity.CUDA] if trace_pass == "cuda" else [ProfilerActivity.CPU, ProfilerActivity.CUDA]
         rich = trace_pass == "stacks"
         with profile(activities=activities, record_shapes=rich, with_stack=rich, acc_events=True) as profiler:
-            yield _TorchSession(profiler)
+            yield Session(profiler)
             self.synchronize()
 
 
-class _TorchSession:
+class Session:
+    """One profiler session."""
+
     def __init__(self, profiler: Any) -> None:
         self._profiler = profiler
 
     def export(self, path: Path) -> None:
-        """Kineto says nothing of a full disk: LaunchscopeError unless the trace that it wrote ends as one does."""
+        """Write the trace as the collector writes it; a name ending in .gz compresses.
+
+        Kineto says nothing of a full disk: LaunchscopeError unless the trace that it wrote ends as one does.
+        """
         text = path.with_suffix("") if path.suffix == ".gz" else path
         self._profiler.export_chrome_trace(str(text))
         if not exists(text) or not _last_bytes(text).rstrip().endswith(b"}"):
@@ -243,10 +212,10 @@ def _last_bytes(file: Path) -> bytes:
         return stream.read()
 
 
-def load_device(layer: str) -> Device:
+def load_device(layer: str) -> CudaDevice:
     """The device layer that 'module:name' names."""
     module, _, name = layer.partition(":")
-    device: Device = getattr(importlib.import_module(module), name)()
+    device: CudaDevice = getattr(importlib.import_module(module), name)()
     return device
 
 
@@ -323,7 +292,6 @@ def _nvml() -> Iterator[Any]:
 
 
 def driver_version() -> str | None:
-    """Version of the NVIDIA driver."""
     with _nvml() as nvml:
         if nvml is None:
             return None

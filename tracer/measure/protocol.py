@@ -20,7 +20,7 @@ from ...analysis.model.capture import COMPILED, UNGRAPHED, WARM_CACHE_NOTE, OwnG
 from ..target.options import Target
 from ..target.reasons import failure, reason
 from ..target.watch import UNDER_GRAPHS, Buffers, CapturesSeen, ladder, watching
-from .device import Device, Step, host_times
+from .device import CudaDevice, Step, host_times
 
 WARM_UP_STEPS: Final = 10
 ROUNDS: Final = 10  # of T's batches and host_submit's steps in turn: a host that changes its pace then changes both
@@ -64,13 +64,12 @@ class Progress:
     began: float = field(default_factory=time.perf_counter)
 
     def __call__(self, phase: str) -> None:
-        """``phase`` begins now."""
         self.seconds[self.phase] = self.seconds.get(self.phase, 0.0) + time.perf_counter() - self.began
         self.phase, self.began = phase, time.perf_counter()
         self.tell(phase)
 
 
-def first_steps(target: Target, device: Device, progress: Progress) -> tuple[list[float], str | None]:
+def first_steps(target: Target, device: CudaDevice, progress: Progress) -> tuple[list[float], str | None]:
     """Host time of the warm-up steps, ns, and why the target runs only as written (null: it runs in every mode).
 
     Raises BadTarget for a step that is not one decode step.
@@ -132,7 +131,7 @@ class NotCaptured(Exception):
         self.step = step  # as it was to be captured
 
 
-def prepare(mode: str, step: Step, device: Device, progress: Callable[[str], None]) -> tuple[Step, Fields]:
+def prepare(mode: str, step: Step, device: CudaDevice, progress: Callable[[str], None]) -> tuple[Step, Fields]:
     """The step compiled and captured as the mode asks, and what it cost to get there.
 
     It has run in eager before, so that one-time work is done.
@@ -157,7 +156,7 @@ def prepare(mode: str, step: Step, device: Device, progress: Callable[[str], Non
     return replay, costs
 
 
-def _compile(step: Step, device: Device) -> tuple[Step, Fields]:
+def _compile(step: Step, device: CudaDevice) -> tuple[Step, Fields]:
     """torch.compile with its defaults and static shapes; the first call compiles."""
     import torch
     from torch._dynamo import utils
@@ -178,7 +177,7 @@ def _compile(step: Step, device: Device) -> tuple[Step, Fields]:
     return compiled, {"compile_ns": elapsed, "notes": notes}
 
 
-def failing_operator(step: Step, device: Device, line: str | None, folder: Path | None) -> str | None:
+def failing_operator(step: Step, device: CudaDevice, line: str | None, folder: Path | None) -> str | None:
     """The operator at which a capture fails, 'aten::_local_scalar_dense', found by a second attempt.
 
     Null where no operator raised the error (a wait by itself is none), or the second attempt fails at another line.
@@ -207,7 +206,7 @@ def failing_operator(step: Step, device: Device, line: str | None, folder: Path 
 
 
 def into_mode(
-    mode: str, target: Target, device: Device, progress: Progress, *, check: bool, ranks: Ranks = NO_OTHER_RANKS
+    mode: str, target: Target, device: CudaDevice, progress: Progress, *, check: bool, ranks: Ranks = NO_OTHER_RANKS
 ) -> tuple[Step, Fields]:
     """``prepare``; with ``check``, its outputs compared with eager's, too."""
     if mode == "eager" or not check:
@@ -231,7 +230,7 @@ def into_mode(
     return step, {**costs, "output": found}
 
 
-def unprofiled(step: Step, device: Device, progress: Progress, ranks: Ranks = NO_OTHER_RANKS) -> Fields:
+def unprofiled(step: Step, device: CudaDevice, progress: Progress, ranks: Ranks = NO_OTHER_RANKS) -> Fields:
     """T's samples and host_submit's, in turn; nothing may have profiled in this process."""
     progress("timing")
     estimate = min(_batches(step, device, 5, 1, ranks))
@@ -258,7 +257,7 @@ def unprofiled(step: Step, device: Device, progress: Progress, ranks: Ranks = NO
     }
 
 
-def _batches(step: Step, device: Device, batches: int, steps: int, ranks: Ranks) -> list[float]:
+def _batches(step: Step, device: CudaDevice, batches: int, steps: int, ranks: Ranks) -> list[float]:
     """Device time of a step in each batch, ns; of several ranks all begin a batch at once."""
     if not ranks.several:
         return device.time_batches(step, batches, steps)

@@ -10,8 +10,8 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,20 +41,6 @@ _BEHIND_S: Final = 1.0
 """Rank 0 says what went wrong, and ends, before the others do: some launchers end all ranks as soon as one has."""
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as rank 0 sends it to the others."""
-
-    job: Job
-    port: int  # of the job's store
-    timeout_s: float
-
-
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended, as rank 0 sends it to the others; ``error`` is null when all went well."""
-
-    error: str | None = None
-
-
 class Coordinator:
     """One rank's. It looks around while its process runs."""
 
@@ -63,15 +49,18 @@ class Coordinator:
         self.exchange = exchange
         self.lost: Lost | None = None  # why this run can't go on
         self._device_layer = device_layer
-        self._server: ForkServer | None = None
         self._failed_key: str | None = None  # while a job runs
         self._failed_at: float | None = None
         self._phase = "start"
         self._stopping = False
 
-    def use(self, server: ForkServer) -> None:
-        """Run the jobs that follow in processes of this server."""
-        self._server = server
+    @contextmanager
+    def serving(self, options: ProfileOptions) -> Iterator[ForkServer]:
+        """The server of this rank's processes: one CPU thread each, as torchrun has it, unless somebody said else."""
+        alone = self.place.local_world_size == 1 or "OMP_NUM_THREADS" in os.environ
+        threads = {} if alone else {"OMP_NUM_THREADS": "1"}
+        with ForkServer(preload([options]), threads, self.check_others) as self._server:
+            yield self._server
 
     def check_others(self) -> None:
         """Has another rank failed, or gone? Called again and again while a process starts or runs."""
@@ -79,40 +68,34 @@ class Coordinator:
             return
         try:
             self.exchange.raise_if_lost()
-            self._check_failures()
+            self._stopping = self._failed_key is not None and self._others_failed(self._failed_key)
         except Lost as lost:
             self.lost = lost
-        if self.lost is not None and self._failed_key is None:
-            raise self.lost
-        if self.lost is not None:
-            self._stop()
-
-    def _check_failures(self) -> None:
-        if self._failed_key is None:
-            return
-        if self.place.rank and self.exchange.has(END):
-            self._stop()
-        elif self._failed_at is None:
-            self._failed_at = time.monotonic() if self.exchange.has(self._failed_key) else None
-        elif time.monotonic() - self._failed_at > _SLOW_GRACE_S.get(self._phase, GRACE_S):
-            self._stop()
-
-    def _stop(self) -> None:
-        if self._server is not None and self._failed_key is not None:
+            if self._failed_key is None:
+                raise
             self._stopping = True
+        if self._stopping:
             self._server.stop()
+
+    def _others_failed(self, key: str) -> bool:
+        """Whether the process has had the time to fail by itself since another rank's did."""
+        if self.place.rank and self.exchange.has(END):
+            return True
+        if self._failed_at is None:
+            self._failed_at = time.monotonic() if self.exchange.has(key) else None
+            return False
+        return time.monotonic() - self._failed_at > _SLOW_GRACE_S.get(self._phase, GRACE_S)
 
     def probe(self) -> Probe:
         """What this rank has to run on."""
-        assert self._server is not None
         found = probe(self._server, self._device_layer, self.place.local_rank)
         return msgspec.structs.replace(found, host=self.place.host, local_rank=self.place.local_rank)
 
-    def run(self, number: int, task: Task, folder: Path, tell: Callable[[str], None]) -> Outcome:
+    def run(self, number: int, job: Job, ranks: JobRanks, folder: Path, tell: Callable[[str], None]) -> Outcome:
         """This rank's part of job ``number``, its trace below ``folder``. Tells the others when it fails."""
-        assert self._server is not None
-        job_ranks = JobRanks(place=self.place, port=task.port, timeout_s=task.timeout_s)
-        job = msgspec.structs.replace(task.job, job_ranks=job_ranks, folder=str(folder))
+        place = self.place
+        job_ranks = msgspec.structs.replace(ranks, place=place)
+        job = msgspec.structs.replace(job, job_ranks=job_ranks, folder=str(folder))
         self._failed_key, self._failed_at = f"job/{number}/failed", None
         self._phase, self._stopping = "start", False
 
@@ -120,52 +103,39 @@ class Coordinator:
             self._phase = phase
             tell(phase)
 
-        outcome = run_job(self._server, job, task.timeout_s, on_phase, self.place.rank, self.place.host)
+        outcome = run_job(self._server, job, ranks.timeout_s, on_phase, place.rank, place.host)
         if outcome.error is not None and not outcome.stopped:
-            outcome = msgspec.structs.replace(outcome, failure_order=self._announce_failure())
+            with suppress(Lost):
+                order = self.exchange.count(f"{self._failed_key}/order")
+                self.exchange.put(self._failed_key, b"")
+                outcome = msgspec.structs.replace(outcome, failure_order=order)
         self._failed_key = None
         return msgspec.structs.replace(outcome, has_trace=trace_of(outcome, folder) is not None)
-
-    def _announce_failure(self) -> int:
-        with suppress(Lost):
-            assert self._failed_key is not None
-            order = self.exchange.count(f"{self._failed_key}/order")
-            self.exchange.put(self._failed_key, b"")
-            return order
-        return 0
 
 
 def trace_of(outcome: Outcome, folder: Path) -> Path | None:
     """The trace that its process left below ``folder``; null when it left none."""
-    record = outcome.result.process if outcome.result else None
-    file = folder / record.trace if record is not None and record.trace else None
+    file = None if outcome.trace is None else folder / outcome.trace
     return file if file is not None and file.is_file() else None
-
-
-def variables(place: Place) -> dict[str, str]:
-    """Variables for the processes that measure: one CPU thread each, as torchrun has it, unless somebody said else."""
-    return {"OMP_NUM_THREADS": "1"} if place.local_world_size > 1 and "OMP_NUM_THREADS" not in os.environ else {}
 
 
 def follow(coordinator: Coordinator, options: ProfileOptions) -> None:
     """Take part until rank 0 ends the run. RankFailed when it ended badly."""
-    exchange, rank = coordinator.exchange, coordinator.place.rank
+    exchange = coordinator.exchange
     with tempfile.TemporaryDirectory(prefix="launchscope-rank-") as scratch:
-        folder = Path(scratch)
-        (folder / "traces").mkdir()
-        with ForkServer(preload([options]), variables(coordinator.place), coordinator.check_others) as server:
-            coordinator.use(server)
-            exchange.put(f"found/{rank}", msgspec.json.encode(coordinator.probe()))
+        Path(scratch, "traces").mkdir()
+        with coordinator.serving(options):
+            exchange.put(f"found/{coordinator.place.rank}", msgspec.json.encode(coordinator.probe()))
             number = 1
             while exchange.wait(END, f"job/{number}") != END:
-                _take_part(coordinator, number, folder)
+                _take_part(coordinator, number, Path(scratch))
                 number += 1
-        ending = msgspec.json.decode(exchange.get(END, keep=True), type=Ending)
+        error = msgspec.json.decode(exchange.get(END, keep=True), type=str | None)
         exchange.close()  # the store may be rank 0's, which ends once all have said
         exchange.count("bye")
-    if ending.error is not None:
+    if error is not None:
         time.sleep(_BEHIND_S)
-        raise RankFailed(ending.error)
+        raise RankFailed(error)
 
 
 def refuse(coordinator: Coordinator, why: str) -> None:
@@ -177,8 +147,9 @@ def refuse(coordinator: Coordinator, why: str) -> None:
 
 def _take_part(coordinator: Coordinator, number: int, folder: Path) -> None:
     exchange, rank = coordinator.exchange, coordinator.place.rank
-    task = msgspec.json.decode(exchange.get(f"job/{number}", keep=True), type=Task)
-    outcome = coordinator.run(number, task, folder, no_progress)
+    job = msgspec.json.decode(exchange.get(f"job/{number}", keep=True), type=Job)
+    assert job.job_ranks is not None
+    outcome = coordinator.run(number, job, job.job_ranks, folder, no_progress)
     if coordinator.lost is not None:
         raise coordinator.lost
     exchange.put(f"job/{number}/outcome/{rank}", msgspec.json.encode(outcome))
@@ -196,8 +167,7 @@ def lead(coordinator: Coordinator, options: ProfileOptions, progress: Progress, 
     run = RanksRun(options, writer, progress, device_layer, coordinator)
     error: str | None = "rank 0 ended the run"
     try:
-        with ForkServer(preload([options]), variables(coordinator.place), coordinator.check_others) as server:
-            coordinator.use(server)
+        with coordinator.serving(options) as server:
             progress("starting")
             in_turn([run], server)
         error = None
@@ -226,7 +196,7 @@ def _kept(path: Path | None) -> str:
 def _end(coordinator: Coordinator, error: str | None) -> None:
     exchange = coordinator.exchange
     with suppress(Lost):
-        exchange.put(END, msgspec.json.encode(Ending(error=error)))
+        exchange.put(END, msgspec.json.encode(error))
         place = coordinator.place
         if error == _INTERRUPTED and place.local_world_size == place.world_size:  # as all are
             return
@@ -261,7 +231,9 @@ class RanksRun(Run):
         others = [msgspec.json.decode(self._exchange.get(f"found/{rank}"), type=Probe) for rank in range(1, size)]
         found = [first, *others]
         _require_devices(found)
-        self._hosts = _numbered([each.host for each in found])
+        # what a capture calls them, in the order of ranks: their names would tell where the user is, and no more
+        hosts = dict.fromkeys(each.host for each in found)
+        self._hosts = {host: f"host {number}" if len(hosts) > 1 else "localhost" for number, host in enumerate(hosts)}
         gpus = [each.environment.get("gpu") for each in found]
         self.ranks = tuple(
             capture.RankRecord(
@@ -272,7 +244,7 @@ class RanksRun(Run):
             )
             for rank, (each, gpu) in enumerate(zip(found, gpus, strict=True))
         )
-        self.labels = (_label(self.ranks),)
+        self.labels = (f"{size} ranks on {len(hosts)} host{'s' if len(hosts) > 1 else ''}",)
         return first.environment
 
     def lost(self) -> str | None:
@@ -286,10 +258,9 @@ class RanksRun(Run):
     ) -> tuple[list[Outcome], Mapping[int | None, int]]:
         place, self._jobs = self._coordinator.place, self._jobs + 1
         store: Any = connect(place.address, 0, hosts=True, why="rank 0 can't host the job's")
-        task = Task(job=job, port=store.port, timeout_s=self.options.timeout_s)
-        self._exchange.put(f"job/{self._jobs}", msgspec.json.encode(task))
-        own = self._coordinator.run(self._jobs, task, self.writer.folder.absolute(), tell)
-        outcomes = [own]
+        ranks = JobRanks(place=place, port=store.port, timeout_s=self.options.timeout_s)
+        self._exchange.put(f"job/{self._jobs}", msgspec.json.encode(msgspec.structs.replace(job, job_ranks=ranks)))
+        outcomes = [self._coordinator.run(self._jobs, job, ranks, Path(job.folder), tell)]
         try:
             for rank in range(1, place.world_size):
                 outcomes.append(self._gather(rank))
@@ -304,14 +275,10 @@ class RanksRun(Run):
         of = f"job/{self._jobs}"
         outcome = msgspec.json.decode(self._exchange.get(f"{of}/outcome/{rank}"), type=Outcome)
         if outcome.has_trace:
-            assert outcome.result is not None
-            assert outcome.result.process is not None
-            trace = outcome.result.process.trace
             self._exchange.put(f"{of}/send/{rank}", b"")
             data = self._exchange.get(f"{of}/trace/{rank}")
-            assert trace is not None
             try:
-                (self.writer.folder / "traces" / Path(trace).name).write_bytes(data)
+                (self.writer.folder / "traces" / Path(outcome.trace or "").name).write_bytes(data)
             except OSError as error:
                 return msgspec.structs.replace(outcome, died=f"left a trace that can't be kept ({error.strerror})")
         return outcome
@@ -331,16 +298,3 @@ def _require_devices(found: Sequence[Probe]) -> None:
             raise MissingRequirement(
                 f"ranks {', '.join(ranks)} on {host} would share one GPU: start as many ranks as there are GPUs"
             )
-
-
-def _numbered(hosts: Sequence[str]) -> dict[str, str]:
-    """What a capture calls each host, in the order of ranks: their names would tell where the user is, and no more."""
-    distinct = dict.fromkeys(hosts)
-    if len(distinct) == 1:
-        return dict.fromkeys(distinct, "localhost")
-    return {host: f"host {number}" for number, host in enumerate(distinct)}
-
-
-def _label(ranks: Sequence[capture.RankRecord]) -> str:
-    hosts = len({each.host for each in ranks})
-    return f"{len(ranks)} ranks on {hosts} host{'s' if hosts > 1 else ''}"

@@ -53,7 +53,6 @@ class Exchange:
             raise Lost(self._heart.lost)
 
     def has(self, key: str) -> bool:
-        """Whether somebody has put it there."""
         return bool(self._ask(self._store.check, [key]))
 
     def count(self, key: str) -> int:
@@ -61,7 +60,6 @@ class Exchange:
         return int(self._ask(self._store.add, key, 1))
 
     def total(self, key: str) -> int:
-        """The number, as it is."""
         return int(self._ask(self._store.add, key, 0))
 
     def put(self, key: str, data: bytes) -> None:
@@ -91,7 +89,6 @@ class Exchange:
         return b"".join(chunks)
 
     def close(self) -> None:
-        """Stop the heartbeat."""
         self._heart.stop()
 
     def _ask(self, question: Callable[..., Any], *arguments: object) -> Any:

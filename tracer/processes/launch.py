@@ -51,20 +51,16 @@ def run_ranks(
         return run_profile(options, progress, device_layer)
     if device_layer == CUDA:
         require_hardware()
-    _require_distributed()
+    import torch
+
+    if not torch.distributed.is_available():
+        raise errors.MissingRequirement("torch is built without torch.distributed here, which several ranks need")
     if launch is not None:
         launch.require_endpoint()
         return _launched(replace(options, out=capture_path(options)), launch, progress, device_layer)
     place = place_from_environment()
     assert place is not None
     return _coordinate(options, place, progress, device_layer)
-
-
-def _require_distributed() -> None:
-    import torch
-
-    if not torch.distributed.is_available():
-        raise errors.MissingRequirement("torch is built without torch.distributed here, which several ranks need")
 
 
 def _coordinate(options: ProfileOptions, place: Place, progress: Progress, device_layer: str) -> Path | None:
@@ -119,7 +115,7 @@ def _launched(options: ProfileOptions, launch: RanksOptions, progress: Progress,
             except Exception as error:  # of the rendezvous: each of its backends has its own
                 lost = f"{type(error).__name__}: {error}"
         ended = {each.rank: each for each in read_endings(Path(folder))}
-    if lost is not None and not any(each.how not in (DONE, INTERRUPTED) for each in ended.values()):
+    if lost is not None and not any(each.failed for each in ended.values()):
         if not ended:
             raise LaunchscopeError(f"the ranks can't be started: {lost}")
         raise RankFailed(f"the other hosts can't be reached any more: {lost}{what_is_kept(ended.get(0))}")
@@ -173,8 +169,7 @@ def _forked(options: ProfileOptions, progress: Progress, device_layer: str, fold
 
         how, message = "internal", traceback.format_exc()
     set_handlers(dict.fromkeys(handlers, signal.SIG_IGN))  # there is nothing left to interrupt
-    kept = None if path is None else str(path)
-    ended = Ended(rank=place.rank, host=place.host, how=how, message=message, path=kept)
+    ended = Ended(rank=place.rank, how=how, message=message, path=None if path is None else str(path))
     (folder / f"ended-{place.rank}.json").write_bytes(msgspec.json.encode(ended))
     set_handlers(dict.fromkeys(handlers, signal.SIG_DFL))  # all is said, and the agent may end this at any time
     if how != DONE:
@@ -216,51 +211,47 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How a coordinator ended, left in a file for the agent."""
 
     rank: int
-    host: str
     how: str  # DONE, INTERRUPTED, or the name of an error
     message: str = ""
     path: str | None = None  # of the capture
 
+    @property
+    def failed(self) -> bool:
+        return self.how not in (DONE, INTERRUPTED)
+
+    @property
+    def error(self) -> Exception:
+        kind: type[Exception] = getattr(errors, self.how, RuntimeError)
+        return kind(self.message)
+
 
 def capture_of_ended(ended: Mapping[int, Ended], failures: Mapping[int, Any], interrupted: bool) -> Path | None:
     """What the coordinators left, as if rank 0's had run in this process."""
-    own = ended.get(0)
-    path = _path(own)
+    first = ended.get(0)
+    path = None if first is None or first.path is None else Path(first.path)
     if interrupted:
         raise Interrupted(path)
-    if own is not None and own.how not in (DONE, INTERRUPTED):
-        raise _error(own)
+    if first is not None and first.failed:
+        raise first.error
     killed = next((rank for rank in failures if rank not in ended), None)
     if killed is not None:
-        how = f"what coordinates it was ended by {_how_ended(failures[killed])}"
-        raise RankFailed(f"rank {killed} on {socket.gethostname()}: {how}{what_is_kept(own)}")
-    if own is None or own.how == INTERRUPTED:  # by the agent, for another one; or rank 0 is elsewhere
-        failed = next((each for each in ended.values() if each.how not in (DONE, INTERRUPTED)), None)
+        code = int(failures[killed].exitcode)
+        how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit status {code}"
+        where = f"rank {killed} on {socket.gethostname()}"
+        raise RankFailed(f"{where}: what coordinates it was ended by {how}{what_is_kept(first)}")
+    if first is None or first.how == INTERRUPTED:  # by the agent, for another one; or rank 0 is elsewhere
+        failed = next((each for each in ended.values() if each.failed), None)
         if failed is not None:
-            raise _error(failed)
+            raise failed.error
     if any(each.how == INTERRUPTED for each in ended.values()):
         raise Interrupted(path)
     return path
 
 
-def _error(ended: Ended) -> Exception:
-    kind: type[Exception] = getattr(errors, ended.how, RuntimeError)
-    return kind(ended.message)
-
-
-def _path(ended: Ended | None) -> Path | None:
-    return None if ended is None or ended.path is None else Path(ended.path)
-
-
-def what_is_kept(ended: Ended | None) -> str:
+def what_is_kept(first: Ended | None) -> str:
     """The end of a message: where what was measured is."""
-    path = _path(ended)
-    return "; nothing is kept" if path is None else f"; what was measured until then is in {path}"
-
-
-def _how_ended(failure: Any) -> str:
-    code = int(failure.exitcode)
-    return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit status {code}"
+    kept = first is not None and first.path is not None
+    return f"; what was measured until then is in {first.path}" if kept and first else "; nothing is kept"
 
 
 def read_endings(folder: Path) -> list[Ended]:

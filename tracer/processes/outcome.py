@@ -50,6 +50,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return self.result.process.error if self.result.process else None
 
     @property
+    def trace(self) -> str | None:
+        """Of its process, by its name inside the capture."""
+        return self.result.process.trace if self.result and self.result.process else None
+
+    @property
     def refused(self) -> bool:
         """The target can't be built there."""
         return (self.died is not None and self.phase == "build") or (

@@ -68,7 +68,6 @@ class Run:
         self.seconds["calibrate"] = time.perf_counter() - began
 
     def probe(self, server: ForkServer) -> Environment:
-        """What the machine is."""
         return probe_machine(server, self.device_layer)
 
     def repeat(self, server: ForkServer, mode: str, repeat: int) -> None:
@@ -166,7 +165,6 @@ class Run:
 
     @property
     def measured(self) -> bool:
-        """Whether anything has been."""
         return any(process.samples_ns for processes in self.modes.values() for process in processes)
 
     def finish(self) -> Path | None:
@@ -182,7 +180,6 @@ class Run:
         return next((process.error for process in self.modes[mode] if process.error), None)
 
     def why_nothing(self) -> str:
-        """Why no mode ran."""
         return self.side + nothing_measured({mode: self.error(mode) for mode in self.modes})
 
     def manifest(self) -> capture.Manifest:

@@ -69,7 +69,6 @@ class Channel:
         self._result = Path(result)
 
     def __call__(self, phase: str) -> None:
-        """``phase`` begins now."""
         _send(self._events, Event(phase=phase))
 
     def keep(self, found: object) -> None:

@@ -39,11 +39,9 @@ class Point:
 
     @property
     def file(self) -> str:
-        """The name of its capture."""
         return f"{self.kind}-{self.size}.zip"
 
     def of(self, options: ProfileOptions) -> ProfileOptions:
-        """The options of its profile."""
         if self.kind == "prompt":
             return replace(options, settings={**options.settings, PROMPT_LENGTH: str(self.size)})
         return replace(options, batch_size=self.size) if self.kind == "batch" else options

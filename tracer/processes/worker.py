@@ -49,7 +49,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rank(self) -> int | None:
-        """This one's; null for one process alone."""
         return None if self.job_ranks is None else self.job_ranks.place.rank
 
 
@@ -185,7 +184,6 @@ class _State:
 
     @property
     def folder(self) -> Path:
-        """The target's own."""
         return Path(parts_of_target(self.job.options.target)[0]).parent
 
     def keep(self, **found: Any) -> None:
@@ -259,6 +257,5 @@ def _count_floor(state: _State, step: Step) -> None:
 
 
 def describe(options: TargetOptions, resolved: Resolved) -> capture.Target:
-    """What was built, and from what."""
     name = target_name(options.target)
     return resolved.describe(name, revision=revision(options.target), settings=masked(options.settings))

@@ -18,7 +18,7 @@ ENDED_BADLY = SimpleNamespace(exitcode=2)
 
 
 def ended(rank: int, how: str, message: str = "", path: str | None = None) -> tuple[int, Ended]:
-    return rank, Ended(rank=rank, host="vm", how=how, message=message, path=path)
+    return rank, Ended(rank=rank, how=how, message=message, path=path)
 
 
 def test_rank_0_has_the_capture() -> None:
