@@ -232,13 +232,10 @@ def _attention(
     key: torch.Tensor,
     value: torch.Tensor,
     attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    *_: Any,
+    **__: Any,
 ) -> torch.Tensor:
     """One call of attention. A mask of truth values is turned into one of numbers first, by three launches more."""
-    del dropout_p, is_causal, scale, enable_gqa
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         minus_infinity = torch.scalar_tensor(float("-inf"), dtype=query.dtype, device=query.device)
         attn_mask = torch.where(attn_mask, 0.0, minus_infinity)

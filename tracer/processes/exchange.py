@@ -37,15 +37,15 @@ class Exchange:
     def __init__(self, place: Place, watched: Sequence[int]) -> None:
         """``watched``: ranks without which this one can't go on."""
         self.place = place
-        hosts = place.rank == 0 and not place.has_store
-        self._main = _connect(place, hosts=hosts)
-        self._store = self._prefixed(self._main)
-        self._heart = _Heartbeat(self._prefixed(_connect(place)), place, watched)
+        self._store = self._connect(hosts=place.rank == 0 and not place.has_store)
+        self._heart = _Heartbeat(self._connect(), place, watched)
 
-    def _prefixed(self, store: Any) -> Any:
+    def _connect(self, *, hosts: bool = False) -> Any:
         from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
-        return PrefixStore(f"launchscope/{self.place.restart}", store)
+        place = self.place
+        store = connect(place.address, place.port, hosts=hosts, why=f"{place.name} can't reach rank 0's")
+        return PrefixStore(f"launchscope/{place.restart}", store)
 
     def raise_if_lost(self) -> None:
         """Raise Lost when a rank that this one needs is gone."""
@@ -95,7 +95,7 @@ class Exchange:
         try:
             return question(*arguments)
         except RuntimeError as error:  # torch's DistError is one
-            raise Lost(f"the store at {self.place.address}:{self.place.port} is gone ({_first(error)})") from error
+            raise Lost(_store_gone(self.place, error)) from error
 
 
 class _Heartbeat:
@@ -124,7 +124,7 @@ class _Heartbeat:
                 self._store.set(self._key, str(beats))
                 self._listen()
             except RuntimeError as error:
-                self.lost = f"the store at {self._place.address}:{self._place.port} is gone ({_first(error)})"
+                self.lost = _store_gone(self._place, error)
             beats += 1
             if self._ends.wait(BEAT_S):
                 return
@@ -144,8 +144,8 @@ class _Heartbeat:
                 self.lost = f"rank {rank} has not been heard of for {LOST_S:g} s: its host or what runs it is gone"
 
 
-def _connect(place: Place, *, hosts: bool = False) -> Any:
-    return connect(place.address, place.port, hosts=hosts, why=f"{place.name} can't reach rank 0's")
+def _store_gone(place: Place, error: Exception) -> str:
+    return f"the store at {place.address}:{place.port} is gone ({_first(error)})"
 
 
 def connect(address: str, port: int, *, hosts: bool = False, why: str = "") -> Any:
@@ -192,12 +192,10 @@ class StoreRanks(Ranks):
     several = True
 
     def __init__(self, job_ranks: JobRanks) -> None:
-        self._rank = job_ranks.place.rank
-        self._size = job_ranks.place.world_size
+        place = job_ranks.place
+        self._rank, self._size = place.rank, place.world_size
         self._timeout = timedelta(seconds=job_ranks.timeout_s)
-        self._store = job_store(
-            connect(job_ranks.place.address, job_ranks.port, why=f"{job_ranks.place.name} can't reach the job's")
-        )
+        self._store = job_store(connect(place.address, job_ranks.port, why=f"{place.name} can't reach the job's"))
         self._barriers = 0
         self._agreed = 0
 

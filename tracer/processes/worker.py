@@ -57,7 +57,7 @@ def trace_name(mode: str, repeat: int, trace_pass: str, rank: int | None) -> str
     return f"traces/{mode}-{repeat}-{trace_pass}{'' if rank is None else f'-rank{rank}'}.json.gz"
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(msgspec.Struct, kw_only=True):
     """What a child process found out."""
 
     process: capture.ProcessRecord | None = None
@@ -105,7 +105,7 @@ def run(argument: bytes, channel: Channel) -> Result:
     progress = protocol.Progress(channel)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     record = capture.ProcessRecord(repeat=job.repeat, rank=job.rank, started=started)
-    state = _State(job, record, progress, channel)
+    state = _State(job, Result(process=record, seconds=progress.seconds), progress, channel)
     try:
         if job.job_ranks is not None:
             state.ranks = job.job_ranks.join()
@@ -119,17 +119,12 @@ def run(argument: bytes, channel: Channel) -> Result:
         _keep_failure(state, error, words)
     state.keep(compiler=state.compiler.record(state.folder))
     progress("end")
-    if job.job_ranks is not None and state.record.error is None:
-        _leave_together(state)
-    return state.result()
-
-
-def _leave_together(state: _State) -> None:
-    """Ranks end when all are done: what is measured is safe before, as another one may not come."""
-    state.channel.keep(state.result())
-    state.ranks.barrier()
-    if (note := _leave()) is not None:
-        state.keep(notes=(*state.record.notes, note))
+    if job.job_ranks is not None and state.record.error is None:  # ranks end when all are done
+        channel.keep(state.found)  # as another one may not come
+        state.ranks.barrier()
+        if (note := _leave()) is not None:
+            state.note(note)
+    return state.found
 
 
 def _leave() -> str | None:
@@ -162,7 +157,7 @@ def _keep_failure(state: _State, error: BaseException, words: str) -> None:
     found = failure(error, state.progress.phase, state.folder)
     state.keep(error=words, failure=found)
     if isinstance(error, NotCaptured) and found.reason.startswith(NO_CAPTURE):
-        state.channel.keep(state.result())  # the second attempt can take the process down with it
+        state.channel.keep(state.found)  # the second attempt can take the process down with it
         device = load_device(state.job.device_layer)
         operator = protocol.failing_operator(error.step, device, found.line, state.folder)
         state.keep(failure=msgspec.structs.replace(found, operator=operator))
@@ -173,12 +168,9 @@ class _State:
     """What a job has measured so far; kept when a later phase fails."""
 
     job: Job
-    record: capture.ProcessRecord
+    found: Result
     progress: protocol.Progress
     channel: Channel
-    target: capture.Target | None = None
-    floor: capture.Floor | None = None
-    as_written: str | None = None
     ranks: Ranks = NO_OTHER_RANKS
     compiler: Compiler = field(default_factory=Compiler)
 
@@ -186,17 +178,16 @@ class _State:
     def folder(self) -> Path:
         return Path(parts_of_target(self.job.options.target)[0]).parent
 
-    def keep(self, **found: Any) -> None:
-        self.record = msgspec.structs.replace(self.record, **found)
+    @property
+    def record(self) -> capture.ProcessRecord:
+        assert self.found.process is not None
+        return self.found.process
 
-    def result(self) -> Result:
-        return Result(
-            process=self.record,
-            target=self.target,
-            floor=self.floor,
-            as_written=self.as_written,
-            seconds=self.progress.seconds,
-        )
+    def keep(self, **found: Any) -> None:
+        self.found.process = msgspec.structs.replace(self.record, **found)
+
+    def note(self, note: str) -> None:
+        self.keep(notes=(*self.record.notes, note))
 
 
 def _measure(state: _State) -> None:
@@ -205,7 +196,7 @@ def _measure(state: _State) -> None:
     from ..target.target import resolve
     from ..target.watch import Buffers, watching_captures
 
-    job, progress, ranks = state.job, state.progress, state.ranks
+    job, found, progress, ranks = state.job, state.found, state.progress, state.ranks
     device = load_device(job.device_layer)
     if job.job_ranks is not None and (refusal := device.use(job.job_ranks.place.local_rank)) is not None:
         raise MissingRequirement(refusal)
@@ -218,20 +209,20 @@ def _measure(state: _State) -> None:
         resolved = resolve(job.options, device.name)
         target = resolved.target
         buffers = Buffers.of(target.step, target.inputs, others=False) if job.repeat == 0 else None
-        warmup, state.as_written = protocol.first_steps(target, device, progress)
+        warmup, found.as_written = protocol.first_steps(target, device, progress)
     if job.checkout is not None:
         job.checkout.refuse_strangers()
-    state.target = describe(job.options, resolved)
-    own_graphs, replaced = protocol.target_graphs(seen, target, buffers, state.as_written, several=ranks.several)
+    found.target = describe(job.options, resolved)
+    own_graphs, replaced = protocol.target_graphs(seen, target, buffers, found.as_written, several=ranks.several)
     state.keep(warmup_ns=tuple(warmup), own_graphs=own_graphs, replaced=replaced)
     del buffers
-    mode = "eager" if state.as_written else job.mode
+    mode = "eager" if found.as_written else job.mode
     step, costs = protocol.into_mode(mode, target, device, progress, check=job.repeat == 0, ranks=ranks)
     state.keep(**costs)
     if job.trace_pass != "stacks":  # no time is ever taken from that process
         state.keep(**protocol.unprofiled(step, device, progress, ranks))
         state.keep(compiler=state.compiler.record(state.folder))
-        state.channel.keep(state.result())  # a profiler can take its process down with it
+        state.channel.keep(found)  # a profiler can take its process down with it
     if job.trace_pass == "timing":
         return
     progress("profiler session")
@@ -242,7 +233,7 @@ def _measure(state: _State) -> None:
     trace = trace_name(job.mode, job.repeat, job.trace_pass, job.rank)
     session.export(Path(job.folder) / trace)
     state.keep(trace_pass=job.trace_pass, trace=trace, marks_ns=marks)
-    if mode == "eager" and not state.as_written and job.repeat == 0:
+    if mode == "eager" and not found.as_written and job.repeat == 0:
         _count_floor(state, target.step)
 
 
@@ -251,9 +242,9 @@ def _count_floor(state: _State, step: Step) -> None:
 
     state.progress("floor")
     try:
-        state.floor = count_floor(step)
+        state.found.floor = count_floor(step)
     except Exception as error:  # a count that fails costs the floor, not the mode
-        state.keep(notes=(*state.record.notes, f"no floor: {reason(error, state.progress.phase, None)}"))
+        state.note(f"no floor: {reason(error, state.progress.phase, None)}")
 
 
 def describe(options: TargetOptions, resolved: Resolved) -> capture.Target:

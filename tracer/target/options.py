@@ -80,10 +80,15 @@ class Target:
 class Setting:
     """What a target is built with; null = not said, its own default holds."""
 
-    batch_size: int | None
-    dtype: str | None
-    context_length: int | None
-    device: str
+    batch_size: int | None = None
+    dtype: str | None = None
+    context_length: int | None = None
+    device: str = "cuda"
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of what is said."""
+        return tuple(name for name in ("batch_size", "dtype", "context_length") if getattr(self, name) is not None)
 
 
 def short_dtype(dtype: Any) -> str:

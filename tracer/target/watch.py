@@ -109,13 +109,8 @@ def _holds_replay(step: Callable[[], Any]) -> bool:
     """A ``graph.replay`` that was looked up before we counted: the step itself, or a variable of it."""
     import torch
 
-    variables: dict[str, Any] = {}
-    with suppress(TypeError, ValueError):  # not a Python function; a variable without a value yet
-        found = inspect.getclosurevars(step)
-        variables = {**found.globals, **found.nonlocals}
-    return any(
-        isinstance(getattr(value, "__self__", None), torch.cuda.CUDAGraph) for value in (step, *variables.values())
-    )
+    values = (step, *(variable.value for variable in _of_callable(step)))
+    return any(isinstance(getattr(value, "__self__", None), torch.cuda.CUDAGraph) for value in values)
 
 
 def _holds_tokens(layer: Any) -> bool:
