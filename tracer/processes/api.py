@@ -218,13 +218,7 @@ def _default_path(stem: str) -> Path:
 
 
 def profile_live(
-    found: Any,
-    options: ProfileOptions,
-    *,
-    example_inputs: Any,
-    out: Path,
-    device: CudaDevice,
-    progress: Progress,
+    found: Any, options: ProfileOptions, *, example_inputs: Any, out: Path, device: CudaDevice, progress: Progress
 ) -> Path:
     """Measure a step function, module or Target of this process in every mode; the path of the capture.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -69,10 +68,9 @@ def probe(server: ForkServer, device_layer: str, local_rank: int = 0) -> Probe:
     """What a short-lived process says about the machine, or about one rank's part of it."""
     request = ProbeRequest(device_layer=device_layer, local_rank=local_rank)
     try:
-        found: Probe = server.run("launchscope.tracer.processes.worker:probe", request, Probe, TIMEOUT_S, no_progress)
+        return server.run("launchscope.tracer.processes.worker:probe", request, Probe, TIMEOUT_S, no_progress)
     except ProcessFailed as error:
-        found = Probe(missing=f"the GPU can't be started: the process {error}; what it printed stands above")
-    return found
+        return Probe(missing=f"the GPU can't be started: the process {error}; what it printed stands above")
 
 
 def probe_machine(server: ForkServer, device_layer: str) -> Environment:
@@ -126,13 +124,12 @@ def _save(path: Path, kept: KeptCalibration) -> None:
     """Written whole or not at all; a cache that can't be written is no reason to fail."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(msgspec.json.format(msgspec.json.encode(kept)))
-            Path(partial).replace(path)
+            partial.write_bytes(msgspec.json.format(msgspec.json.encode(kept)))
+            partial.replace(path)
         finally:
-            Path(partial).unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
 
 
 def measure(argument: bytes, tell: Callable[[str], None]) -> Calibration:

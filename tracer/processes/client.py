@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from .server import STOP, Event, Request, stacks_of
 _GRACE_S: Final = 10.0
 _MEANWHILE_S: Final = 0.25  # how often a wait lets its caller look elsewhere
 
+Found = TypeVar("Found")
 Meanwhile = Callable[[], None]
 """Called again and again during a wait."""
 
@@ -52,10 +53,7 @@ class ForkServer:
     """
 
     def __init__(
-        self,
-        preload: Sequence[str],
-        environment: Mapping[str, str] | None = None,
-        meanwhile: Meanwhile | None = None,
+        self, preload: Sequence[str], environment: Mapping[str, str] | None = None, meanwhile: Meanwhile | None = None
     ) -> None:
         self._preload = preload
         self._environment = dict(environment or {})
@@ -95,13 +93,8 @@ class ForkServer:
         return self
 
     def run(
-        self,
-        function: str,
-        argument: object,
-        kind: type[Any],
-        timeout_s: float,
-        tell: Callable[[str], None],
-    ) -> Any:
+        self, function: str, argument: object, kind: type[Found], timeout_s: float, tell: Callable[[str], None]
+    ) -> Found:
         """One job in a fresh process: its result as ``kind``. ProcessFailed when it left none."""
         self._jobs += 1
         result = Path(self._scratch.name, f"result-{self._jobs}.json")

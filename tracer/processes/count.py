@@ -43,13 +43,8 @@ def count_step(options: ProfileOptions, progress: Progress) -> CountedStep:
     progress("starting")
     try:
         with ForkServer(["torch", "launchscope.tracer.measure.counting"], environment=ENVIRONMENT) as server:
-            found: Counted = server.run(
-                "launchscope.tracer.processes.count:run",
-                options.of_target,
-                Counted,
-                options.timeout_s,
-                progress,
-            )
+            function = "launchscope.tracer.processes.count:run"
+            found = server.run(function, options.of_target, Counted, options.timeout_s, progress)
     except ProcessFailed as error:
         raise BadTarget(f"{options.target}: the process that counts it {error}") from error
     if found.step is None:

@@ -22,15 +22,7 @@ from ...analysis.model import capture
 from ...analysis.model.errors import BadTarget
 from ...analysis.model.paths import exists, is_file
 from .describe import parts_of_target
-from .options import (
-    DEFAULT_BATCH_SIZE,
-    DEFAULT_CONTEXT_LENGTH,
-    DTYPES,
-    Setting,
-    Target,
-    TargetOptions,
-    short_dtype,
-)
+from .options import DEFAULT_BATCH_SIZE, DEFAULT_CONTEXT_LENGTH, DTYPES, Setting, Target, TargetOptions, short_dtype
 
 if TYPE_CHECKING:
     import torch
