@@ -8,6 +8,7 @@ import socket
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,8 @@ def servers() -> Iterator[list[ForkServer]]:
         patch.setenv("PYTHONPATH", python_path())
         patch.setenv("OMP_NUM_THREADS", "1")
         started = [ForkServer([*api.PRELOAD, *PRELOAD]) for _ in range(WORLD)]
-        for server in started:
-            server.__enter__()
+        with ThreadPoolExecutor() as both:
+            list(both.map(ForkServer.__enter__, started))
     yield started
     for server in started:
         server.__exit__()
@@ -59,6 +60,7 @@ class Group:
     """Runs a script on two ranks, as torch's agent would, and raises what rank 0 does."""
 
     hosts: tuple[str, ...] | None = None  # names of the hosts that the ranks take theirs for
+    grace_s = coordinator.GRACE_S
 
     def __init__(self, servers: list[ForkServer], folder: Path) -> None:
         self.servers = servers
@@ -102,6 +104,7 @@ class Group:
             if self.hosts is not None:
                 name = self.hosts[rank]
                 socket.gethostname = lambda: name  # of this fork
+            coordinator.GRACE_S = self.grace_s  # type: ignore[misc]
             coordinator.ForkServer = Shared(self.servers[rank])  # type: ignore[assignment, misc]
             handlers: Mapping[signal.Signals, Any] = dict.fromkeys(launch.HANDLED, signal.SIG_DFL)
 
