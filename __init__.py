@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from .analysis.compare.checks.run import check
     from .analysis.predict.whatif import whatif
     from .analysis.report import Report, analyze, load
-    from .tracer.target.step import Target
+    from .tracer.target.options import Target
 
 __all__ = ["Report", "Target", "__version__", "analyze", "check", "compare", "load", "profile", "whatif"]
 
 _HOMES: Final = {
     "Report": "analysis.report",
-    "Target": "tracer.target.step",
+    "Target": "tracer.target.options",
     "analyze": "analysis.report",
     "check": "analysis.compare.checks.run",
     "compare": "analysis.api",

@@ -72,7 +72,7 @@ def command(
     check_output(file, (*inputs, Path(target.partition(":")[0])))  # a script is no place for its report
     from ..analysis.predict import gpus
     from ..analysis.predict.predict import predict_step
-    from ..tracer.count.count import count_step
+    from ..tracer.processes.count import count_step
 
     own = None if calibration is None else gpus.read_calibration(calibration, gpu)
     with ProgressLine() as progress:

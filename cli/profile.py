@@ -7,17 +7,19 @@ from pathlib import Path
 import click
 
 from ..analysis.model.errors import LaunchscopeError
-from ..tracer.processes.rank_options import BACKENDS, RanksOptions, place_from_environment
 from ..tracer.target.options import (
+    BACKENDS,
     CHECK_REPEATS,
     MODES,
     REPEATS,
     STEPS,
     TIMEOUT_S,
     ProfileOptions,
+    RanksOptions,
     no_progress,
     parse_modes,
     parse_settings,
+    place_from_environment,
 )
 from . import choices
 from .outputs import COMPARED, deliver, hand_over

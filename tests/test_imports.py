@@ -44,7 +44,7 @@ ANALYSIS = (
     "analysis.api",
     "analysis",
 )
-TRACER = ("tracer.target", "tracer.measure", "tracer.processes", "tracer.count", "tracer")
+TRACER = ("tracer.target", "tracer.measure", "tracer.processes", "tracer")
 DASHBOARD = (
     "dashboard",
     "dashboard.timeline",

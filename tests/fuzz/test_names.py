@@ -17,9 +17,10 @@ from launchscope.analysis.profile import health
 from launchscope.analysis.render.perfetto import trace_file as perfetto
 from launchscope.analysis.report import Report, analyze, load
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.nsys_builder import export
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+
+from ..nsys_builder import export
 
 NAMES: Final = (
     "\x1b[2J\x1b]0;owned\x07",

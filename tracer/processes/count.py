@@ -11,12 +11,12 @@ import msgspec
 
 from ...analysis.model.counted_step import CountedStep
 from ...analysis.model.errors import BadTarget, LaunchscopeError, MissingRequirement
-from ..processes.client import ForkServer, ProcessFailed
-from ..processes.server import Channel
-from ..processes.worker import describe
 from ..target.describe import parts_of_target
-from ..target.options import ProfileOptions, Progress
+from ..target.options import ProfileOptions, Progress, TargetOptions
 from ..target.reasons import failure, message_of
+from .client import ForkServer, ProcessFailed
+from .server import Channel
+from .worker import describe
 
 ENVIRONMENT: Final = {
     "CUDA_VISIBLE_DEVICES": "",  # a GPU that is there is never touched
@@ -42,14 +42,9 @@ def count_step(options: ProfileOptions, progress: Progress) -> CountedStep:
         raise MissingRequirement("torch is not installed: pip install 'launchscope[torch]'")
     progress("starting")
     try:
-        with ForkServer(["torch", "launchscope.tracer.count.counting"], environment=ENVIRONMENT) as server:
-            found: Counted = server.run(
-                "launchscope.tracer.count.count:run",
-                options.of_target,
-                Counted,
-                options.timeout_s,
-                progress,
-            )
+        with ForkServer(["torch", "launchscope.tracer.measure.counting"], environment=ENVIRONMENT) as server:
+            function = "launchscope.tracer.processes.count:run"
+            found = server.run(function, options.of_target, Counted, options.timeout_s, progress)
     except ProcessFailed as error:
         raise BadTarget(f"{options.target}: the process that counts it {error}") from error
     if found.step is None:
@@ -59,7 +54,7 @@ def count_step(options: ProfileOptions, progress: Progress) -> CountedStep:
 
 def run(argument: bytes, channel: Channel) -> Counted:
     """Count the step of the target that ``argument`` describes, as JSON."""
-    options = ProfileOptions(**msgspec.json.decode(argument))
+    options = msgspec.json.decode(argument, type=TargetOptions)
     phase = ["build"]
 
     def progress(name: str) -> None:
@@ -102,14 +97,13 @@ def _in_words(error: BaseException, phase: str, target: str) -> str:
     return reason if found.line is None else f"{reason}, at {found.line}"
 
 
-def count_here(options: ProfileOptions, progress: Progress) -> CountedStep:
+def count_here(options: TargetOptions, progress: Progress) -> CountedStep:
     """Count in this process. What a first step sets up is not counted."""
     import torch
 
+    from ..measure.counting import Counting, counting_calls, without_gpu
     from ..target.target import resolve
     from ..target.watch import watching
-    from .counting import Counting, counting_calls
-    from .without_gpu import without_gpu
 
     counting = Counting()
     with torch.no_grad(), without_gpu(), counting_calls(counting):

@@ -1,17 +1,20 @@
-"""How each rank ended a job, and which of them failed by themselves, and not because another one was gone."""
+"""How a job ended in its fresh process, and of those of several ranks which failed by themselves, and which only
+because another one was gone."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from traceback import FrameSummary
 from typing import Final, NamedTuple
 
 import msgspec
 
+from ..target.describe import parts_of_target
 from ..target.reasons import user_line
-from .worker import Result
+from .client import ForkServer, ProcessFailed
+from .worker import Job, Result
 
 _ANOTHER_RANK_IS_GONE: Final = re.compile(
     r"\b(nccl|gloo|ucc|tcpstore|socket)|Dist\w*Error|connection (was )?(closed|reset|refused)|broken pipe",
@@ -23,10 +26,10 @@ _ABORTED: Final = "signal 6 "
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a rank's process ended, and what it left."""
+    """How the process of a job ended, and what it left."""
 
-    rank: int
-    host: str
+    rank: int | None = None  # null for one process alone
+    host: str = ""
     result: Result | None = None  # or what it had kept until then
     died: str | None = None  # in words; null for one that ended as it should, a target that failed included
     phase: str = "start"  # its last
@@ -47,6 +50,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return self.result.process.error if self.result.process else None
 
     @property
+    def trace(self) -> str | None:
+        """Of its process, by its name inside the capture."""
+        return self.result.process.trace if self.result and self.result.process else None
+
+    @property
     def refused(self) -> bool:
         """The target can't be built there."""
         return (self.died is not None and self.phase == "build") or (
@@ -58,7 +66,37 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return f"rank {self.rank} on {self.host}: {doing}: {self.error}"
 
 
-def at_fault(outcomes: Sequence[Outcome], arrived: Mapping[int, int]) -> list[Outcome]:
+def run_job(
+    server: ForkServer, job: Job, timeout_s: float, tell: Callable[[str], None], rank: int | None = None, host: str = ""
+) -> Outcome:
+    """One fresh process that does the job."""
+    phase = "start"
+
+    def on_phase(begun: str) -> None:
+        nonlocal phase
+        phase = begun
+        tell(begun)
+
+    try:
+        result = server.run("launchscope.tracer.processes.worker:run", job, Result, timeout_s, on_phase)
+        return Outcome(rank=rank, host=host, result=result, phase=phase)
+    except ProcessFailed as error:
+        script = Path(parts_of_target(job.options.target)[0])
+        found = stuck(error.stacks, script.parent) if error.timed_out else None
+        return Outcome(
+            rank=rank,
+            host=host,
+            result=msgspec.json.decode(error.kept, type=Result) if error.kept else None,
+            died=str(error),
+            phase=phase,
+            line=None if found is None else found.line,
+            waits=found is not None and found.waits,
+            timed_out=error.timed_out,
+            stopped=error.stopped,
+        )
+
+
+def at_fault(outcomes: Sequence[Outcome], arrived: Mapping[int | None, int]) -> list[Outcome]:
     """Those that failed by themselves, the first first; empty when all went well.
 
     ``arrived``: how many barriers each rank has come to. Of ranks that took too long, those kept the others waiting
@@ -84,7 +122,7 @@ def _waited(outcome: Outcome, first: Outcome) -> bool:
 
 
 _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)  # as faulthandler writes it
-_WAITS: Final = ("/torch/", "/tracer/processes/rank_child.py")
+_WAITS: Final = ("/torch/", "/tracer/processes/exchange.py")
 """In a collective, in a synchronise, or in any operator that can't be launched while the GPU's queue is full."""
 _MEASURES: Final = "/tracer/processes/worker.py"
 _WORKS: Final = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "/torch/fx/")

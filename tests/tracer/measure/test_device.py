@@ -1,17 +1,22 @@
-"""NVML readings: each may be missing."""
+"""What is said of a machine and its GPU: NVML readings, each of which may be missing, and no more than is listed."""
 
 from __future__ import annotations
 
+import getpass
+import platform
 import types
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pynvml")
+pytest.importorskip("torch")
 
 import pynvml
+import torch
 from launchscope.analysis.model.capture import GpuState
-from launchscope.tracer.target.nvml import driver_version, gpu_state
+from launchscope.tracer.measure import device
+from launchscope.tracer.measure.device import driver_version, gpu_state
 
 
 @pytest.fixture
@@ -84,3 +89,18 @@ def test_every_reading_may_be_missing(nvml: dict[str, Any]) -> None:
 @pytest.mark.gpu
 def test_the_real_one() -> None:
     assert driver_version() is not None
+
+
+def test_the_environment_is_an_allow_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    properties = types.SimpleNamespace(name="Test GPU", total_memory=2**30, major=9, minor=0)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    monkeypatch.setenv("HF_TOKEN", "hush")
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
+    found = device.environment()
+    assert (found["gpu"], found["compute_capability"], found["CUDA_LAUNCH_BLOCKING"]) == ("Test GPU", "9.0", "0")
+    assert found["torch"] == torch.__version__
+    names = {getpass.getuser(), platform.node()} - {"root", ""}
+    assert not names & {str(value) for value in found.values()}
+    assert "hush" not in str(found)
+    assert {key for key in found if key.isupper()} <= set(device.ENVIRONMENT_VARIABLES)

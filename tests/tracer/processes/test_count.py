@@ -19,14 +19,14 @@ import torch
 from launchscope.analysis.model.counted_step import CountedOp, CountedStep
 from launchscope.analysis.model.errors import BadTarget
 from launchscope.fixtures import models
-from launchscope.tracer.count.count import count_here, count_step, run
-from launchscope.tracer.count.counting import Counting, counting_calls
-from launchscope.tracer.count.without_gpu import without_gpu
+from launchscope.tracer.measure.counting import Counting, counting_calls, without_gpu
+from launchscope.tracer.processes.count import count_here, count_step, run
 from launchscope.tracer.target.options import ProfileOptions
 from torch.nn import functional
 
 MODELS = Path(models.__file__).parent
-PREDICTED = Path(__file__).parents[3] / "fixtures" / "captures" / "predicted"
+TESTS = Path(__file__).parents[2]
+PREDICTED = TESTS.parent / "fixtures" / "captures" / "predicted"
 BF16, FP32, INT64 = 2, 4, 8
 
 
@@ -201,10 +201,10 @@ def operators(step: CountedStep) -> Counter[str]:
     return Counter(op.operator.removeprefix("aten::") for op in step.ops)
 
 
-@pytest.mark.parametrize("name", ["llama_1b.py", "qwen2_5_7b.py"])
-def test_samples_are_counted_as_an_h200_launched_them(name: str) -> None:
+@pytest.mark.parametrize(("sample", "name"), [("llama_1b.py", "llama_1b.py"), ("llama.py:qwen2_5_7b", "qwen2_5_7b.py")])
+def test_samples_are_counted_as_an_h200_launched_them(sample: str, name: str) -> None:
     """Every operator of the recorded step that launches, and no other; the stored count is this one."""
-    step = counted(name)
+    step = counted(sample)
     measured = next(each for each in json.loads((PREDICTED / "measured.json").read_text()) if each["target"] == name)
     assert len(step.ops) == measured["launching_operators"]
     stored = next(each for each in json.loads((PREDICTED / "counted.json").read_text()) if each["target"] == name)
@@ -215,7 +215,7 @@ def test_samples_are_counted_as_an_h200_launched_them(name: str) -> None:
 def test_a_hugging_face_model() -> None:
     """Of two layers; transformers before 5.18 repeat keys and values, two copies a layer."""
     pytest.importorskip("transformers")
-    found = operators(counted("hf_tiny.py"))
+    found = operators(counted(TESTS / "models" / "hf_tiny.py"))
     assert found["mm"] == 2 * 7 + 1
     assert found["scaled_dot_product_attention"] == 2
     assert found["clone"] in (0, 4)
@@ -307,6 +307,6 @@ def test_a_process_of_its_own_sees_no_gpu(tmp_path: Path) -> None:
 
 def test_settings_that_a_target_does_not_take() -> None:
     with pytest.raises(BadTarget, match="no such parameter"):
-        counted("tiny.py", settings={"nonsense": "1"})
+        counted("llama.py:tiny", settings={"nonsense": "1"})
     with pytest.raises(ValueError, match="these samples need at least 8"):
-        counted("tiny.py", context_length=4)
+        counted("llama.py:tiny", context_length=4)

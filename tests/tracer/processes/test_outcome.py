@@ -11,7 +11,7 @@ from launchscope.analysis.model.capture import ProcessRecord
 pytest.importorskip("torch")
 
 from launchscope.tracer.processes import worker
-from launchscope.tracer.processes.fault import Outcome, at_fault, stuck
+from launchscope.tracer.processes.outcome import Outcome, at_fault, stuck
 from launchscope.tracer.processes.worker import Result
 
 GLOO = "RuntimeError (warm up): [gloo/transport/tcp/pair.cc:537] Connection closed by peer [127.0.0.1]:14729"

@@ -1,5 +1,8 @@
 """The operators of one step on the meta device: what each would launch, read, write and compute on a GPU.
 
+The user's code runs as if there were a GPU, and gets the meta device for it: a tensor there has a shape and no memory,
+and whatever needs a value raises.
+
 A dispatch mode sees what operators come down to. Attention and the RMS norm are one kernel each on CUDA and come down
 to a dozen operators here: they are counted where they are called. A function mode sees calls by whatever name; it is
 switched off within a call that it passes on, as of ``multi_head_attention_forward``, so ``torch.nn.functional`` itself
@@ -8,9 +11,10 @@ holds stand-ins, too.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 from torch.nn import functional
@@ -18,9 +22,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
+from torch.utils.weak import WeakIdKeyDictionary
 
 from ...analysis.model.counted_step import ATTENTION, COPY, ELEMENTWISE, MATRIX, OTHER, REDUCTION, CountedOp
-from ..target.step import short_dtype
+from ..target.options import short_dtype
 
 META: Final = torch.device("meta")
 
@@ -112,7 +117,6 @@ def launches_nothing(func: Any, given: list[torch.Tensor], returned: list[torch.
 def counted(
     func: Any, args: Any, kwargs: Any, given: list[torch.Tensor], returned: list[torch.Tensor], result: Any
 ) -> CountedOp:
-    """One operator that launches something."""
     kind = _kind(func, kwargs, given, returned)
     flops = 0
     if func in _WITHOUT_META:
@@ -228,13 +232,10 @@ def _attention(
     key: torch.Tensor,
     value: torch.Tensor,
     attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    *_: Any,
+    **__: Any,
 ) -> torch.Tensor:
     """One call of attention. A mask of truth values is turned into one of numbers first, by three launches more."""
-    del dropout_p, is_causal, scale, enable_gqa
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         minus_infinity = torch.scalar_tensor(float("-inf"), dtype=query.dtype, device=query.device)
         attn_mask = torch.where(attn_mask, 0.0, minus_infinity)
@@ -268,3 +269,68 @@ _FROM_PYTHON: Final = (torch.tensor, torch.as_tensor)
 
 def _first(args: Any, kwargs: Any) -> Any:
     return args[0] if args else next(iter(kwargs.values()))
+
+
+_SET_DATA: Final = torch.Tensor.data.__set__  # type: ignore[attr-defined]
+_INTO_NOTHING: Final = "for .*: copying from a non-meta parameter"
+"""How torch's warning begins that a checkpoint is read into parameters without memory: that is meant."""
+
+
+class OnMeta(TorchFunctionMode):
+    """Every call that names a CUDA device gets the meta device; memory is never pinned."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = {name: _device_moved(value) for name, value in (kwargs or {}).items()}
+        if func is torch.Tensor.cuda:
+            return args[0].to("meta")
+        if func is torch.Tensor.pin_memory:
+            return args[0]
+        if func == _SET_DATA and args[0].is_meta:
+            return func(args[0], args[1].to("meta"))
+        if kwargs.get("pin_memory"):
+            kwargs["pin_memory"] = False
+        return func(*map(_device_moved, args), **kwargs)
+
+
+def _device_moved(value: Any) -> Any:
+    if isinstance(value, torch.device):
+        return torch.device("meta") if value.type == "cuda" else value
+    return "meta" if isinstance(value, str) and value.partition(":")[0] == "cuda" else value
+
+
+@contextmanager
+def without_gpu() -> Iterator[None]:
+    """Inside, CUDA seems to be there, and calls that reach it raise RuntimeError.
+
+    Parameters go to the meta device as modules are made, wherever those are: a model of any size is built in no time.
+    """
+    default: Callable[..., None] = torch.set_default_device
+    register: Callable[..., None] = torch.nn.Module.register_parameter
+    on_meta = WeakIdKeyDictionary()  # a parameter that is shared stays shared
+
+    def register_on_meta(module: torch.nn.Module, name: str, param: torch.nn.Parameter | None) -> None:
+        if type(param) is torch.nn.Parameter and not param.is_meta:
+            if param not in on_meta:
+                on_meta[param] = torch.nn.Parameter(param.detach().to("meta"), requires_grad=param.requires_grad)
+            param = on_meta[param]
+        register(module, name, param)
+
+    with ExitStack() as stack:
+        for owner, name, value in (
+            (torch.cuda, "is_available", lambda: True),
+            (torch.cuda, "device_count", lambda: 1),
+            (torch.cuda, "current_device", lambda: 0),
+            (torch.cuda, "_lazy_init", _refuse),
+            (torch, "set_default_device", lambda device: default(_device_moved(device))),
+            (torch.nn.Module, "register_parameter", register_on_meta),
+        ):
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", _INTO_NOTHING)
+        stack.enter_context(OnMeta())
+        yield
+
+
+def _refuse() -> NoReturn:
+    raise RuntimeError("a call to CUDA itself")
