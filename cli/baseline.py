@@ -9,7 +9,7 @@ import click
 
 from . import choices
 from .outputs import Output, renderer
-from .progress import Bar
+from .progress import progress_bar
 from .writing import print_report, say, terminal_width, wants_color
 
 if TYPE_CHECKING:
@@ -46,12 +46,8 @@ def command() -> None:
 @click.argument("current", type=choices.PATH)
 @_folder
 @_modes
-@choices.step_regex
-@choices.strict
-@choices.no_cache
-def save(
-    current: Path, folder: Path, modes: tuple[str, ...], step_regex: str | None, strict: bool, no_cache: bool
-) -> None:
+@choices.reading
+def save(current: Path, folder: Path, modes: tuple[str, ...], **reading: Any) -> None:
     """Save every mode of CURRENT (what `check` takes) as a baseline: counts, samples by process, launches and kernels
     by operator, blocking calls by stack. No raw trace, no names of machines or people.
     """
@@ -60,9 +56,8 @@ def save(
     from ..analysis.compare.checks import baselines
     from ..analysis.compare.checks.run import Reading, look_at, select
 
-    with Bar() as progress:
-        reading = Reading(step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
-        looked = look_at(current, reading)
+    with progress_bar() as progress:
+        looked = look_at(current, Reading(progress=progress, **reading))
     for note in looked.notes:
         say(note)
     chosen = select(looked.snapshots, modes or None, str(current))
