@@ -12,7 +12,7 @@ import click
 
 from ..analysis.model.errors import LaunchscopeError, MissingRequirement
 from . import choices
-from .many import is_for_a_table, kept_table, places_of, report_of, require_rows, table_of
+from .many import is_for_a_table, report_of, require_rows, table_of
 from .outputs import Destination
 from .writing import print_report, say
 
@@ -68,10 +68,12 @@ def dashboard(
     ranks.json` give a page of all ranks, in which each one's timeline can be opened: of ranks.json those below its own
     folder, and below each PATH that is named behind it.
     """
+    from ..dashboard.many import reading
+
     chosen = paths or (newest_capture(),)
-    table, places = kept_table(chosen), None
+    table, places = reading.kept_table(chosen), None
     if table is not None:
-        places = places_of(chosen, table)
+        places = reading.places_of(chosen, table)
     else:
         from ..analysis.inputs.sources import sources
         from ..dashboard.watched import Watched
@@ -85,9 +87,7 @@ def dashboard(
         table = table_of(found, step_regex=step_regex, strict=strict)
     if strict or places is None:
         require_rows(table, strict=strict)
-    from ..dashboard.many.reading import report_of as report_of_rows
-
-    read = partial(report_of_rows, places=places, step_regex=step_regex, cache=cache)
+    read = partial(reading.report_of, places=places, step_regex=step_regex, cache=cache)
     _site().serve_many(table, read, say=say, **served)
 
 

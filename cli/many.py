@@ -1,30 +1,23 @@
-"""The table of many ranks: when `analyze` and `dashboard` make it, how, and where a kept one is read again."""
+"""Whether `analyze` and `dashboard` show each trace's report or the table of many ranks, and how they make it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..analysis.model.errors import LaunchscopeError, UnreadableInput
-from ..analysis.model.paths import is_file
+from ..analysis.model.errors import LaunchscopeError
 from .outputs import RANKS, Destination, by_suffix, renderer
 from .progress import progress_bar, progress_line, show_rows
 from .writing import say
 
 if TYPE_CHECKING:
-    from ..analysis.inputs.places import TablePlaces
     from ..analysis.inputs.sources import Sources
     from ..analysis.many.document import RanksDocument
     from ..analysis.report import Report
 
 MANY: Final = 16
 """Trace files up to which each one's report is of use."""
-
-_HEAD_BYTES: Final = 400
-_SCHEMA: Final = b'"launchscope.ranks/'
 
 
 def is_for_a_table(found: Sources, to: Destination | None = None, *, forced: bool) -> bool:
@@ -80,52 +73,3 @@ def require_rows(doc: RanksDocument, *, strict: bool) -> None:
         raise LaunchscopeError(
             f"{len(lost):,} of {len(doc.rows):,} files can't be read whole; the first: {name}: {words}"
         )
-
-
-def kept_table(paths: Sequence[Path | str]) -> RanksDocument | None:
-    """The document of `launchscope analyze -o ranks.json`, where the first path is such a file.
-
-    The others are where its rows may be read from.
-    """
-    if not isinstance(paths[0], Path) or not _is_table(paths[0]):
-        return None
-    import msgspec
-
-    from ..analysis.many.document import SCHEMA, RanksDocument
-
-    try:
-        doc = msgspec.json.decode(paths[0].read_bytes(), type=RanksDocument)
-    except (msgspec.DecodeError, OSError) as error:
-        raise UnreadableInput(f"{paths[0]}: a table of ranks, but it can't be read ({error}); make it anew") from error
-    if doc.schema != SCHEMA:
-        raise UnreadableInput(f"{paths[0]}: {doc.schema}, this launchscope reads {SCHEMA}; make it anew")
-    if not doc.rows or any(not 0 <= odd.row < len(doc.rows) for odd in doc.odd):
-        raise UnreadableInput(f"{paths[0]}: a table of ranks without the rows that it tells of; make it anew")
-    return doc
-
-
-def _is_table(path: Path) -> bool:
-    try:
-        if not is_file(path):  # a pipe can be read once
-            return False
-        with path.open("rb") as file:
-            return _SCHEMA in file.read(_HEAD_BYTES)
-    except (OSError, UnreadableInput):  # who reads it as a trace tells what is wrong
-        return False
-
-
-def places_of(paths: Sequence[Path | str], doc: RanksDocument) -> TablePlaces:
-    """Where rows of the table at the first path may be read from. UnreadableInput for another that can't be a place."""
-    from ..analysis.inputs.places import TablePlaces
-    from ..analysis.inputs.sources import check_is_there, expanded
-    from ..analysis.inputs.storage import allowed_protocol, local_path
-
-    table, *others = paths
-    for each in others:
-        here = local_path(each)
-        if here is not None:
-            for path in expanded([here]):
-                check_is_there(path)
-        else:
-            allowed_protocol(str(each))
-    return TablePlaces.of(Path(table), doc.inputs, others)

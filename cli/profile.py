@@ -123,30 +123,28 @@ def _measure(options: ProfileOptions, launch: RanksOptions | None, against: str 
         if stopped.against is not None:
             say(f"kept in {stopped.against}: what was measured of {against}")
         raise
-    if capture is not None and other is not None:
-        _compare(capture, other, to)
-    elif capture is not None:
-        _report(capture, to)
+    if capture is not None:
+        _report(capture, to, other)
     elif place is None:
         say("done; rank 0 keeps the capture, on its host")
 
 
-def _compare(capture: Path, other: Path, to: Destination) -> None:
-    from ..analysis.compare.compared_paths import compare
-
+def _report(capture: Path, to: Destination, other: Path | None = None) -> None:
+    """Report on the capture, or on what changed from the other one; whatever happens, say where they are kept."""
+    kept = f"kept in {capture} · see it: launchscope dashboard {capture} · again: launchscope analyze, export"
+    if other is not None:
+        kept = f"kept in {capture} and {other} · held against limits: launchscope check {capture} --baseline {other}"
     try:
-        to.write(compare(other, capture), COMPARED)
+        if other is None:
+            from ..analysis.report import load
+
+            to.write_report(load(capture))
+        else:
+            from ..analysis.compare.compared_paths import compare
+
+            to.write(compare(other, capture), COMPARED)
     finally:
-        say(f"kept in {capture} and {other} · held against limits: launchscope check {capture} --baseline {other}")
-
-
-def _report(capture: Path, to: Destination) -> None:
-    from ..analysis.report import load
-
-    try:
-        to.write_report(load(capture))
-    finally:  # what was measured is worth more than the report of it
-        say(f"kept in {capture} · see it: launchscope dashboard {capture} · again: launchscope analyze, export")
+        say(kept)
 
 
 @click.command("calibrate", short_help="Measure this machine: launch costs, bandwidth, matrix rate.")

@@ -32,10 +32,9 @@ from launchscope.analysis.many.reading import Job, finish
 from launchscope.analysis.model.capture import Manifest, open_capture
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import analyze, load
-from launchscope.cli.many import kept_table, places_of
 from launchscope.dashboard.many import app
 from launchscope.dashboard.many.rank_pages import RankPages
-from launchscope.dashboard.many.reading import Read, report_of
+from launchscope.dashboard.many.reading import Read, kept_table, places_of, report_of
 from launchscope.dashboard.page.server import Access
 from werkzeug.test import Client, TestResponse
 

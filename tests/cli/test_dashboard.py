@@ -12,7 +12,8 @@ from launchscope.analysis.model.capture import CaptureWriter
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.cli import run
 from launchscope.cli.dashboard import newest_capture
-from launchscope.cli.many import is_for_a_table, kept_table, table_of
+from launchscope.cli.many import is_for_a_table, table_of
+from launchscope.dashboard.many.reading import kept_table
 from launchscope.fixtures.builder import trace
 
 from ..analysis.captures import two_modes, write_capture
