@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ..model.paths import user_cache
 from ..model.trace import Trace
-from ..model.user_cache import user_cache
 from .readers import Progress, open_trace
 from .trace_entry import entry_bytes, entry_trace, write_entry
 
@@ -41,7 +41,7 @@ _LOGS: Final = ("-wal", "-journal")  # what SQLite has to read beside a file
 
 _ROOM: Final = Path(__file__).parent
 _MODEL: Final = _ROOM.parent / "model"
-_READ_WITH: Final = ("__init__", "errors", "trace", "nesting", "freed_memory", "unpacked_size", "version")
+_READ_WITH: Final = ("__init__", "errors", "freed_memory", "intervals", "paths", "trace")
 READER_SOURCES: Final = (
     *sorted((_ROOM / "readers").glob("*.py")),
     _ROOM / "__init__.py",

@@ -17,9 +17,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from ..model import __version__
 from ..model.capture import Calibration, Target
 from ..model.counted_step import ELEMENTWISE, FUSIBLE, REDUCTION, CountedOp, CountedStep
-from ..model.version import __version__
 from ..step_model.bound import bound_ns, predict_graph_ns, serial_ns
 from .gpus import Figure, Gpu
 from .kernel_times import START_NS, gpu_ops, traffic_ns, work_ns

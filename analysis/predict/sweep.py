@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from ..figures.verdict import GPU_BOUND_FRACTION
+from ..model import __version__
 from ..model.document import ModeDoc, ReportDocument, StepTimeDoc, TargetDoc
 from ..model.errors import LaunchscopeError
 from ..model.paths import content
-from ..model.version import __version__
 from ..profile.ladder import LadderDoc, better_ladder, curve, judge_ladder
 from ..report import load
 from ..step_model.step_bytes import NS_PER_S

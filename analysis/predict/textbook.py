@@ -18,9 +18,9 @@ from typing import Final
 
 import msgspec
 
+from ..model import __version__
 from ..model.document import baseline
 from ..model.errors import LaunchscopeError
-from ..model.version import __version__
 from ..report import Report
 from ..step_model.bound import StepModel, bound_ns, replay_ns, serial_ns
 from ..step_model.measured_step import step_of_mode, step_of_trace

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ...analysis.model import __version__
 from ...analysis.model.capture import Calibration
 from ...analysis.model.errors import LaunchscopeError, MissingRequirement
-from ...analysis.model.user_cache import user_cache
-from ...analysis.model.version import __version__
+from ...analysis.model.paths import user_cache
 from ..measure.device import CUDA, WITHOUT_A_GPU, CudaDevice, Step, host_times, load_device, require_hardware
 from ..target.options import Progress, no_progress
 from ..target.step import short_dtype

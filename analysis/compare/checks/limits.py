@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Final
 
 from ...model.errors import ConfigError
-from ...model.quantities import SIZES, TIMES
+from ...model.units import SIZES, TIMES
 
 COUNT: Final = "count"
 SHARE: Final = "share"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ...model.op_names import is_compiled
+from ...model.names import is_compiled
 from .ops import Already, Finding, Occurrence, Scan, intermediate_bytes, is_elementwise
 from .step import StepOp
 

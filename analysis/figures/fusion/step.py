@@ -17,8 +17,8 @@ from ...facts.repetition import LEAST_REPEATS, find_repetition
 from ...facts.stacks import stacks_at
 from ...facts.tensor_shapes import Input, Tensor, inputs_of, output_of
 from ...model.columns import follow
+from ...model.names import users_line
 from ...model.trace import NONE, HostKind, Ints, Trace
-from ...model.user_lines import users_line
 
 _ATEN: Final = "aten::"
 _TO_SOFTMAX: Final = 8  # operators from QKᵀ to the softmax, and from there to ·V

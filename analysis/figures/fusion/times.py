@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...facts.alignment import step_ops
 from ...facts.context import Context
 from ...model.columns import follow
-from ...model.op_names import same_op
+from ...model.names import same_op
 from ...model.trace import NONE, Ints, OpKind, Trace
 from .step import OpTimes
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from ...model.errors import UnreadableInput
+from ...model.paths import MAX_UNPACKED_BYTES
 from ...model.trace import Notice, Source, Trace
-from ...model.unpacked_size import MAX_UNPACKED_BYTES
 from .foreign import recognized
 from .unpacking import Unpacked, expected_bytes
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from ...model.nesting import last_reaching, outermost_first, threads
+from ...model.intervals import last_reaching, outermost_first, threads
 from ...model.trace import NONE, HostKind, HostOps, Ints, Table
 
 _NO_CALL: Final = np.iinfo(np.int64).max

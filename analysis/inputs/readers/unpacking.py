@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
 
 from ...model.errors import UnreadableInput
-from ...model.unpacked_size import most_unpacked
+from ...model.paths import most_unpacked
 
 GZIP: Final = b"\x1f\x8b"
 BLOCK_BYTES: Final = 7 << 17

@@ -18,10 +18,10 @@ import numpy as np
 
 from ...facts.op_classes import CLASSES, op_classes
 from ...figures.observer import KERNEL_STRETCH_NS
+from ...model import __version__
 from ...model.errors import LaunchscopeError
-from ...model.quantities import SIZES, TIMES, quantity
 from ...model.trace import Ints
-from ...model.version import __version__
+from ...model.units import SIZES, TIMES, quantity
 from ...report import Report, load
 from ...step_model.knobs import ALL_REDUCE_NS, FORMATS, OTHER_STREAM_NS, Knobs
 from ...step_model.step_bytes import StepBytes, step_bytes
