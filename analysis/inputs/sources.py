@@ -25,7 +25,7 @@ from ..model.paths import exists, is_device, is_folder, natural_order
 from ..model.secrets import without_secrets
 from ..model.trace import Trace, utf8_text
 from .readers import Progress, open_trace, read_trace
-from .readers.peek import Peek, is_named_like_a_trace, peek
+from .readers.foreign import Peek, is_named_like_a_trace, peek
 from .storage import Stored, fetched, is_url, listed, local_path
 from .trace_cache import open_cached
 

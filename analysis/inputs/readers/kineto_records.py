@@ -189,7 +189,7 @@ _OTHERS: Final = [
     for number, phase in enumerate(_PHASES)
 ]
 _LONG_START: Final = re.compile(rb'"ts"\s*:\s*[0-9]{12}')
-_ENTRIES: Final = msgspec.json.Decoder(list[Entry])
+ENTRIES: Final = msgspec.json.Decoder(list[Entry])
 _Row = tuple[msgspec.Raw, msgspec.Raw, str, Number, Number, int, _Args]
 
 
@@ -218,7 +218,7 @@ def decode_piece(piece: bytes) -> Records | None:
                 return records
     for text in mendings(piece):
         with contextlib.suppress(msgspec.DecodeError, RecursionError):
-            return records_of(_ENTRIES.decode(text))
+            return records_of(ENTRIES.decode(text))
     return None
 
 

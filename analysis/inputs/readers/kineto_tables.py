@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...model.trace import NONE, Bools, HostKind, HostOps, Ints, Trace, narrow
-from .assemble import FileFacts, assemble, require_few
-from .correlate import Calls, home_processes
+from .assemble import Calls, FileFacts, assemble, home_processes, require_few
 from .kineto_records import CALL, HOST, OP_ARGS, STEP, Number, Records
 
 TIMES: Final = range(-(2**62), 2**62)

@@ -16,9 +16,8 @@ import numpy as np
 
 from ...model.errors import UnreadableInput
 from ...model.trace import NONE, Ints, Notice, Source, Trace
-from .assemble import FileFacts, assemble, require_few
-from .correlate import home_processes
-from .nsys_columns import (
+from .assemble import FileFacts, assemble, home_processes, require_few
+from .nsys_tables import (
     ACTIVITY,
     CALL_COLUMNS,
     CALLS,
@@ -28,13 +27,14 @@ from .nsys_columns import (
     OPS,
     RANGE_COLUMNS,
     RANGES,
+    STRINGS,
+    Names,
     api_calls,
     gpu_columns,
     numbering,
     nvtx_ranges,
     with_calls,
 )
-from .nsys_names import STRINGS, Names
 from .sqlite_file import Database, open_bytes, open_file
 
 FORMAT: Final = "nsys-sqlite"

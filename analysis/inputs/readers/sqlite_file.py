@@ -21,7 +21,6 @@ import numpy as np
 from ...model.errors import UnreadableInput
 from ...model.trace import NONE, Ints
 
-MAGIC: Final = b"SQLite format 3\0"
 ABSENT: Final = -(2**63)
 """In a column of integers: the table has no such column, or the row no number there."""
 
