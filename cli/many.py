@@ -50,9 +50,9 @@ def is_for_a_table(found: Sources, *, forced: bool, output: str | None, file: Pa
 
 def report_of(found: Sources, *, step_regex: str | None, strict: bool, cache: bool) -> Report:
     """The report of what was found, files in storage fetched for it."""
-    from ..analysis.report import analyze_sources
+    with found.at_hand(lambda url: say(f"fetching {url}")) as here, here.opened_soon(cache=cache), Bar() as progress:
+        from ..analysis.report import analyze_sources
 
-    with found.at_hand(lambda url: say(f"fetching {url}")) as here, Bar() as progress:
         report = analyze_sources(here, step_regex=step_regex, strict=strict, cache=cache, progress=progress)
     report.require_gpu_ops()
     return report

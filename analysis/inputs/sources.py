@@ -24,10 +24,10 @@ from ..model.errors import UnreadableInput
 from ..model.paths import exists, is_device, is_folder, natural_order
 from ..model.secrets import without_secrets
 from ..model.trace import Trace, utf8_text
-from .readers import Progress, open_trace, read_trace
+from .readers import Progress, open_trace, opened_soon, read_trace
 from .readers.foreign import Peek, is_named_like_a_trace, peek
 from .storage import Stored, fetched, is_url, listed, local_path
-from .trace_cache import open_cached
+from .trace_cache import is_kept, open_cached
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -148,6 +148,16 @@ class Sources:
                     f"{each.where}: a capture of launchscope profile: analyze it by itself, its ranks are in it"
                 )
         return tuple(dict.fromkeys(self.each))
+
+    @contextlib.contextmanager
+    def opened_soon(self, *, cache: bool) -> Iterator[None]:
+        """Have ready what reads the only trace, which is opened within the block."""
+        only = self.each[0] if len(self.each) == 1 and self.each[0].kind == "trace" else None
+        if only is None or only.member is not None or (cache and is_kept(Path(only.path))):
+            yield
+            return
+        with opened_soon(Path(only.path)):
+            yield
 
     @contextlib.contextmanager
     def at_hand(

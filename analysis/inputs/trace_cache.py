@@ -88,7 +88,7 @@ def open_cached(path: Path, *, progress: Progress | None = None) -> Trace:
     stamp, folder = _stamp(path), _folder()
     if stamp is None or folder is None:
         return open_trace(path, progress=progress)
-    entry = folder / f"{hashlib.blake2b(os.fsencode(stamp.path), digest_size=16).hexdigest()}.trace"
+    entry = _entry(folder, stamp)
     with suppress(OSError):
         if (kept := _load(entry, stamp)) is not None:
             return replace(kept, source=replace(kept.source, path=str(path)))
@@ -98,6 +98,16 @@ def open_cached(path: Path, *, progress: Progress | None = None) -> Trace:
         with suppress(OSError):
             _keep(entry, stamp, trace)
     return trace
+
+
+def is_kept(path: Path) -> bool:
+    """Whether there is an entry of the file, be it out of date."""
+    stamp, folder = _stamp(path), _folder()
+    return stamp is not None and folder is not None and os.path.lexists(_entry(folder, stamp))
+
+
+def _entry(folder: Path, stamp: _Stamp) -> Path:
+    return folder / f"{hashlib.blake2b(os.fsencode(stamp.path), digest_size=16).hexdigest()}.trace"
 
 
 def _stamp(path: Path) -> _Stamp | None:

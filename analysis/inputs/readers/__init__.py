@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +26,7 @@ Progress = Callable[[str, int | None, int], None]
 """Told of what has been read: (path, bytes of the file, bytes read since the last call). None: nobody knows."""
 
 MAX_IN_MEMORY_BYTES: Final = 1 << 30
+_LEAST_AHEAD_BYTES: Final = 1 << 20  # a file of fewer unpacks to nothing long
 
 
 def open_trace(path: Path, *, progress: Progress | None = None) -> Trace:
@@ -42,6 +44,24 @@ def open_trace(path: Path, *, progress: Progress | None = None) -> Trace:
         raise UnreadableInput(f"{path}: a folder, not a trace file; give a file inside it") from error
     except OSError as error:
         raise UnreadableInput(f"{path}: can't be read ({error.strerror}); check the path and its rights") from error
+
+
+@contextlib.contextmanager
+def opened_soon(path: Path) -> Iterator[None]:
+    """Have ready what reads a trace file that is opened within the block. A file that can't be read costs nothing."""
+    expected = 0
+    with contextlib.suppress(OSError):
+        if stat.S_ISREG((status := path.stat()).st_mode) and status.st_size > _LEAST_AHEAD_BYTES:
+            with path.open("rb") as file:
+                is_text = not file.peek(len(SQLITE)).startswith(SQLITE)
+                expected = expected_bytes(file, status.st_size) if is_text else 0
+    if not expected:
+        yield
+        return
+    from .second_process import started_ahead
+
+    with started_ahead(expected):
+        yield
 
 
 def read_trace(data: bytes, path: str, *, progress: Progress | None = None) -> Trace:

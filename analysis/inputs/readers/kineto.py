@@ -8,8 +8,6 @@ broken is read as one document.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -25,7 +23,7 @@ from .assemble import FileFacts
 from .json_text import FAULTS, LONGEST_TEXT, EventText, cut_off, mended, mendings, recover, repair, whole_records
 from .kineto_records import ENTRIES, Entry, decode_piece, records_of, text_of, whole_of
 from .kineto_tables import TIMES, Columns
-from .second_process import SecondProcess, decoded, has_company
+from .second_process import decoded, second_process
 from .unpacking import BLOCK_BYTES
 
 _DROPPED: Final = re.compile(r"[Dd]ropped ([0-9]{1,15}) (?:activity )?records")
@@ -35,8 +33,6 @@ _OPENING: Final = b'{"traceEvents":['
 _FIRST_OF_TWO: Final = b'{"the first list":['
 _MOST_LISTS: Final = 8  # places in the head that look like the list's beginning
 _LONGEST_OPENING: Final = 1 << 16  # from the list's name to its bracket
-_SECOND_PROCESS_BYTES: Final = 128 << 20
-"""Text from which a second process saves more time than its start takes."""
 _NO_VALUE: Final = msgspec.Raw(b"null")
 _LONGEST_VALUE: Final = 1 << 20
 """Of what is of use beside the records; deviceProperties of eight GPUs take 3 kB."""
@@ -144,7 +140,7 @@ class _Reading:
     def _read_pieces(self, text: EventText, expected_bytes: int) -> None:
         """Read the records up to the last piece of the text."""
         failed: list[bytes] = []
-        with _second_process(expected_bytes) as other:
+        with second_process(expected_bytes) as other:
             for piece in decoded(text.quick_pieces(), other):
                 if failed or piece.records is None:
                     failed.append(piece.text)
@@ -216,20 +212,6 @@ def _second_list(rest: bytes) -> Document | None:
     except UnreadableInput:
         return None
     return document
-
-
-def _cores() -> int:
-    """How many cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextlib.contextmanager
-def _second_process(expected_bytes: int) -> Iterator[SecondProcess | None]:
-    if expected_bytes < _SECOND_PROCESS_BYTES or _cores() < 2 or has_company():
-        yield None
-        return
-    with SecondProcess() as other:
-        yield other
 
 
 def cut_notice(kept: int, is_whole: bool) -> Notice:

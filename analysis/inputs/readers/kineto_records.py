@@ -78,9 +78,9 @@ class Records(msgspec.Struct):
     numbers: list[bytes | list[Number]]  # process, thread; of GPU ops device, stream: int64, or with text
     correlation: bytes  # int64, of GPU ops and calls
     op_args: list[bytes]  # int64, of GPU ops: bytes, graph, graph node
-    shapes: list[str]  # in order of appearance; empty where no operator has any
+    shapes: str  # in order of appearance, zeros between them; empty where no operator has any
     shapes_of: bytes  # int32, into shapes, NONE without: of host ops; empty where no operator has any
-    collectives: list[str]  # in order of appearance; empty where no GPU op is told to be one
+    collectives: str  # in order of appearance, zeros between them; empty where no GPU op is told to be one
     collective_of: bytes  # int32, into collectives, NONE without: of GPU ops; empty where none is told to be one
 
     @property
@@ -101,9 +101,9 @@ _NO_RECORDS: Final = Records(
     numbers=[b"", b"", b"", b""],
     correlation=b"",
     op_args=[b"", b"", b""],
-    shapes=[],
+    shapes="",
     shapes_of=b"",
-    collectives=[],
+    collectives="",
     collective_of=b"",
 )
 
@@ -328,7 +328,7 @@ def _records(
     )
 
 
-def _shapes(code: NDArray[np.uint8], args: Sequence[_Args]) -> tuple[list[str], bytes]:
+def _shapes(code: NDArray[np.uint8], args: Sequence[_Args]) -> tuple[str, bytes]:
     """The shapes and types of operators' inputs, and of each host op the index of its own; nothing without any."""
     is_operator = code == OPERATOR
     of_operators = [*compress(args, is_operator.tobytes())]
@@ -336,50 +336,53 @@ def _shapes(code: NDArray[np.uint8], args: Sequence[_Args]) -> tuple[list[str], 
     if dims.count(_NO_TEXT):  # quick: where there is none, it is the one default
         older = [given.older_dims for given in of_operators]
         if dims.count(_NO_TEXT) == older.count(_NO_TEXT) == len(dims):
-            return [], b""
+            return "", b""
         dims = [other if own is _NO_TEXT else own for own, other in zip(dims, older, strict=True)]
     types = [given.types for given in of_operators]
-    index = defaultdict[tuple[bytes, bytes], int](count().__next__)
-    texts = zip(_texts(dims), _texts(types), strict=True)
+    texts, places = _interned((dims, types), (b"", b"[]"), lambda text: 0 < len(text[0]) <= _LONGEST_SHAPES)
     column = np.full(len(code), NONE, np.int32)
-    column[is_operator] = np.fromiter(map(index.__getitem__, texts), np.int32, len(dims))
-    kept = [text for text in index if 0 < len(text[0]) <= _LONGEST_SHAPES]
-    if len(kept) < len(index):
-        place = {text: number for number, text in enumerate(kept)}
-        column = np.array([*(place.get(text, NONE) for text in index), NONE], np.int32)[column]
-    return [_shapes_text(*text) for text in kept], column[code >= HOST].tobytes()
+    column[is_operator] = places
+    return texts, column[code >= HOST].tobytes()
 
 
-def _collectives(of_ops: Sequence[_Args]) -> tuple[list[str], bytes]:
+def _collectives(of_ops: Sequence[_Args]) -> tuple[str, bytes]:
     """What the file tells of collectives, and of each GPU op the index of its own; nothing where it tells none.
 
     torch.profiler tells it of NCCL's kernels that were launched one by one while the CPU's activity was recorded too.
     """
-    parts = [[own.collective for own in of_ops], [own.group for own in of_ops], [own.ranks for own in of_ops]]
+    parts = ([own.collective for own in of_ops], [own.group for own in of_ops], [own.ranks for own in of_ops])
     if all(part.count(_NO_TEXT) == len(part) for part in parts):
-        return [], b""
+        return "", b""
+    texts, places = _interned(parts, (b"null",) * 3, lambda text: any(text) and sum(map(len, text)) <= _LONGEST_SHAPES)
+    return texts, places.tobytes()
+
+
+def _interned(
+    parts: Sequence[Sequence[msgspec.Raw]],
+    empty: Sequence[bytes],
+    is_kept: Callable[[tuple[bytes, ...]], bool],
+) -> tuple[str, NDArray[np.int32]]:
+    """The distinct rows that are kept, each a JSON list of its parts or what stands for an empty one, zeros between
+    them; and of each row the index of its own, NONE without.
+    """
     index = defaultdict[tuple[bytes, ...], int](count().__next__)
-    column = np.fromiter(map(index.__getitem__, zip(*map(_texts, parts), strict=True)), np.int32, len(of_ops))
-    kept = [text for text in index if any(text) and sum(map(len, text)) <= _LONGEST_SHAPES]
-    place = {text: number for number, text in enumerate(kept)}
-    column = np.array([place.get(text, NONE) for text in index], np.int32)[column]
-    return [_json_list(text) for text in kept], column.tobytes()
-
-
-def _json_list(values: Iterable[bytes]) -> str:
-    """JSON: the values, null in place of an empty one."""
-    return f"[{','.join(value.decode('utf-8', 'replace') or 'null' for value in values)}]"
+    rows = zip(*map(_texts, parts), strict=True)
+    column = np.fromiter(map(index.__getitem__, rows), np.int32, len(parts[0]))
+    kept = [row for row in index if is_kept(row)]
+    if len(kept) < len(index):
+        place = {row: number for number, row in enumerate(kept)}
+        column = np.array([place.get(row, NONE) for row in index], np.int32)[column]
+    if not kept:
+        return "", column
+    filled = [[part or other for part in its] for its, other in zip(zip(*kept, strict=True), empty, strict=True)]
+    lists = b"]\0[".join(map(b",".join, zip(*filled, strict=True)))
+    return f"[{lists.decode('utf-8', 'replace')}]", column
 
 
 def _texts(values: Sequence[msgspec.Raw]) -> list[bytes]:
     """Each value's text; all at once, which takes a third of the time, as no JSON has a zero byte."""
     found = b"\0".join(values).split(b"\0")
     return found if len(found) == len(values) else [bytes(value) for value in values]
-
-
-def _shapes_text(dims: bytes, types: bytes) -> str:
-    """JSON: [dims of each input, type of each input]."""
-    return f"[{dims.decode('utf-8', 'replace')},{types.decode('utf-8', 'replace') or '[]'}]"
 
 
 def _plain_args(args: Any) -> _Args:

@@ -32,9 +32,13 @@ _SET_PIPE_BYTES: Final = 1031  # F_SETPIPE_SZ: fcntl names it on Linux alone
 _LARGEST_ANSWER: Final = 1 << 30
 _READY: Final = bytes(_SIZE_BYTES)
 
+LONG_BYTES: Final = 128 << 20
+"""Text from which a second process saves more time than its start takes."""
+
 _RESULT: Final = msgspec.msgpack.Decoder(Records | None)
 
 _has_company = False
+_ahead: list[SecondProcess] = []  # started, and of no use yet
 
 
 def leave_other_cores() -> None:
@@ -43,9 +47,41 @@ def leave_other_cores() -> None:
     _has_company = True
 
 
-def has_company() -> bool:
-    """Whether others need the cores that a second process would take."""
-    return _has_company
+def _cores() -> int:
+    """How many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _is_worth_it(expected_bytes: int) -> bool:
+    return expected_bytes >= LONG_BYTES and _cores() > 1 and not _has_company
+
+
+@contextlib.contextmanager
+def started_ahead(expected_bytes: int) -> Iterator[None]:
+    """Let a second process start now, for a text of that length that is read within the block: until it is ready the
+    caller loads what else it needs.
+    """
+    if not _is_worth_it(expected_bytes):
+        yield
+        return
+    other = SecondProcess()
+    _ahead.append(other)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # it was of use
+            _ahead.remove(other)
+            other.end()
+
+
+@contextlib.contextmanager
+def second_process(expected_bytes: int) -> Iterator[SecondProcess | None]:
+    """The one that was started ahead, or a new one; None for a text of a length that one process reads as soon."""
+    if not _is_worth_it(expected_bytes):
+        yield None
+        return
+    with _ahead.pop() if _ahead else SecondProcess() as other:
+        yield other
 
 
 @dataclass(eq=False)
@@ -100,7 +136,7 @@ class SecondProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
+        self.end()
 
     @property
     def has_room(self) -> bool:
@@ -129,11 +165,12 @@ class SecondProcess:
                     raise TimeoutError
                 select.select([self._process.stdout], [self._process.stdin] if self._outgoing else [], [], 1.0)
             except (OSError, EOFError, ValueError, msgspec.DecodeError):
-                self._end()
+                self.end()
         while self._given:
             self._given.popleft().decode()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Whatever it is doing."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -190,8 +190,8 @@ class TestSecondProcess:
             return found[-1]
 
         monkeypatch.setattr(second_process, "_start", remembered)
-        monkeypatch.setattr(kineto, "_SECOND_PROCESS_BYTES", 0)
-        monkeypatch.setattr(kineto, "_cores", lambda: 2)
+        monkeypatch.setattr(second_process, "LONG_BYTES", 0)
+        monkeypatch.setattr(second_process, "_cores", lambda: 2)
         return found
 
     def test_same_trace_and_nothing_left_behind(self, data: bytes, started: list[Any], monkeypatch: Any) -> None:
