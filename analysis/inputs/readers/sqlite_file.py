@@ -74,6 +74,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.text)
 
+    def labels(self, column: str) -> Iterator[tuple[int, str | None]]:
+        """Each row's number in a column, and its text."""
+        known = (*self.texts, None)  # the last for NONE
+        return zip(self.columns[column].tolist(), map(known.__getitem__, self.text.tolist()), strict=True)
+
 
 @dataclass(frozen=True, eq=False)
 class Database:
