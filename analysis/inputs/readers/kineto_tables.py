@@ -39,7 +39,7 @@ class Columns:
         self.entries += records.entries
         self.untimed += records.untimed
         self.has_event = self.has_event or records.has_event
-        if not records.count:
+        if not records.code:
             return
         code = np.frombuffer(records.code, np.uint8)
         name_of = np.array([*map(self._names.__getitem__, records.names)], np.int32)
