@@ -8,6 +8,7 @@ broken is read as one document.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -207,23 +208,20 @@ def _begin(blocks: Iterator[bytes], source: Source) -> _Beginning:
 
 def _second_list(rest: bytes) -> Document | None:
     """The document behind a first list of records, where it holds another one."""
-    try:
-        document = open_document(_FIRST_OF_TWO + rest, Source("", "", 0)).document
-    except UnreadableInput:
-        return None
-    return document
+    with contextlib.suppress(UnreadableInput):
+        return open_document(_FIRST_OF_TWO + rest, Source("", "", 0)).document
+    return None
 
 
 def cut_notice(kept: int, is_whole: bool) -> Notice:
     """What to know of a file that is no JSON: how many records were read, and whether those are all."""
+    text = f"the file is cut or damaged: {kept:,} whole records were read, the rest is lost; record or copy it again"
     if is_whole:
-        beside = (
+        text = (
             f"the file is cut or damaged outside its list of records; all {kept:,} were read, but the base time, "
             "devices and ranks beside them may be lost: record or copy it again"
         )
-        return Notice("cut_file", beside, kept)
-    lost = f"the file is cut or damaged: {kept:,} whole records were read, the rest is lost; record or copy it again"
-    return Notice("cut_file", lost, kept)
+    return Notice("cut_file", text, kept)
 
 
 def _device_names(properties: Any, devices: Ints) -> dict[int, str | None]:
@@ -250,20 +248,16 @@ def _group_ranks(distributed: Any) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def _log(document: Head) -> list[str]:
-    """What the profiler itself had to say."""
-    logs = map(document.value, ("remarks", "warnings", "errors"))
-    return [line for log in logs if isinstance(log, list) for line in log if isinstance(line, str)]
-
-
-def _lost_records(document: Head) -> list[Notice]:
+def _lost_records(head: Head) -> list[Notice]:
     """What the profiler's own log says about records that are not in the file."""
-    dropped = sum(int(found) for line in _log(document) for found in _DROPPED.findall(line))
+    logs = map(head.value, ("remarks", "warnings", "errors"))
+    lines = [line for log in logs if isinstance(log, list) for line in log if isinstance(line, str)]
+    dropped = sum(int(found) for line in lines for found in _DROPPED.findall(line))
     notices = []
     if dropped:
         text = f"the profiler says that it dropped {dropped:,} records; record fewer steps"
         notices.append(Notice("lost_records", text, dropped))
-    if any(_STOPPED_EARLY in line for line in _log(document)):
+    if any(_STOPPED_EARLY in line for line in lines):
         text = "the profiler says that CUPTI stopped early, its buffers full: records are lost; record fewer steps"
         notices.append(Notice("lost_records", text))
     return notices

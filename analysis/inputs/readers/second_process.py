@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final
 
 import msgspec
@@ -71,7 +70,7 @@ def started_ahead(expected_bytes: int) -> Iterator[None]:
     finally:
         with contextlib.suppress(ValueError):  # it was of use
             _ahead.remove(other)
-            other.end()
+            other.close()
 
 
 @contextlib.contextmanager
@@ -80,7 +79,7 @@ def second_process(expected_bytes: int) -> Iterator[SecondProcess | None]:
     if not _is_worth_it(expected_bytes):
         yield None
         return
-    with _ahead.pop() if _ahead else SecondProcess() as other:
+    with contextlib.closing(_ahead.pop() if _ahead else SecondProcess()) as other:
         yield other
 
 
@@ -121,7 +120,7 @@ def decoded(texts: Iterable[bytes], other: SecondProcess | None = None) -> Itera
 
 
 class SecondProcess:
-    """Another process that decodes pieces. Leaving the ``with`` block ends it, whatever it is doing."""
+    """Another process that decodes pieces."""
 
     def __init__(self) -> None:
         self._process = _start()
@@ -129,14 +128,6 @@ class SecondProcess:
         self._given = deque[Piece]()
         self._outgoing = deque[memoryview]()
         self._incoming = bytearray()
-
-    def __enter__(self) -> SecondProcess:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()
 
     @property
     def has_room(self) -> bool:
@@ -165,43 +156,37 @@ class SecondProcess:
                     raise TimeoutError
                 select.select([self._process.stdout], [self._process.stdin] if self._outgoing else [], [], 1.0)
             except (OSError, EOFError, ValueError, msgspec.DecodeError):
-                self.end()
+                self.close()
         while self._given:
             self._given.popleft().decode()
 
-    def end(self) -> None:
-        """Whatever it is doing."""
+    def close(self) -> None:
+        """End it, whatever it is doing."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        for stream in (process.stdin, process.stdout):
-            assert stream is not None
-            with contextlib.suppress(OSError):
-                stream.close()
-        process.wait()
+        if process is not None:
+            process.kill()
+            for stream in (process.stdin, process.stdout):
+                assert stream is not None
+                with contextlib.suppress(OSError):
+                    stream.close()
+            process.wait()
 
     def _send(self, pipe: int) -> bool:
-        if not self._outgoing:
-            return False
-        try:
+        with contextlib.suppress(BlockingIOError, IndexError):  # IndexError: there is nothing to send
             sent = os.write(pipe, self._outgoing[0])
-        except BlockingIOError:
-            return False
-        left = self._outgoing.popleft()[sent:]
-        if left:
-            self._outgoing.appendleft(left)
-        return True
+            if rest := self._outgoing.popleft()[sent:]:
+                self._outgoing.appendleft(rest)
+            return True
+        return False
 
     def _receive(self, pipe: int) -> bool:
-        try:
+        with contextlib.suppress(BlockingIOError):
             data = os.read(pipe, _PIPE_BYTES)
-        except BlockingIOError:
-            return False
-        if not data:
-            raise EOFError
-        self._incoming += data
-        return True
+            if not data:
+                raise EOFError
+            self._incoming += data
+            return True
+        return False
 
     def _take_results(self) -> None:
         """Settle the pieces whose records have come in whole. ValueError: that is no answer."""
@@ -223,6 +208,8 @@ class SecondProcess:
 def _start() -> subprocess.Popen[bytes] | None:
     if os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
         return None
+    import fcntl
+
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve()"
     with contextlib.suppress(OSError, ValueError):
         process = subprocess.Popen(
@@ -236,17 +223,10 @@ def _start() -> subprocess.Popen[bytes] | None:
         for stream in (process.stdin, process.stdout):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
-            _widen(stream.fileno())
+            with contextlib.suppress(OSError):  # where a pipe can't hold a piece it takes more turns
+                fcntl.fcntl(stream.fileno(), _SET_PIPE_BYTES, _PIPE_BYTES)
         return process
     return None
-
-
-def _widen(pipe: int) -> None:
-    """Let a pipe hold a piece, where the system allows it; else it takes more turns."""
-    import fcntl
-
-    with contextlib.suppress(OSError):
-        fcntl.fcntl(pipe, _SET_PIPE_BYTES, _PIPE_BYTES)
 
 
 def serve() -> None:
