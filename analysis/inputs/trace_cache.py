@@ -112,25 +112,19 @@ def _entry(folder: Path, stamp: _Stamp) -> Path:
 
 def _stamp(path: Path) -> _Stamp | None:
     """None for what is no plain file, or not all of a file."""
-    try:
+    with suppress(OSError, RuntimeError):  # RuntimeError: links in a circle
         resolved = path.resolve()
         found = resolved.stat()
-        alone = not any(os.path.lexists(f"{resolved}{suffix}") for suffix in _LOGS)
-    except (OSError, RuntimeError):  # RuntimeError: links in a circle
-        return None
-    if not stat.S_ISREG(found.st_mode) or not alone:
-        return None
-    return _Stamp(str(resolved), found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+        if stat.S_ISREG(found.st_mode) and not any(os.path.lexists(f"{resolved}{suffix}") for suffix in _LOGS):
+            return _Stamp(str(resolved), found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+    return None
 
 
 def _folder() -> Path | None:
     """Where the entries lie or would lie; None where there can be none."""
-    if os.name != "posix" or _VERSION is None:
-        return None
-    try:
-        return user_cache() / "traces"
-    except RuntimeError:
-        return None
+    with suppress(RuntimeError):
+        return user_cache() / "traces" if os.name == "posix" and _VERSION is not None else None
+    return None
 
 
 def _is_private(folder: Path) -> bool:
@@ -276,32 +270,21 @@ def entry_trace(data: memoryview, key: bytes) -> Trace | None:
     at = _PREFIX.size + header_bytes
     if magic != _MAGIC or at > end:
         return None
-    try:
-        header = msgspec.msgpack.decode(data[_PREFIX.size : at], type=_Header)
-    except msgspec.MsgspecError:
-        return None
-    if header.key != key or not all(map(_is_shape_of, _TABLES.values(), map(header.tables.get, _TABLES))):
-        return None
     tables: dict[str, Any] = {}
-    for name, kind in _TABLES.items():
-        columns: dict[str, NDArray[Any]] = {}
-        for column, dtype in header.tables[name].dtypes.items():
-            start = _aligned(at)
-            at = start + header.tables[name].rows * _DTYPES[dtype].itemsize
-            if at > end:
-                return None
-            columns[column] = np.frombuffer(data[start:at], _DTYPES[dtype])
-        tables[name] = kind(**columns)
-    return Trace(**tables, **{name: getattr(header, name) for name in _FACTS}) if at == end else None
-
-
-def _is_shape_of(kind: type[Table], shape: _Shape | None) -> bool:
-    """Whether the shape is one of such a table, in types that this machine has."""
-    return (
-        shape is not None
-        and list(shape.dtypes) == [column.name for column in fields(kind)]
-        and all(dtype in _DTYPES for dtype in shape.dtypes.values())
-    )
+    with suppress(msgspec.MsgspecError, KeyError, TypeError):  # tables, columns or types that there are not here
+        header = msgspec.msgpack.decode(data[_PREFIX.size : at], type=_Header)
+        for name, kind in _TABLES.items():
+            columns: dict[str, NDArray[Any]] = {}
+            for column, dtype in header.tables[name].dtypes.items():
+                start = _aligned(at)
+                at = start + header.tables[name].rows * _DTYPES[dtype].itemsize
+                if at > end:
+                    return None
+                columns[column] = np.frombuffer(data[start:at], _DTYPES[dtype])
+            tables[name] = kind(**columns)
+        if at == end and header.key == key:
+            return Trace(**tables, **{name: getattr(header, name) for name in _FACTS})
+    return None
 
 
 def _parts(key: bytes, trace: Trace) -> Iterator[bytes | memoryview]:
@@ -312,16 +295,12 @@ def _parts(key: bytes, trace: Trace) -> Iterator[bytes | memoryview]:
     yield _PREFIX.pack(_MAGIC, len(header))
     yield header
     at = _PREFIX.size + len(header)
-    for column in _columns(trace):
-        yield bytes(_aligned(at) - at)
-        yield np.ascontiguousarray(column).data
-        at = _aligned(at) + column.nbytes
-
-
-def _columns(trace: Trace) -> Iterator[NDArray[Any]]:
-    for name, kind in _TABLES.items():
-        for column in fields(kind):
-            yield getattr(getattr(trace, name), column.name)
+    for table in (getattr(trace, name) for name in _TABLES):
+        for each in fields(table):
+            column: NDArray[Any] = getattr(table, each.name)
+            yield bytes(_aligned(at) - at)
+            yield np.ascontiguousarray(column).data
+            at = _aligned(at) + column.nbytes
 
 
 def _shape(table: Table) -> _Shape:

@@ -250,17 +250,7 @@ def _decimals(value: float, significant: int = 3) -> int:
 
 
 TIMES: Final = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
-SIZES: Final = {
-    "B": 1.0,
-    "KiB": 2.0**10,
-    "MiB": 2.0**20,
-    "GiB": 2.0**30,
-    "TiB": 2.0**40,
-    "kB": 1e3,
-    "MB": 1e6,
-    "GB": 1e9,
-    "TB": 1e12,
-}
+SIZES: Final = {name: scale for scale, name in _BYTE_UNITS} | {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 RATES: Final = {f"{name}/s": scale for name, scale in SIZES.items()}
 """Units by name: a time in ns, a size in bytes, a rate in bytes per second."""
 

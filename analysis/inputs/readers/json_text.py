@@ -15,7 +15,6 @@ import contextlib
 import re
 from collections import deque
 from collections.abc import Iterator
-from enum import Enum, auto
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -169,11 +168,11 @@ LONGEST_TEXT: Final = 16 << 20
 """The most that is held of what can't be cut: a record, what stands beside the list. A name of 10 MB fits."""
 
 
-class Entry(Enum):
-    """Why no whole entry stands at the start of a text."""
-
-    LAST = auto()  # the list ends behind it
-    CUT = auto()  # the text ends, or a quote or a brace was lost
+_LAST: Final = -1
+_CUT: Final = -2
+"""Where no whole entry stands at the start of a text: the list ends behind it; or the text does, or a quote or a brace
+was lost.
+"""
 
 
 class EventText:
@@ -183,7 +182,7 @@ class EventText:
         self._parts = deque([begin])
         self._blocks = blocks
         self._piece_bytes = piece_bytes
-        self._is_stopped = False
+        self.is_stopped = False  # True: there are to be no more quick pieces
         self.is_cuttable = True  # False: the quick cutter found no place to cut in what it held, or was stopped
 
     def quick_pieces(self) -> Iterator[bytes]:
@@ -202,13 +201,9 @@ class EventText:
                 yield piece
             else:
                 parts.append(block)
-            self.is_cuttable = size < _MOST_UNCUT_PIECES * self._piece_bytes and not self._is_stopped
+            self.is_cuttable = size < _MOST_UNCUT_PIECES * self._piece_bytes and not self.is_stopped
             block = next(self._blocks, None) if self.is_cuttable else None
         self._parts.extendleft(reversed(parts))
-
-    def stop(self) -> None:
-        """No more quick pieces."""
-        self._is_stopped = True
 
     def exact_pieces(self) -> Iterator[bytes]:
         """Lists of whole entries, up to the last one of the list or of the text; a damaged entry is a list of its own.
@@ -220,14 +215,14 @@ class EventText:
             if has_more and len(text) - at < wanted:
                 self._parts.appendleft(text[at:])
                 (text, has_more), at, resumed = self._taken(wanted), 0, 0
-            end, reason = _plain_entries(text, at), Entry.CUT
+            end, reason = _plain_entries(text, at), _CUT
             if end == at:
                 resumed = resumed if resumed > at else _resume(text, at)
-                end, reason = _odd_entries(text, at, resumed)
+                end, reason = _nested_entries(text, at, resumed)
             if end > at:
                 yield b"[" + text[at:end].removesuffix(b",") + b"]"
                 at, wanted = end, self._piece_bytes
-            elif reason is Entry.LAST or not has_more or len(text) - at >= LONGEST_TEXT:
+            elif reason == _LAST or not has_more or len(text) - at >= LONGEST_TEXT:
                 self._parts.appendleft(text[at:])
                 return
             else:
@@ -282,20 +277,21 @@ def _plain_entries(text: bytes, at: int) -> int:
     return found.end()
 
 
-def _odd_entries(text: bytes, at: int, resumed: int) -> tuple[int, Entry]:
+def _nested_entries(text: bytes, at: int, resumed: int) -> tuple[int, int]:
     """The same of entries that are not plain, which are damaged where a record begins at ``resumed``, and what ends
-    them."""
+    them.
+    """
     end = at
-    while isinstance(following := _odd_entry(text, end, resumed), int):
+    while (following := _nested_entry(text, end, resumed)) >= 0:
         end = following
         if _plain_entries(text, end) > end:
-            return end, Entry.CUT
-    if end == at and following is Entry.CUT and resumed < len(text):
-        return resumed, Entry.CUT
+            return end, _CUT
+    if end == at and following == _CUT and resumed < len(text):
+        return resumed, _CUT
     return end, following
 
 
-def _odd_entry(text: bytes, at: int, until: int) -> int | Entry:
+def _nested_entry(text: bytes, at: int, until: int) -> int:
     """Where the comma behind an entry ends that is no plain object: it nests too deep, or is a list."""
     depth = 0
     for token in _TOKEN.finditer(text, at, until):
@@ -305,12 +301,12 @@ def _odd_entry(text: bytes, at: int, until: int) -> int | Entry:
             case b"}" | b"]" if depth:
                 depth -= 1
             case b"]" if _BEHIND_LIST.match(text, token.end()):
-                return Entry.LAST
+                return _LAST
             case b"}" | b"]":
-                return Entry.CUT
+                return _CUT
             case b"," if not depth:
                 return token.end()
-    return Entry.CUT
+    return _CUT
 
 
 def _resume(text: bytes, at: int) -> int:

@@ -145,7 +145,7 @@ class _Reading:
             for piece in decoded(text.quick_pieces(), other):
                 if failed or piece.records is None:
                     failed.append(piece.text)
-                    text.stop()
+                    text.is_stopped = True
                 else:
                     self.columns.add(piece.records)
         if not failed and text.is_cuttable:
