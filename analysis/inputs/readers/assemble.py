@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ...model.trace import NONE, BlockingCalls, GpuOps, HostKind, HostOps, Ints,
 _BLOCKING_COPY: Final = re.compile(r"(?:cuda|hip|cu)Memcpy(?!.*Async)")
 _WHOLE_US_SLACK_NS: Final = 1000
 _MOST_APART: Final = 1024
+CallTable = TypeVar("CallTable", Launches, BlockingCalls)
 
 
 @dataclass(frozen=True)
@@ -74,39 +75,29 @@ def assemble(
     slack_ns = _WHOLE_US_SLACK_NS if whole_us else 0
     is_graph = np.array(["GraphLaunch" in name for name in names], np.bool_)
     return Trace(
-        source=facts.source,
+        **{each.name: getattr(facts, each.name) for each in fields(facts)},
         names=names,
         gpu_ops=GpuOps(**ops, launch_row=launch_row).compact(),
-        launches=Launches(
-            start_ns=launches.start_ns,
-            end_ns=launches.end_ns,
-            api=launches.api,
-            process=launches.process,
-            thread=launches.thread,
-            correlation=launches.correlation,
+        launches=_of_calls(
+            Launches,
+            launches,
             is_graph=is_graph[launches.api],
             operator_row=innermost_operators(host_ops, launches, slack_ns),
-        ).compact(),
-        blocking_calls=BlockingCalls(
-            start_ns=blocking.start_ns,
-            end_ns=blocking.end_ns,
-            api=blocking.api,
-            process=blocking.process,
-            thread=blocking.thread,
-            operator_row=innermost_operators(host_ops, blocking, slack_ns),
-        ).compact(),
+        ),
+        blocking_calls=_of_calls(
+            BlockingCalls, blocking, operator_row=innermost_operators(host_ops, blocking, slack_ns)
+        ),
         host_ops=host_ops,
-        events=facts.events,
-        device_names=facts.device_names,
-        rank=facts.rank,
         whole_us=whole_us,
-        notices=facts.notices,
-        complete=facts.complete,
         shapes=shapes,
         collectives=collectives,
-        world_size=facts.world_size,
-        group_ranks=facts.group_ranks,
     )
+
+
+def _of_calls(kind: type[CallTable], calls: Calls, **more: Any) -> CallTable:
+    """A table of some calls: what is known of each, and more columns."""
+    known = {each.name: getattr(calls, each.name) for each in fields(kind) if each.name not in more}
+    return kind(**known, **more).compact()
 
 
 _NO_CALL: Final = np.iinfo(np.int64).max

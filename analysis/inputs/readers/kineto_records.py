@@ -201,8 +201,10 @@ def records_of(entries: Sequence[Entry]) -> Records:
         timed = [e for e in kept if None not in (to_ns(bytes(e.ts)), to_ns(bytes(e.dur)))]
         times = _times([e.ts for e in timed] + [e.dur for e in timed])
         assert times is not None
+    start, dur = np.split(times, 2)
     records = _records(
-        *np.split(times, 2),
+        start,
+        dur,
         [text_of(e.name) for e in timed],
         [number_of(e.pid) for e in timed],
         [number_of(e.tid) for e in timed],
@@ -347,14 +349,13 @@ def _plain_args(args: Any) -> _Args:
     """Whole numbers, where there are some; but a device and a stream may be named by a text."""
     if type(args) is not _AnyArgs:
         return _NO_ARGS
-    device, stream = (None if value is None else number_of(value) for value in (args.device, args.stream))
-    wholes = {name: whole_of(getattr(args, name)) for name in ("correlation", *OP_ARGS)}
-    return _Args(
-        device=device,  # type: ignore[arg-type]
-        stream=stream,  # type: ignore[arg-type]
-        **{name: getattr(args, name) for name in _TextArgs.__struct_fields__},
-        **{name: NONE if whole is None else whole for name, whole in wholes.items()},
-    )
+    values = msgspec.structs.asdict(args)
+    for name in ("correlation", *OP_ARGS):
+        whole = whole_of(values[name])
+        values[name] = NONE if whole is None else whole
+    for name in ("device", "stream"):
+        values[name] = None if values[name] is None else number_of(values[name])
+    return _Args(**values)
 
 
 def _times(texts: Sequence[msgspec.Raw]) -> Ints | None:
