@@ -268,6 +268,13 @@ def test_every_module_that_reads_is_part_of_the_readers_version() -> None:
     assert not missing, "the readers use these: add them to trace_cache._READ_WITH"
 
 
+def test_whether_a_file_is_kept_is_known_without_a_look_into_it(cache: Cache, file: Path) -> None:
+    assert not trace_cache.is_kept(file)
+    open_cached(file)
+    assert trace_cache.is_kept(file)
+    assert not trace_cache.is_kept(file.with_name("none.json"))
+
+
 def test_links_and_ways_to_a_file_share_an_entry(
     cache: Cache, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
