@@ -45,7 +45,8 @@ def is_for_a_table(found: Sources, to: Destination | None = None, *, forced: boo
 
 def report_of(found: Sources, **reading: Any) -> Report:
     """The report of what was found, files in storage fetched for it."""
-    from ..analysis.report import analyze_sources
+    with found.at_hand(lambda url: say(f"fetching {url}")) as here, here.opened_soon(cache=cache), Bar() as progress:
+        from ..analysis.report import analyze_sources
 
     with found.at_hand(lambda url: say(f"fetching {url}")) as here, progress_bar() as progress:
         report = analyze_sources(here, progress=progress, **reading)
