@@ -11,7 +11,7 @@ import click
 
 from ..analysis.facts.step_regex import step_pattern
 from ..analysis.model.errors import LaunchscopeError
-from ..analysis.model.quantities import RATES, SIZES, TIMES, quantity
+from ..analysis.model.units import RATES, SIZES, TIMES, quantity
 from .outputs import FORMATS, Destination
 
 _Function = Callable[..., Any]

@@ -68,7 +68,7 @@ def dashboard(
     ranks.json` give a page of all ranks, in which each one's timeline can be opened: of ranks.json those below its own
     folder, and below each PATH that is named behind it.
     """
-    from ..dashboard.many import reading
+    from ..dashboard.many import rank_pages as reading
 
     chosen = paths or (newest_capture(),)
     table, places = reading.kept_table(chosen), None

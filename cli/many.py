@@ -45,10 +45,10 @@ def is_for_a_table(found: Sources, to: Destination | None = None, *, forced: boo
 
 def report_of(found: Sources, **reading: Any) -> Report:
     """The report of what was found, files in storage fetched for it."""
-    with found.at_hand(lambda url: say(f"fetching {url}")) as here, here.opened_soon(cache=cache), Bar() as progress:
-        from ..analysis.report import analyze_sources
+    soon = found.at_hand(lambda url: say(f"fetching {url}"))
+    with soon as here, here.opened_soon(cache=reading["cache"]), progress_bar() as progress:
+        from ..analysis.report import analyze_sources  # while the first file's second process starts
 
-    with found.at_hand(lambda url: say(f"fetching {url}")) as here, progress_bar() as progress:
         report = analyze_sources(here, progress=progress, **reading)
     report.require_gpu_ops()
     return report

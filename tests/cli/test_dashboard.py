@@ -13,7 +13,7 @@ from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.cli import run
 from launchscope.cli.dashboard import newest_capture
 from launchscope.cli.many import is_for_a_table, table_of
-from launchscope.dashboard.many.reading import kept_table
+from launchscope.dashboard.many.rank_pages import kept_table
 from launchscope.fixtures.builder import trace
 
 from ..analysis.captures import two_modes, write_capture

@@ -20,9 +20,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ...analysis.model import capture
+from ...analysis.model import __version__, capture
 from ...analysis.model.errors import LaunchscopeError, MissingRequirement, NothingMeasured
-from ...analysis.model.version import __version__
 from ..measure import protocol
 from ..measure.compiler import Compiler
 from ..measure.device import CUDA, WITHOUT_A_GPU, CudaDevice, Step, load_device, require_hardware

@@ -21,8 +21,7 @@ import msgspec
 from ...analysis.model import __version__
 from ...analysis.model.capture import Calibration
 from ...analysis.model.errors import LaunchscopeError, MissingRequirement
-from ...analysis.model.user_cache import user_cache
-from ...analysis.model.version import __version__
+from ...analysis.model.paths import user_cache
 from ..measure.device import (
     CUDA,
     WITHOUT_A_GPU,

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from ...analysis.model import capture
+from ...analysis.model import __version__, capture
 from ...analysis.model.errors import BadTarget, LaunchscopeError, RankFailed
-from ...analysis.model.version import __version__
 from ..measure.device import Environment
 from ..target.checkout import Checkout
 from ..target.describe import masked, masked_command, masked_process, masked_text, target_name
