@@ -75,7 +75,7 @@ def _breaks(reasons: Iterable[Any], counted: Counter[str], folder: Path | None) 
         text = str(each.reason)
         if _LIMIT.search(text):
             continue
-        found[first_line(text), user_line(each.user_stack, folder)] += 1
+        found[first_line(text), user_line(each.user_stack, folder=folder)] += 1
         hints[first_line(text)] = _hint(text)
     seen = {reason for reason, _ in found}
     for text, count in counted.items():

@@ -143,7 +143,7 @@ def stuck(stacks: str, folder: Path | None) -> Stuck | None:
         return None
     innermost = own[0].filename
     waits = any(part in innermost for part in _WAITS) and not any(part in innermost for part in _WORKS)
-    return Stuck(waits, user_line(own[::-1], folder))
+    return Stuck(waits, user_line(own[::-1], folder=folder))
 
 
 def _frames(thread: str) -> list[FrameSummary]:

@@ -52,6 +52,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.job_ranks is None else self.job_ranks.place.rank
 
 
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def trace_name(mode: str, repeat: int, trace_pass: str, rank: int | None) -> str:
     """Where a process's trace goes inside the capture."""
     return f"traces/{mode}-{repeat}-{trace_pass}{'' if rank is None else f'-rank{rank}'}.json.gz"
@@ -103,8 +107,7 @@ def run(argument: bytes, channel: Channel) -> Result:
     """
     job = msgspec.json.decode(argument, type=Job)
     progress = protocol.Progress(channel)
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    record = capture.ProcessRecord(repeat=job.repeat, rank=job.rank, started=started)
+    record = capture.ProcessRecord(repeat=job.repeat, rank=job.rank, started=now())
     state = _State(job, Result(process=record, seconds=progress.seconds), progress, channel)
     try:
         if job.job_ranks is not None:
