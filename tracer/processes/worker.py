@@ -141,18 +141,16 @@ def _leave() -> str | None:
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return None
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
-    teardown = threading.Thread(target=_destroy, args=(device,), daemon=True)
+
+    def destroy() -> None:
+        if device is not None:
+            torch.cuda.set_device(device)  # which each thread has for itself
+        torch.distributed.destroy_process_group()
+
+    teardown = threading.Thread(target=destroy, daemon=True)
     teardown.start()
     teardown.join(TEARDOWN_S)
     return f"the process group did not end within {TEARDOWN_S:g} s" if teardown.is_alive() else None
-
-
-def _destroy(device: int | None) -> None:
-    import torch
-
-    if device is not None:
-        torch.cuda.set_device(device)  # which each thread has for itself
-    torch.distributed.destroy_process_group()
 
 
 def _keep_failure(state: _State, error: BaseException, words: str) -> None:

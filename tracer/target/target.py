@@ -352,7 +352,8 @@ def _where(module: ModuleType) -> str:
 
 
 def _label(function: Callable[..., Any]) -> str:
-    return f"{getattr(function, '__name__', type(function).__name__)}()"
+    named = getattr(function, "func", function)  # of a partial
+    return f"{getattr(named, '__name__', type(named).__name__)}()"
 
 
 def _names(module: ModuleType) -> str:
