@@ -96,14 +96,14 @@ def run_against(
         if kind == "git" and colon:
             checkout, other = stack.enter_context(checked_out(revision, options.target))
         place, pair = capture_path(options), uuid.uuid4().hex
-        beside = place.with_name(f"{place.stem}-against{place.suffix}")
+        second = place.with_name(f"{place.stem}-against{place.suffix}")
         writer = capture.CaptureWriter(place)
         try:
             runs = [
                 Run(options, writer, progress, device_layer, run=pair, side="target: "),
                 Run(
-                    replace(options, target=other, out=beside),
-                    capture.CaptureWriter(beside),
+                    replace(options, target=other, out=second),
+                    capture.CaptureWriter(second),
                     progress,
                     device_layer,
                     checkout=checkout,
@@ -134,8 +134,8 @@ def _measure(runs: Sequence[Run], progress: Progress) -> list[Path]:
     paths = [run.finish() for run in runs]
     for run in runs:
         if not run.measured:
-            beside = "".join(f" (what was measured beside it is in {path})" for path in paths if path is not None)
-            raise NothingMeasured(run.why_nothing() + beside)
+            elsewhere = "".join(f" (what was measured beside it is in {path})" for path in paths if path is not None)
+            raise NothingMeasured(run.why_nothing() + elsewhere)
     return [path for path in paths if path is not None]
 
 

@@ -106,8 +106,8 @@ def original_name(function: str) -> str:
 
 def _is_user_code(filename: str) -> bool:
     path = os.path.realpath(filename)
-    own = str(Path(__file__).resolve().parents[1])
-    return not (filename.startswith("<") or path.startswith(own) or is_installed(path))
+    tracer = str(Path(__file__).resolve().parents[1])
+    return not (filename.startswith("<") or path.startswith(tracer) or is_installed(path))
 
 
 def is_installed(path: str) -> bool:
