@@ -90,9 +90,9 @@ def user_line(*stacks: Sequence[traceback.FrameSummary], folder: Path | None) ->
 
     One in the target's own folder comes before all others.
     """
-    for in_folder in (True, False):
+    for home in (folder.resolve(), None) if folder is not None else (None,):
         for frames in stacks:
-            users = [f for f in frames if _is_user_code(f.filename) and (not in_folder or _is_in(f.filename, folder))]
+            users = [frame for frame in frames if _is_user_code(frame.filename, home)]
             if users:
                 place = f"{Path(users[-1].filename).name}:{users[-1].lineno} in {original_name(users[-1].name)}"
                 return f"{place}: {(users[-1].line or '').strip()}"
@@ -104,16 +104,14 @@ def original_name(function: str) -> str:
     return _RESUMED.sub(r"\1", function)
 
 
-def _is_user_code(filename: str) -> bool:
+def _is_user_code(filename: str, folder: Path | None) -> bool:
+    """With a folder only what lies in it."""
     path = os.path.realpath(filename)
     tracer = str(Path(__file__).resolve().parents[1])
-    return not (filename.startswith("<") or path.startswith(tracer) or is_installed(path))
+    theirs = not (filename.startswith("<") or path.startswith(tracer) or is_installed(path))
+    return theirs and (folder is None or Path(path).is_relative_to(folder))
 
 
 def is_installed(path: str) -> bool:
     """A file of Python's or of a package's."""
     return any(part in path for part in _INSTALLED)
-
-
-def _is_in(filename: str, folder: Path | None) -> bool:
-    return folder is not None and Path(os.path.realpath(filename)).is_relative_to(folder.resolve())
