@@ -136,8 +136,8 @@ def measure(argument: bytes, tell: Callable[[str], None]) -> Calibration:
     """Measure all figures, in a fresh process. ``argument``: the device layer, as JSON text."""
     layer = msgspec.json.decode(argument, type=str)
     device = load_device(layer)
-    own = getattr(device, "calibration", None)  # a device layer without torch brings its own
-    return own() if own is not None else _measure_cuda(tell)
+    known = getattr(device, "calibration", None)  # of a device layer without torch
+    return known() if known is not None else _measure_cuda(tell)
 
 
 BANDWIDTH_BYTES: Final = 4 << 30  # copied at once where memory allows: many times any L2
