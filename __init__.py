@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .analysis.api import compare
-    from .analysis.compare.checks.run import check
+    from .analysis.compare.check import check
     from .analysis.predict.whatif import whatif
     from .analysis.report import Report, analyze, load
     from .tracer.target.options import Target
@@ -33,7 +33,7 @@ _HOMES: Final = {
     "Report": "analysis.report",
     "Target": "tracer.target.options",
     "analyze": "analysis.report",
-    "check": "analysis.compare.checks.run",
+    "check": "analysis.compare.check",
     "compare": "analysis.api",
     "load": "analysis.report",
     "whatif": "analysis.predict.whatif",

@@ -30,7 +30,7 @@ def compare(
 
 
 def _shown_comparison(comparison: Comparison, form: str) -> str:
-    from .compare.checks import compare_story
+    from .compare import compare_story
 
     if form == "markdown":
         return compare_story.render_markdown(comparison)

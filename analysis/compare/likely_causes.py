@@ -12,7 +12,6 @@ from ..model.names import is_compiled, kind_of_kernel, users_line
 from ..model.trace import OpKind
 from ..model.units import apart, duration, number, plural, printable
 from .compare_document import BlockingChangeDoc, ComparisonDoc, FigureDoc, OpsDoc, PairedDoc
-from .compared_figures import Pair
 
 TOLD: Final = 3  # operators, blocking calls, kernels of one kind that are told; tables have the rest
 
@@ -31,6 +30,16 @@ PACE: Final = "other clocks, other shapes, other neighbours, or something else o
 
 NOT_SPLIT: Final = "waiting for other ranks, or transfer: their traces, given together, tell which"
 """Why collectives take longer or less long, as far as one rank's trace tells."""
+
+
+COVERAGE_NOISE: Final = 0.005
+"""Warm-up steps of a file are in its graph coverage: smaller changes say nothing."""
+
+HARDLY_ANY: Final = 0.05
+"""Share of kernels in graphs up to which a step is as good as without them."""
+
+Pair = tuple[float | None, float | None]
+"""A figure before and after."""
 
 
 class OneSided(Protocol):
@@ -154,8 +163,25 @@ def _graphs(comparison: ComparisonDoc) -> Iterator[str]:
     )
 
 
+def graph_change(graph_launches: Pair, coverage: Pair) -> str | None:
+    """``lost``, ``won``: a graph is launched less, or more, often, or hardly any kernel is in one now, or was before.
+
+    ``fewer``, ``more``: of the kernels run in graphs, with the same replays. Graph launches are per step, None where
+    they can't be told.
+    """
+    (launches, launches_now), (was, now) = graph_launches, coverage
+    if was is None or now is None:
+        return None
+    if abs(now - was) <= COVERAGE_NOISE:
+        return "same"
+    by = 0.0 if launches is None or launches_now is None else launches_now - launches
+    if now < was:
+        return "lost" if by < 0 or now <= HARDLY_ANY else "fewer"
+    return "won" if by > 0 or was <= HARDLY_ANY else "more"
+
+
 def graphs_sentence(what: str | None, launches: Pair, coverage: Pair, per: str = " per step") -> str:
-    """What ``compared_figures.graph_change`` found, other than the same."""
+    """What ``graph_change`` found, other than the same."""
     counts = f"launches {number(launches[0])} → {number(launches[1])}{per}"
     covered = f"{apart(*coverage, 'share')} → {apart(*coverage[::-1], 'share')}"
     if what in ("fewer", "more"):

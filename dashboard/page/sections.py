@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ...analysis.compare.compare import compare
+from ...analysis.compare.compare import compare, mode_figures
 from ...analysis.compare.compare_document import (
     BlockingChangeDoc,
     CameDoc,
@@ -20,8 +20,7 @@ from ...analysis.compare.compare_document import (
     OpsDoc,
     PairedDoc,
 )
-from ...analysis.compare.compare_words import BEYOND_SPREAD, INFERRED, change, counts, operator, side_by_side
-from ...analysis.compare.compared_figures import mode_figures
+from ...analysis.compare.compare_story import BEYOND_SPREAD, INFERRED, change, counts, operator, side_by_side
 from ...analysis.compare.likely_causes import short_names_of, signed_duration
 from ...analysis.figures.graphs.graph_story import engaged_lines, how, what
 from ...analysis.model.graph_document import FindingDoc

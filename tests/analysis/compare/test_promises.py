@@ -6,8 +6,8 @@ from pathlib import Path
 
 import launchscope
 import pytest
-from launchscope.analysis.compare.checks.compare_story import promise
-from launchscope.analysis.compare.compared_document import KeptPromiseDoc
+from launchscope.analysis.compare.compare_document import KeptPromiseDoc
+from launchscope.analysis.compare.compare_story import promise
 from launchscope.analysis.compare.compared_paths import Comparison, compare
 
 CAPTURES = Path(__file__).parents[3] / "fixtures" / "captures"

@@ -6,9 +6,9 @@ import re
 
 import pytest
 from hypothesis import given, settings
+from launchscope.analysis.compare import check_story
+from launchscope.analysis.compare import check_story as check_words
 from launchscope.analysis.compare.check_document import CheckDoc
-from launchscope.analysis.compare.checks import check_story
-from launchscope.analysis.compare.checks import words as check_words
 from launchscope.analysis.model import units
 from rich.cells import cell_len
 

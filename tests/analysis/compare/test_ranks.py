@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.compare.checks import compare_story
-from launchscope.analysis.compare.checks.from_report import snapshots_of
-from launchscope.analysis.compare.checks.matching import setup_difference
+from launchscope.analysis.compare import compare_story
+from launchscope.analysis.compare.baselines import setup_difference
 from launchscope.analysis.compare.compared_paths import compare
+from launchscope.analysis.compare.snapshot import snapshots_of
 from launchscope.analysis.predict.textbook import measured_values
 from launchscope.analysis.report import load
 
-DEGREES = Path(__file__).parents[4] / "fixtures" / "captures" / "degrees"
+DEGREES = Path(__file__).parents[3] / "fixtures" / "captures" / "degrees"
 
 
 def test_the_number_of_ranks_is_a_part_of_the_setup() -> None:

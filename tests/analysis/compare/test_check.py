@@ -10,13 +10,13 @@ from pathlib import Path
 import launchscope
 import msgspec
 import pytest
-from launchscope.analysis.compare.checks import baselines
-from launchscope.analysis.compare.checks.run import Reading, look_at
+from launchscope.analysis.compare import baselines
+from launchscope.analysis.compare.check import Reading, look_at
 from launchscope.analysis.compare.snapshot import BlockingSite
 from launchscope.analysis.model.errors import ConfigError, UnreadableInput
 from launchscope.fixtures.builder import trace
 
-from ...captures import two_modes, write_capture
+from ..captures import two_modes, write_capture
 from .snapshots import steps
 
 CAPTURE = Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip"

@@ -10,9 +10,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given, settings
+from launchscope.analysis.compare import check_story
 from launchscope.analysis.compare.check_document import CheckDoc
-from launchscope.analysis.compare.checks import annotations as github
-from launchscope.analysis.compare.checks import benchmark_json, check_story, junit
+from launchscope.analysis.compare.outputs_for_ci import render_annotations, render_benchmark, render_junit
 from launchscope.analysis.model.units import without_commands
 from lxml import etree  # type: ignore[import-untyped]
 
@@ -43,11 +43,11 @@ def test_json_has_null_for_an_end_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_junit_is_valid_by_jenkins_schema(name: str) -> None:
-    SCHEMA.assertValid(etree.fromstring(junit.render(CHECKS[name]())))
+    SCHEMA.assertValid(etree.fromstring(render_junit(CHECKS[name]())))
 
 
 def test_junit_has_a_case_per_limit() -> None:
-    root = ET.fromstring(junit.render(check_documents.regression()))
+    root = ET.fromstring(render_junit(check_documents.regression()))
     assert root.attrib == {"name": "launchscope check", "tests": "4", "failures": "2", "errors": "0"}
     graph = root.findall("testsuite")[1]
     assert graph.get("name") == "llama_1b.py, graph"
@@ -67,15 +67,15 @@ def test_junit_has_a_case_per_limit() -> None:
     assert properties["baseline.commit"] == "0b7e5512ab3f2c"
     assert properties["gpu"] == "NVIDIA H200"
     assert properties["processes"] == "8"
-    (lacking,) = ET.fromstring(junit.render(check(part(check_documents.lacking())))).iter("testcase")
+    (lacking,) = ET.fromstring(render_junit(check(part(check_documents.lacking())))).iter("testcase")
     assert lacking.get("name") == "runs"
 
 
 def test_junit_shows_what_cannot_be_told_neither_as_passed_nor_as_failed() -> None:
-    undecided_case = ET.fromstring(junit.render(check_documents.inconclusive())).find(".//testcase")
+    undecided_case = ET.fromstring(render_junit(check_documents.inconclusive())).find(".//testcase")
     assert undecided_case is not None
     assert [child.tag for child in undecided_case] == ["skipped", "system-out"]
-    to_fix_case = ET.fromstring(junit.render(check_documents.to_fix())).find(".//testcase")
+    to_fix_case = ET.fromstring(render_junit(check_documents.to_fix())).find(".//testcase")
     assert to_fix_case is not None
     assert [child.tag for child in to_fix_case] == ["error", "system-out"]
 
@@ -83,7 +83,7 @@ def test_junit_shows_what_cannot_be_told_neither_as_passed_nor_as_failed() -> No
 @settings(deadline=None, max_examples=40)
 @given(check_documents.checks())
 def test_junit_holds_any_name(doc: CheckDoc) -> None:
-    data = junit.render(doc)
+    data = render_junit(doc)
     root = ET.fromstring(data)
     SCHEMA.assertValid(etree.fromstring(data))
     assert len(list(root.iter("testcase"))) == sum(len(each.findings) for each in doc.parts)
@@ -96,7 +96,7 @@ def test_junit_holds_any_name(doc: CheckDoc) -> None:
 
 
 def test_an_annotation_says_what_and_where() -> None:
-    lines = github.render(check_documents.regression()).splitlines()
+    lines = render_annotations(check_documents.regression()).splitlines()
     assert lines[0] == (
         "::error file=model.py,line=42,title=launchscope%2C llama_1b.py%2C graph::735 launches per step where at most "
         "300 are allowed%0Ameasured: 735%0Aallowed: <= 300%0Abaseline: 1%0Achange: +734%0Aasked for by: "
@@ -108,28 +108,28 @@ def test_an_annotation_says_what_and_where() -> None:
 
 
 def test_annotations_of_what_can_not_be_told_are_warnings() -> None:
-    assert github.render(check_documents.inconclusive()).startswith("::warning title=")
-    assert github.render(check_documents.all_holds()) == ""
+    assert render_annotations(check_documents.inconclusive()).startswith("::warning title=")
+    assert render_annotations(check_documents.all_holds()) == ""
 
 
 @pytest.mark.parametrize("place", ["/usr/lib/model.py(42): f", "../model.py(42): f", "C:\\x\\model.py(42): f", "f", ""])
 def test_a_place_outside_of_the_repository_is_no_file_of_it(place: str) -> None:
-    assert "file=" not in github.render(check(part(finding(first_look=place))))
+    assert "file=" not in render_annotations(check(part(finding(first_look=place))))
 
 
 def test_ten_annotations_at_most_the_gravest_first() -> None:
     findings = [undecided(figure=f"u{n}") for n in range(8)] + [finding(figure=f"f{n}") for n in range(8)]
-    lines = github.render(check(part(*findings))).splitlines()
+    lines = render_annotations(check(part(*findings))).splitlines()
     assert len(lines) == 10
     assert [line.split()[0] for line in lines] == ["::error"] * 8 + ["::warning"] * 2
     assert lines[-1].endswith("::7 more limits don't hold: they are in the log and in the job's summary.")
-    assert len(github.render(check(part(*findings[:10]))).splitlines()) == 10
+    assert len(render_annotations(check(part(*findings[:10]))).splitlines()) == 10
 
 
 @settings(deadline=None, max_examples=40)
 @given(check_documents.checks())
 def test_annotations_hold_any_name(doc: CheckDoc) -> None:
-    told = github.render(doc)
+    told = render_annotations(doc)
     failed = sum(each.outcome != "holds" for one in doc.parts for each in one.findings)
     assert len(told.splitlines()) == failed
     for line in told.splitlines():
@@ -153,7 +153,7 @@ def test_benchmark_entries_are_better_when_smaller() -> None:
     lost = finding(figure="graph_coverage", unit="share", measured=0.75, allowed=0.95, baseline=1.0, limit=">= 0.95")
     left_out = [unknown, finding(figure="graph_launches"), check_documents.lacking()]
     findings = [finding(), finding(limit="+0"), lost, slower(), *left_out]
-    entries = json.loads(benchmark_json.render(check(part(*findings))))
+    entries = json.loads(render_benchmark(check(part(*findings))))
     assert [(each["name"], each["unit"], each["value"]) for each in entries] == [
         ("llama_1b.py · graph · launches", "per step", 735.0),
         ("llama_1b.py · graph · kernels outside graphs", "%", 25.0),
@@ -167,7 +167,7 @@ def test_benchmark_entries_are_better_when_smaller() -> None:
 @given(check_documents.checks())
 def test_json_outputs_hold_any_name(doc: CheckDoc) -> None:
     assert json.loads(check_story.render_json(doc))["exit_code"] == doc.exit_code
-    for entry in json.loads(benchmark_json.render(doc)):
+    for entry in json.loads(render_benchmark(doc)):
         assert set(entry) == {"name", "unit", "value", "extra"}
         assert isinstance(entry["value"], float | int)
         assert math.isfinite(entry["value"])

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.compare.checks import baselines
-from launchscope.analysis.compare.checks.baselines import (
+from launchscope.analysis.compare import baselines
+from launchscope.analysis.compare.baselines import (
     Baseline,
     decode,
     encode,
@@ -107,7 +107,7 @@ def test_two_jobs_at_once_lose_nothing(tmp_path: Path) -> None:
     code = f"""
 from datetime import UTC, datetime
 from pathlib import Path
-from launchscope.analysis.compare.checks.baselines import read_file, save
+from launchscope.analysis.compare.baselines import read_file, save
 for _ in range({SAVES}):
     save([read_file(Path({str(given)!r}))] * 2, Path({str(tmp_path / "b")!r}), datetime(2026, 11, 30, tzinfo=UTC))
 """

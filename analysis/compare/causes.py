@@ -10,13 +10,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from ...model.kernel_names import short_names
-from ...model.names import is_compiled, kind_of_kernel, same_op, unnumbered, users_line
-from ...model.trace import OpKind
-from ...model.units import duration, number, plural, printable
-from ..compare_document import BlockingChangeDoc
-from ..compared_figures import COVERAGE_NOISE, graph_change
-from ..likely_causes import (
+from ..model.kernel_names import short_names
+from ..model.names import is_compiled, kind_of_kernel, same_op, unnumbered, users_line
+from ..model.trace import OpKind
+from ..model.units import duration, number, plural, printable
+from .compare_document import BlockingChangeDoc
+from .likely_causes import (
+    COVERAGE_NOISE,
     NOT_SPLIT,
     NOTEWORTHY,
     PACE,
@@ -26,10 +26,11 @@ from ..likely_causes import (
     blocking_sentences,
     compiled_sentences,
     copies_sentence,
+    graph_change,
     graphs_sentence,
     signed_duration,
 )
-from ..snapshot import BlockingSite, KernelSite, LaunchSite, Snapshot
+from .snapshot import BlockingSite, KernelSite, LaunchSite, Snapshot
 
 _LINE: Final = re.compile(r"\(\d+\)")
 

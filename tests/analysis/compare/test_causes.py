@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launchscope.analysis.compare.checks.causes import causes, look_first
+from launchscope.analysis.compare.causes import causes, look_first
 from launchscope.analysis.compare.snapshot import BlockingSite, KernelSite, LaunchSite
 from msgspec.structs import replace
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from launchscope.analysis.compare.checks.limits import FIGURES, TIMED, Limit, parse
+from launchscope.analysis.compare.limits import FIGURES, TIMED, Limit, parse
 from launchscope.analysis.model.errors import ConfigError
 
 

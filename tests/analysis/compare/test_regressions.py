@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from launchscope.analysis.compare.check import check
 from launchscope.analysis.compare.check_document import FindingDoc
-from launchscope.analysis.compare.checks.run import check
 from launchscope.cli import run
 
-RECORDED = Path(__file__).parents[4] / "fixtures" / "captures" / "regressions"  # not in the package
+RECORDED = Path(__file__).parents[3] / "fixtures" / "captures" / "regressions"  # not in the package
 
 
 def broken(before: str, after: str) -> tuple[dict[str, FindingDoc], list[str]]:

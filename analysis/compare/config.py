@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from ...model.capture import AS_WRITTEN, MODES, UNGRAPHED
-from ...model.errors import ConfigError, UnreadableInput
-from ...model.paths import content, exists, is_file
-from ..difference import GPU_PACED_BETWEEN_RUNS, HOST_PACED_BETWEEN_RUNS
-from .from_report import TRACE
+from ..model.capture import AS_WRITTEN, MODES, UNGRAPHED
+from ..model.errors import ConfigError, UnreadableInput
+from ..model.paths import content, exists, is_file
+from .difference import GPU_PACED_BETWEEN_RUNS, HOST_PACED_BETWEEN_RUNS
 from .limits import FIGURES, OF_GRAPHS, Limit, parse, shown
+from .snapshot import TRACE
 
 FILE: Final = "launchscope.toml"
 PYPROJECT: Final = "pyproject.toml"
@@ -233,3 +233,28 @@ def _toml(path: Path) -> dict[str, Any]:
 def _meant(word: str, known: Collection[str]) -> str:
     close = get_close_matches(word.lower(), known, n=1, cutoff=_CLOSE)
     return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+DEFAULTS: Final = ("launches", "kernels", "memcpys", "blocking_calls", "graph_coverage")
+"""What must not get worse where nothing is limited: what is counted, the same on any machine."""
+ENOUGH_IN_GRAPHS: Final = ">= 0.95"
+"""What --require-graph asks for: a prologue, or the sampling after the model, may be outside."""
+
+
+def asked_of(target: str, mode: str, limits: Limits, has_baseline: bool, require_graph: bool) -> Iterator[Limit]:
+    """Everything that a target in a mode is checked by."""
+    own = limits.of(target, mode)
+    yield from own
+    if limits.is_empty and has_baseline:
+        yield from defaults(mode)
+    if require_graph and mode in MAY_REPLAY:
+        required = parse("graph_coverage", ENOUGH_IN_GRAPHS, where="--require-graph")
+        if not any(its.figure == required.figure and not its.relative and its.amount >= required.amount for its in own):
+            yield required
+
+
+def defaults(mode: str) -> Iterator[Limit]:
+    """The limits of a baseline where nothing is limited."""
+    for figure in DEFAULTS:
+        if figure != "graph_coverage" or mode in MAY_REPLAY:
+            yield parse(figure, "-0" if figure == "graph_coverage" else "+0", where="default")

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.compare.check_document import EXIT_CODES, HOLDS, INCONCLUSIVE, REGRESSION, TO_FIX
-from launchscope.analysis.compare.checks.asked import DEFAULTS
-from launchscope.analysis.compare.checks.check_story import render_terminal
-from launchscope.analysis.compare.checks.config import Limits
-from launchscope.analysis.compare.checks.judge import check
-from launchscope.analysis.compare.checks.limits import FIGURES
+from launchscope.analysis.compare.check_story import render_terminal
+from launchscope.analysis.compare.config import DEFAULTS, Limits
+from launchscope.analysis.compare.judge import check
+from launchscope.analysis.compare.limits import FIGURES
 from launchscope.analysis.compare.snapshot import Snapshot, Timing
 from launchscope.analysis.model.errors import ConfigError
 from msgspec.structs import replace

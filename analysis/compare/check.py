@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ...inputs.readers import Progress
-from ...model.capture import is_capture
-from ...model.document import SCHEMA as REPORT
-from ...model.document import ReportDocument
-from ...model.errors import ConfigError, UnreadableInput
-from ...model.paths import exists, is_file
-from ...model.trace import utf8_text
-from ...profile.bare_traces import lost_words
-from ...report import Report, analyze
-from ..check_document import CheckDoc
-from ..snapshot import SCHEMA as BASELINE
-from ..snapshot import Snapshot
+from ..inputs.readers import Progress
+from ..model.capture import is_capture
+from ..model.document import SCHEMA as REPORT
+from ..model.document import ReportDocument
+from ..model.errors import ConfigError, UnreadableInput
+from ..model.paths import exists, is_file
+from ..model.trace import utf8_text
+from ..profile.bare_traces import lost_words
+from ..report import Report, analyze
 from . import baselines
 from . import judge as judging
+from .check_document import CheckDoc
 from .config import FILE, Limits, checked_modes, find_config, limit_tables, read_config
-from .from_report import snapshots_of
+from .snapshot import SCHEMA as BASELINE
+from .snapshot import Snapshot, snapshots_of
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -7,15 +7,13 @@ from pathlib import Path
 import launchscope
 import msgspec
 import pytest
-from launchscope.analysis.compare.checks.from_report import snapshots_of
-from launchscope.analysis.compare.checks.sites import portable
-from launchscope.analysis.compare.snapshot import BlockingSite, LaunchSite, Snapshot
+from launchscope.analysis.compare.snapshot import BlockingSite, LaunchSite, Snapshot, portable, snapshots_of
 from launchscope.analysis.model.capture import AS_WRITTEN, ModeRecord
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.report import analyze, load
 from launchscope.fixtures.builder import TraceBuilder, trace
 
-from ...captures import process, two_modes, write_capture
+from ..captures import process, two_modes, write_capture
 
 CAPTURES = Path(launchscope.__file__).parent / "fixtures" / "captures"
 

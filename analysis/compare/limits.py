@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
-from ...figures.registry import values
-from ...model.errors import ConfigError
-from ...model.units import SIZES, TIMES
+from ..figures.registry import values
+from ..model.errors import ConfigError
+from ..model.units import SIZES, TIMES
 
 COUNT: Final = "count"
 SHARE: Final = "share"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launchscope.analysis.compare.checks.config import (
+from launchscope.analysis.compare.config import (
     Limits,
     checked_modes,
     find_config,
