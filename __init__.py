@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from .analysis.api import compare
     from .analysis.compare.check import check
+    from .analysis.compare.compared_paths import compare
     from .analysis.predict.whatif import whatif
     from .analysis.report import Report, analyze, load
     from .tracer.target.options import Target
@@ -34,7 +34,7 @@ _HOMES: Final = {
     "Target": "tracer.target.options",
     "analyze": "analysis.report",
     "check": "analysis.compare.check",
-    "compare": "analysis.api",
+    "compare": "analysis.compare.compared_paths",
     "load": "analysis.report",
     "whatif": "analysis.predict.whatif",
 }

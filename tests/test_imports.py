@@ -40,7 +40,6 @@ ANALYSIS = (
     "analysis.compare",
     "analysis.many",
     "analysis.render.perfetto",
-    "analysis.api",
     "analysis",
 )
 TRACER = ("tracer.target", "tracer.measure", "tracer.processes", "tracer")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import msgspec
 
 from ..figures.launches import stack_line
 from ..figures.registry import values
@@ -18,6 +20,7 @@ from .check_story import about, changed, numbered
 from .compare_document import (
     BlockingChangeDoc,
     CameDoc,
+    ComparedDoc,
     ComparedModeDoc,
     ComparedSideDoc,
     ComparisonDoc,
@@ -30,9 +33,7 @@ from .compare_document import (
 )
 from .likely_causes import medians, short_names_of, signed_duration
 
-if TYPE_CHECKING:
-    from .compared_paths import Comparison
-
+WIDTH: Final = 100  # of what Comparison.show prints
 ROWS: Final = 6  # of a table without --verbose
 NAMES: Final = 3  # of one run of merged ops
 OF_OTHERS: Final = "a recording of others"
@@ -42,6 +43,25 @@ VISIBLE: Final = 0.005
 
 
 INSIDE: Final = Column("inside", right=False, rank=1, least=24, foreign=True, spare=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What changed from one to the other, as ``launchscope.compare`` returns it."""
+
+    document: ComparedDoc
+
+    def to_json(self) -> bytes:
+        """One JSON document."""
+        return msgspec.json.format(msgspec.json.encode(self.document), indent=2)
+
+    def show(self) -> None:
+        """Print the comparison as the terminal shows it."""
+        print(render_terminal(self, width=WIDTH, color=False, verbose=False))
+
+    def _repr_markdown_(self) -> str:
+        """Shown by a notebook."""
+        return render_markdown(self)
 
 
 def _tell(comparison: Comparison, *, verbose: bool) -> Iterator[Block]:

@@ -8,12 +8,10 @@ comparison.show()
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
 
 from ..figures.analyses import TraceAnalysis
 from ..inputs.readers import Progress
@@ -37,6 +35,7 @@ from .compare_document import (
     KeptPromiseDoc,
     UnprofiledDoc,
 )
+from .compare_story import Comparison
 from .difference import (
     GPU_PACED_BETWEEN_RUNS,
     HOST_PACED_BETWEEN_RUNS,
@@ -48,31 +47,6 @@ from .snapshot import MACHINE, Timing, timings
 
 if TYPE_CHECKING:
     from os import PathLike
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """What changed from one to the other."""
-
-    document: ComparedDoc
-    shown_by: Callable[[Comparison, str], str] | None = field(default=None, repr=False)
-    """Makes "terminal" and "markdown" text of it; null where nobody shows it."""
-
-    def to_json(self) -> bytes:
-        """One JSON document."""
-        return msgspec.json.format(msgspec.json.encode(self.document), indent=2)
-
-    def show(self) -> None:
-        """Print the comparison as the terminal shows it."""
-        print(self._shown("terminal"))
-
-    def _repr_markdown_(self) -> str:
-        """Shown by a notebook."""
-        return self._shown("markdown")
-
-    def _shown(self, form: str) -> str:
-        assert self.shown_by is not None, "launchscope.compare hands it over"
-        return self.shown_by(self, form)
 
 
 @dataclass(frozen=True, eq=False)
