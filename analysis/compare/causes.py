@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,7 +13,7 @@ from ..model.kernel_names import short_names
 from ..model.names import is_compiled, kind_of_kernel, same_op, unnumbered, users_line
 from ..model.trace import OpKind
 from ..model.units import duration, number, plural, printable
-from .compare_document import BlockingChangeDoc
+from .compare_document import BlockingChangeDoc, CameDoc
 from .likely_causes import (
     COVERAGE_NOISE,
     NOT_SPLIT,
@@ -33,19 +32,6 @@ from .likely_causes import (
 from .snapshot import BlockingSite, KernelSite, LaunchSite, Snapshot
 
 _LINE: Final = re.compile(r"\(\d+\)")
-
-
-@dataclass(frozen=True)
-class _KernelChange:
-    """GPU ops of one name of which there are more, or fewer, per step."""
-
-    name: str
-    category: str
-    operator: str | None
-    operator_inferred: bool
-    stack: Sequence[str]
-    count: float
-    ns: float
 
 
 def causes(before: Snapshot, after: Snapshot) -> list[str]:
@@ -102,9 +88,7 @@ def _kernels(side: Snapshot) -> list[OfOperator]:
     ]
 
 
-def _copies(
-    before: Snapshot, after: Snapshot, more: Sequence[_KernelChange], fewer: Sequence[_KernelChange]
-) -> Iterator[str]:
+def _copies(before: Snapshot, after: Snapshot, more: Sequence[CameDoc], fewer: Sequence[CameDoc]) -> Iterator[str]:
     was, now = before.memcpys, after.memcpys
     if was is not None and now is not None and abs(now - was) > SAME:
         yield copies_sentence(was, now, more if now > was else fewer)
@@ -113,7 +97,7 @@ def _copies(
 def _launches(before: Snapshot, after: Snapshot) -> Iterator[str]:
     """More or fewer launches by operator, where nothing else tells why."""
     was, now = _by_operator(before), _by_operator(after)
-    if _knows_operators(before) == _knows_operators(after):
+    if _know_operators(before.launch_sites) == _know_operators(after.launch_sites):
         for operator in sorted(was.keys() | now.keys(), key=lambda key: -abs(now.get(key, 0) - was.get(key, 0)))[:1]:
             change = round(now.get(operator, 0) - was.get(operator, 0), 3)
             if abs(change) > SAME:
@@ -151,16 +135,16 @@ def _spent(before: Snapshot, after: Snapshot) -> list[tuple[str, float, float]]:
 
 def _blocking_changes(before: Snapshot, after: Snapshot) -> list[BlockingChangeDoc]:
     """Calls that came or went, the largest change first; a line that only moved is no new call."""
-    known = [_has_operators(side.blocking_sites) for side in (before, after) if side.blocking_sites]
-    if len(set(known)) > 1 and _lost_a_place(before, after):  # else what came has come, by whatever name
+    known = {_know_operators(side.blocking_sites) for side in (before, after) if side.blocking_sites}
+    change = _change_by_call(before, after)
+    if len(known) > 1 and min(change.values()) < -SAME:  # else what came has come, by whatever name
         before, after = _without_operators(before), _without_operators(after)
-    change: dict[tuple[str, str | None], float] = defaultdict(float)
+        change = _change_by_call(before, after)
     places: dict[tuple[str, str | None, tuple[str, ...]], list[float]] = defaultdict(lambda: [0.0, 0.0])
     stacks: dict[tuple[str, str | None, tuple[str, ...]], tuple[str, ...]] = {}
     for index, side in enumerate((before, after)):
         for site in side.blocking_sites:
             key = site.api, site.operator, tuple(_LINE.sub("()", frame) for frame in site.stack)
-            change[site.api, site.operator] += site.per_step if index else -site.per_step
             places[key][index] += site.per_step
             stacks[key] = site.stack
     docs = [
@@ -178,23 +162,19 @@ def _blocking_changes(before: Snapshot, after: Snapshot) -> list[BlockingChangeD
     return sorted(docs, key=lambda doc: (-abs(doc.change), doc.api, doc.operator or "", doc.stack))
 
 
-def _lost_a_place(before: Snapshot, after: Snapshot) -> bool:
-    counts: dict[tuple[str, str | None], float] = defaultdict(float)
+def _change_by_call(before: Snapshot, after: Snapshot) -> dict[tuple[str, str | None], float]:
+    change: dict[tuple[str, str | None], float] = defaultdict(float)
     for side, sign in ((before, -1), (after, 1)):
         for site in side.blocking_sites:
-            counts[site.api, site.operator] += sign * site.per_step
-    return any(count < -SAME for count in counts.values())
-
-
-def _has_operators(sites: Sequence[BlockingSite]) -> bool:
-    return any(site.operator is not None for site in sites)
+            change[site.api, site.operator] += sign * site.per_step
+    return change
 
 
 def _without_operators(side: Snapshot) -> Snapshot:
     return replace(side, blocking_sites=tuple(replace(site, operator=None, stack=()) for site in side.blocking_sites))
 
 
-def _kernel_changes(before: Snapshot, after: Snapshot) -> list[_KernelChange]:
+def _kernel_changes(before: Snapshot, after: Snapshot) -> list[CameDoc]:
     """GPU ops of which there are more after, the longest first."""
     was: dict[tuple[str, str], float] = defaultdict(float)
     for old in before.kernel_sites:
@@ -208,9 +188,16 @@ def _kernel_changes(before: Snapshot, after: Snapshot) -> list[_KernelChange]:
             operator, inferred = _operator_of(site, count, before, after)
             operator = None if is_compiled(operator) else operator
             line = _line_of(operator, count, before, after)
-            ns = site.ns_per_step * count / site.per_step
             found.append(
-                _KernelChange(site.name, site.category, operator, inferred, () if line is None else (line,), count, ns)
+                CameDoc(
+                    name=site.name,
+                    category=site.category,
+                    operator=operator,
+                    operator_inferred=inferred,
+                    stack=[] if line is None else [line],
+                    count=count,
+                    ns=site.ns_per_step * count / site.per_step,
+                )
             )
     return sorted(found, key=lambda change: (-change.ns, change.name))
 
@@ -231,7 +218,7 @@ def _operator_of(site: KernelSite, count: float, before: Snapshot, after: Snapsh
 def _change_by_operator(before: Snapshot, after: Snapshot, *, kernels: bool) -> dict[str | None, float]:
     """Change per step of kernels, or of launches of other ops, by operator; nothing where one side records none."""
     change: dict[str | None, float] = defaultdict(float)
-    if _knows_operators(before) and _knows_operators(after):
+    if _know_operators(before.launch_sites) and _know_operators(after.launch_sites):
         for side, sign in ((before, -1), (after, 1)):
             for site in side.launch_sites:
                 change[site.operator] += sign * (
@@ -284,8 +271,8 @@ def _maker(site: LaunchSite) -> str | None:
     return None if site.operator is None else unnumbered(site.operator)
 
 
-def _knows_operators(side: Snapshot) -> bool:
-    return any(site.operator is not None for site in side.launch_sites)
+def _know_operators(sites: Sequence[LaunchSite] | Sequence[BlockingSite]) -> bool:
+    return any(site.operator is not None for site in sites)
 
 
 def _knows_lines(side: Snapshot) -> bool:
@@ -294,7 +281,7 @@ def _knows_lines(side: Snapshot) -> bool:
 
 def _launch_place(before: Snapshot | None, after: Snapshot) -> str | None:
     sites: Sequence[tuple[float, LaunchSite]] = [(site.per_step, site) for site in after.launch_sites]
-    if before is not None and _knows_operators(before) == _knows_operators(after):
+    if before is not None and _know_operators(before.launch_sites) == _know_operators(after.launch_sites):
         sites = _grown(_alike(after, before), _alike(before, after)) or sites
     named = [each for each in sites if each[1].operator is not None] or sites
     named = [each for each in named if not is_compiled(each[1].operator)] or named

@@ -60,7 +60,7 @@ class CameDoc(msgspec.Struct, frozen=True, kw_only=True):
     operator: str | None
     operator_inferred: bool
     stack: list[str]  # around the first one's launch, outermost first; of the names that took the most time
-    count: int
+    count: float  # a whole number but between baselines
     ns: float
     inferred: bool = True
 

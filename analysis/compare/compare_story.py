@@ -13,6 +13,7 @@ from ..figures.registry import values
 from ..model.document import TAX_FIELDS
 from ..model.names import users_line
 from ..model.units import MISSING, apart, duration, duration_interval, number, plural, printable, share, times, written
+from ..profile.mode_figures import MODE_FIGURES
 from ..render.outputs import json_text, outputs_of
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
 from ..story.tables import Column, Row, Table
@@ -27,15 +28,13 @@ from .compare_document import (
     FigureDoc,
     KeptPromiseDoc,
     LaunchChangeDoc,
-    OpsDoc,
     PairedDoc,
     UnprofiledDoc,
 )
-from .likely_causes import medians, short_names_of, signed_duration
+from .likely_causes import medians, run_of_ops, short_names_of, signed_duration
 
 WIDTH: Final = 100  # of what Comparison.show prints
 ROWS: Final = 6  # of a table without --verbose
-NAMES: Final = 3  # of one run of merged ops
 OF_OTHERS: Final = "a recording of others"
 
 VISIBLE: Final = 0.005
@@ -183,8 +182,8 @@ class _Mode:
     def _merged(self) -> list[list[str]]:
         return [
             [
-                self._run(doc.before),
-                self._run(doc.after),
+                run_of_ops(doc.before, self.short),
+                run_of_ops(doc.after, self.short),
                 f"{number(doc.ops_before)} → {number(doc.ops_after)}",
                 number(doc.count),
                 f"{duration(doc.ns_before)} → {duration(doc.ns_after)}",
@@ -192,11 +191,6 @@ class _Mode:
             ]
             for doc in self.found.merged
         ]
-
-    def _run(self, ops: Sequence[OpsDoc]) -> str:
-        names = [self.short[op.name] + (f" ×{op.count}" if op.count > 1 else "") for op in ops]
-        more = [f"{len(names) - NAMES} more"] if len(names) > NAMES else []
-        return " + ".join([*names[:NAMES], *more])
 
     def _paired(self, doc: PairedDoc) -> list[str]:
         name = self.short[doc.name_after]
@@ -272,42 +266,18 @@ SideBySide = tuple[str, str, str, str]
 """Label, before, after, change."""
 
 
-def tax_words(tax: str) -> str:
-    """A tax in words."""
-    return {"between_steps": "idle between steps", "other": "other idle"}.get(tax, f"{tax} tax")
-
-
 WORDS: Final = {
     "step_ns": "step, as profiled",
     "window_ns": "recording",
     "busy_ns": "GPU work, as profiled",
     "idle_ns": "idle, as profiled",
-    "gpu_ops": "GPU ops",
-    "graph_launches": "graph launches",
-    "blocking_calls": "blocking calls",
+    "gpu_ops": MODE_FIGURES["gpu_ops"].label,
     "memcpys": "memory copies",
-    "graph_coverage": "graph coverage",
-    "graph_coverage_by_time": "graph coverage by time",
     **{value.name: value.words for _, value in values()},
 }
-"""Figures whose names are no words; ``idle.<cause>_ns`` and ``tax.<tax>_ns`` are told by their parts."""
+"""Figures of recordings whose names are no words; ``idle.<cause>_ns`` and ``tax.<tax>_ns`` are told by their parts."""
 
-
-OF_MODES: Final = {
-    "step_ns": "step T",
-    "gpu_work_ns": "GPU work W",
-    "gpu_work_without_waiting_ns": "W without waiting",
-    "waiting_ns": "waiting",
-    "gpu_ops": "GPU ops",
-    "exposed_idle_ns": "T − W",
-    "true_idle_fraction": "true idle",
-    **{field: tax_words(tax) for tax, field in TAX_FIELDS.items()},
-    "predicted_graph_ns": "predicted graph time",
-    "graph_memory_bytes": "graph memory",
-}
-"""Figures of modes; others are called by their names."""
-
-_MODES_OWN: Final = {
+_FIGURE_OF_MODE: Final = {
     "step_ns": "step_ns",
     "busy_ns": "gpu_work_ns",
     "idle_ns": "exposed_idle_ns",
@@ -325,10 +295,10 @@ def side_by_side(modes: Sequence[FigureDoc], recorded: Sequence[FigureDoc], *, v
     Without ``verbose`` what recordings have of a figure that is known of both modes is left out, and idle time by
     cause. A count that recordings have is told where it is not the modes'.
     """
-    own = {figure.name: figure for figure in modes}
-    rows = [_row(OF_MODES.get(figure.name, figure.name), figure) for figure in modes if figure.before or figure.after]
+    of_mode = {figure.name: figure for figure in modes}
+    rows = [_row(MODE_FIGURES[figure.name].label, figure) for figure in modes if figure.before or figure.after]
     for figure in recorded:
-        its = own.get(_MODES_OWN.get(figure.name, ""))
+        its = of_mode.get(_FIGURE_OF_MODE.get(figure.name, ""))
         known = its is not None and its.change is not None
         same = its is not None and (its.before, its.after) == (figure.before, figure.after)
         left_out = same or known or figure.name.startswith("idle.") if not verbose else same
@@ -340,12 +310,10 @@ def side_by_side(modes: Sequence[FigureDoc], recorded: Sequence[FigureDoc], *, v
 
 def label(name: str) -> str:
     """A recording's figure of this name in words."""
-    kind, dot, its = name.removesuffix("_ns").partition(".")
-    if not dot:
-        return WORDS.get(name, name)
-    if kind == "idle":
-        return f"idle: {its}"
-    return f"{tax_words(its)}, as profiled"
+    kind, _, part = name.removesuffix("_ns").partition(".")
+    if part:
+        return f"idle: {part}" if kind == "idle" else f"{MODE_FIGURES[TAX_FIELDS[part]].label}, as profiled"
+    return WORDS.get(name, name.replace("_", " "))
 
 
 def _row(words: str, figure: FigureDoc) -> SideBySide:

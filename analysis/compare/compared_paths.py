@@ -36,13 +36,7 @@ from .compare_document import (
     UnprofiledDoc,
 )
 from .compare_story import Comparison
-from .difference import (
-    GPU_PACED_BETWEEN_RUNS,
-    HOST_PACED_BETWEEN_RUNS,
-    change,
-    fewest_processes,
-    is_host_paced,
-)
+from .difference import between_runs, change, fewest_processes, in_pairs
 from .snapshot import MACHINE, Timing, timings
 
 if TYPE_CHECKING:
@@ -213,20 +207,18 @@ def _unprofiled(a: _Side, b: _Side, its: str, other: str) -> UnprofiledDoc | Non
     timings_before, timings_after = a.timings(its), b.timings(other)
     before, after = ({each.repeat: each.samples_ns for each in side} for side in (timings_before, timings_after))
     paired = a.manifest.run is not None and a.manifest.run == b.manifest.run
-    if paired:
-        repeats = sorted(repeat for repeat in before.keys() & after.keys() if before[repeat] and after[repeat])
-        before, after = ({repeat: side[repeat] for repeat in repeats} for side in (before, after))
-        if not repeats:
-            return None
-    host = is_host_paced(timings_before) or is_host_paced(timings_after)
-    between = 0.0 if paired else HOST_PACED_BETWEEN_RUNS if host else GPU_PACED_BETWEEN_RUNS
-    found = change(list(after.values()), list(before.values()), paired=paired, between_runs=between)
+    ours, theirs = in_pairs(after, before) if paired else (list(after.values()), list(before.values()))
+    if not ours:
+        return None
+    between = between_runs(timings_before, timings_after, paired=paired)
+    found = change(ours, theirs, paired=paired, between_runs=between)
+    low, high = found.ends
     return UnprofiledDoc(
         before_ns=was.step_ns.median,
         after_ns=now.step_ns.median,
         change=found.change,
-        low=found.low if found.is_known else None,
-        high=found.high if found.is_known else None,
+        low=low,
+        high=high,
         processes_before=found.processes_baseline,
         processes_after=found.processes,
         paired=paired,

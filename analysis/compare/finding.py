@@ -1,18 +1,18 @@
-"""One limit against one snapshot: what was measured, what is allowed, and what that comes to."""
+"""One limit against one snapshot: what was measured, what is allowed, and what that comes to, in a sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from ..model.units import apart, number, percents, plural, printable, written
 from .check_document import HOLDS, INCONCLUSIVE, REGRESSION, RUNS, TO_FIX, FindingDoc, IntervalDoc
 from .config import Limits
-from .difference import PROCESSES, Change, against_value, change, is_host_paced
+from .difference import PROCESSES, Change, against_value, between_runs, change, in_pairs
 from .limits import COUNT, FIGURES, SHARE, TIME, TIMED, Limit
 from .snapshot import Snapshot
 
@@ -20,194 +20,8 @@ FLOAT_NOISE: Final = 1e-9
 """Share by which means of whole counts, and shares of them, may be off."""
 
 _ANYTHING: Final = 1e6  # by how much more idle time of nothing may differ than the step time
-
-
-def judged(sides: Sides, limit: Limit) -> FindingDoc:
-    """What came of one limit."""
-    obstacle = _obstacle(sides, limit)
-    if obstacle is not None:
-        outcome, message = obstacle
-        return _finding(sides, limit, outcome, message)
-    if limit.figure not in TIMED or limit.figure == "gpu_work":
-        return _of_values(sides, limit)
-    return _of_times(sides, limit) if limit.relative else _of_times_alone(sides, limit)
-
-
-def of_running(sides: Sides, outcome: str, message: str, *, where: str, first_look: str | None = None) -> FindingDoc:
-    """Whether a mode that failed, or is lacking, was measured at all: 1 on a side that was, 0 on one that was not."""
-    was = None if sides.baseline is None else float(sides.baseline.error is None)
-    found = _finding(sides, Limit("launches", "==", 1.0, text=RUNS, where=where), outcome, message)
-    return replace(found, figure=RUNS, measured=0.0, baseline=was, first_look=first_look)
-
-
-def _finding(
-    sides: Sides,
-    limit: Limit,
-    outcome: str,
-    message: str,
-    difference: Change | None = None,
-    needed: int | None = None,
-) -> FindingDoc:
-    """The finding with everything that is known of the figure."""
-    values = sides.values(limit.figure)
-    is_known = not limit.relative or values.baseline is not None
-    return FindingDoc(
-        target=sides.current.target,
-        mode=sides.current.mode,
-        figure=limit.figure,
-        unit=FIGURES[limit.figure].unit,
-        limit=limit.text,
-        where=limit.where,
-        outcome=outcome,
-        measured=values.measured,
-        allowed=limit.allowed(values.baseline) if is_known else None,
-        baseline=values.baseline,
-        interval=None if difference is None else _interval(difference),
-        needed_processes=needed,
-        message=message,
-        first_look=None,
-    )
-
-
-def _interval(difference: Change) -> IntervalDoc:
-    return IntervalDoc(
-        change=difference.change,
-        low=difference.low if difference.is_known else None,
-        high=difference.high if difference.is_known else None,
-        paired=difference.paired,
-        processes=difference.processes,
-        processes_baseline=difference.processes_baseline,
-        between_runs=difference.between_runs,
-    )
-
-
-def _obstacle(sides: Sides, limit: Limit) -> tuple[str, str] | None:
-    """Why the limit can't be held against anything, after what that makes of it; None when it can."""
-    figure, now, base, values = limit.figure, sides.current, sides.baseline, sides.values(limit.figure)
-    recorded = figure not in ("step_time", "graph_memory")
-    if recorded and now.unreliable:
-        return INCONCLUSIVE, f"the recording can't be trusted: {printable('; '.join(now.unreliable))}"
-    if values.measured is None:
-        why = now.withheld.get(figure, "it was not measured")
-        return INCONCLUSIVE, f"it can't be told: {printable(why)}"
-    if not limit.relative:
-        return None
-    if base is None:
-        return TO_FIX, sides.why_no_baseline
-    if sides.differs and (figure in TIMED or sides.same_machine):
-        what = "; ".join(f"{part} {ours}, the baseline's {its}" for part, (its, ours) in sides.differs.items())
-        told = "times" if figure in TIMED else "figures"
-        return TO_FIX, f"{told} of another machine are not comparable ({printable(what)}): save a baseline of this one"
-    if recorded and base.unreliable:
-        return INCONCLUSIVE, f"the baseline's recording can't be trusted: {printable('; '.join(base.unreliable))}"
-    if values.baseline is None:
-        why = base.error or base.withheld.get(figure, "it was not measured")
-        return INCONCLUSIVE, f"the baseline doesn't tell it: {printable(why)}"
-    return None
-
-
-def _measured(sides: Sides, limit: Limit) -> float:
-    measured = sides.values(limit.figure).measured
-    assert measured is not None, "what can't be told is an obstacle"
-    return measured
-
-
-def _before(sides: Sides, limit: Limit) -> float:
-    baseline = sides.values(limit.figure).baseline
-    assert baseline is not None, "what the baseline doesn't tell is an obstacle"
-    return baseline
-
-
-def _of_values(sides: Sides, limit: Limit) -> FindingDoc:
-    """Counts, shares of them and bytes are exact; W is one figure for all processes, compared as it is."""
-    unit, measured = FIGURES[limit.figure].unit, _measured(sides, limit)
-    baseline = _before(sides, limit) if limit.relative else None
-    noise = FLOAT_NOISE * max(1.0 if unit in (COUNT, SHARE) else 0.0, abs(measured), abs(baseline or 0.0))
-    message = beside_allowed(limit, measured, baseline)
-    if baseline is not None:
-        message += f" (the baseline's {written(baseline, unit)})"
-    if unit == TIME:
-        message += ": one figure of all recordings, without an interval"
-    holds = limit.holds(measured, baseline, noise=noise)
-    return _finding(sides, limit, HOLDS if holds else REGRESSION, message)
-
-
-def _of_times(sides: Sides, limit: Limit) -> FindingDoc:
-    """Times by process against the baseline's: a regression is significant and larger than allowed."""
-    baseline = _before(sides, limit)
-    now, base, paired = sides.processes(limit.figure)
-    if not _positive(base):
-        return _from_nothing(sides, limit)
-    if not _positive(now):
-        message = beside_baseline(limit.figure, _measured(sides, limit), baseline)
-        return _finding(sides, limit, HOLDS, message)
-    difference = change(now, base, paired=paired, between_runs=_between_runs(sides, limit.figure, paired=paired))
-    allowed = limit.amount if limit.proportional else limit.amount / baseline
-    outcome, needed = difference.decide(allowed)
-    if outcome == INCONCLUSIVE:
-        message = undecided_change(limit.figure, difference, allowed, baseline, needed)
-    else:
-        message = of_change(limit.figure, difference, allowed, baseline)
-    return _finding(sides, limit, outcome, message, difference, needed)
-
-
-def _of_times_alone(sides: Sides, limit: Limit) -> FindingDoc:
-    """Times by process against a value."""
-    now, measured = samples(sides.current, limit.figure), _measured(sides, limit)
-    message, needed = beside_allowed(limit, measured, None), None
-    if not _positive(now) or not limit.amount:
-        outcome = HOLDS if limit.holds(measured, None) else REGRESSION
-    else:
-        outcome, needed = against_value(now, limit.amount).decide(0.0)
-    if outcome == INCONCLUSIVE:
-        message = undecided_value(limit, measured, len(now), needed)
-    return _finding(sides, limit, outcome, message, needed=needed)
-
-
-def _from_nothing(sides: Sides, limit: Limit) -> FindingDoc:
-    """A baseline of 0: a share of it allows nothing, and no change can be told as a share."""
-    kind, measured, baseline = FIGURES[limit.figure], _measured(sides, limit), _before(sides, limit)
-    if limit.holds(measured, max(baseline, 0.0)):
-        return _finding(sides, limit, HOLDS, beside_baseline(limit.figure, measured, baseline))
-    message = (
-        f"the baseline's {kind.words} is {written(baseline, kind.unit)}, of which no change can be told: "
-        f'limit the value, {limit.figure} = "{"<= 0.1" if kind.unit == SHARE else "<= 100 us"}", say'
-    )
-    return _finding(sides, limit, TO_FIX, message)
-
-
-def _positive(processes: Sequence[Sequence[float]]) -> bool:
-    return bool(processes) and all(median(each) > 0 for each in processes)
-
-
-def _between_runs(sides: Sides, figure: str, *, paired: bool) -> float:
-    """By how much the same code's figure may differ between two runs: what moves T moves T − W by more.
-
-    Each side has W of one recording, so that of idle times even two sides of one run differ by what moves W.
-    """
-    assert sides.baseline is not None, "relative"
-    both = (sides.current, sides.baseline)
-    host = any(is_host_paced(side.timings) for side in both)
-    of_step = 0.0 if paired else sides.limits.host_paced if host else sides.limits.gpu_paced
-    if figure == "step_time":
-        return of_step
-    factors = []
-    for side in both:
-        step, work = value_of(side, "step_time"), side.gpu_work_ns
-        assert step is not None, "an idle time has a step time"
-        assert work is not None, "and W"
-        idle = step - work
-        moved = of_step * (work if figure == "true_idle" else step) + sides.limits.gpu_paced * work
-        factors.append(moved / idle if idle > 0 else _ANYTHING)
-    return max(factors)
-
-
-@dataclass(frozen=True)
-class Values:
-    """One figure on both sides; null where it can't be told, or where there is no baseline."""
-
-    measured: float | None
-    baseline: float | None
+_MOST_REPEATS: Final = 100  # processes that one may have the patience for
+_IN_TURN: Final = "measure both in turn (launchscope profile TARGET --against OTHER)"
 
 
 @dataclass(frozen=True)
@@ -232,25 +46,199 @@ class Sides:
             if was[part] != now[part]
         }
 
-    def values(self, figure: str) -> Values:
-        """The figure in ns, bytes, per step or as a share."""
+    def values(self, figure: str) -> tuple[float | None, float | None]:
+        """The figure, and the baseline's: ns, bytes, per step or a share; null where it can't be told."""
         base = self.baseline
-        return Values(value_of(self.current, figure), None if base is None else value_of(base, figure))
+        return value_of(self.current, figure), None if base is None else value_of(base, figure)
 
-    def processes(self, figure: str) -> tuple[list[list[float]], list[list[float]], bool]:
-        """Samples by process of both sides, and whether these are pairs: of one run, the repeats that both have."""
-        assert self.baseline is not None, "relative"
-        now, base = samples(self.current, figure), samples(self.baseline, figure)
-        if self.current.run is None or self.current.run != self.baseline.run:
-            return now, base, False
-        ours, theirs = (
-            {timing.repeat: each for timing, each in zip(side.timings, found, strict=True)}
-            for side, found in ((self.current, now), (self.baseline, base))
+
+class _Answer(NamedTuple):
+    """What comes of a limit."""
+
+    outcome: str
+    message: str
+    difference: Change | None = None
+    needed: int | None = None
+
+
+def judged(sides: Sides, limit: Limit) -> FindingDoc:
+    """What came of one limit."""
+    measured, baseline = sides.values(limit.figure)
+    answer = _obstacle(sides, limit, measured, baseline)
+    if answer is None:
+        assert measured is not None, "what can't be told is an obstacle"
+        baseline = baseline if limit.relative else None
+        if limit.figure not in TIMED or limit.figure == "gpu_work":
+            answer = _of_values(limit, measured, baseline)
+        elif baseline is None:
+            answer = _of_times_alone(sides.current, limit, measured)
+        else:
+            answer = _of_times(sides, limit, measured, baseline)
+    return _finding(sides, limit, answer)
+
+
+def of_running(sides: Sides, outcome: str, message: str, *, where: str, first_look: str | None = None) -> FindingDoc:
+    """Whether a mode that failed, or is lacking, was measured at all: 1 on a side that was, 0 on one that was not."""
+    was = None if sides.baseline is None else float(sides.baseline.error is None)
+    found = _finding(sides, Limit("launches", "==", 1.0, text=RUNS, where=where), _Answer(outcome, message))
+    return replace(found, figure=RUNS, measured=0.0, baseline=was, first_look=first_look)
+
+
+def _finding(sides: Sides, limit: Limit, answer: _Answer) -> FindingDoc:
+    """The finding with everything that is known of the figure."""
+    measured, baseline = sides.values(limit.figure)
+    is_known = not limit.relative or baseline is not None
+    return FindingDoc(
+        target=sides.current.target,
+        mode=sides.current.mode,
+        figure=limit.figure,
+        unit=FIGURES[limit.figure].unit,
+        limit=limit.text,
+        where=limit.where,
+        outcome=answer.outcome,
+        measured=measured,
+        allowed=limit.allowed(baseline) if is_known else None,
+        baseline=baseline,
+        interval=None if answer.difference is None else _interval(answer.difference),
+        needed_processes=answer.needed,
+        message=answer.message,
+        first_look=None,
+    )
+
+
+def _interval(difference: Change) -> IntervalDoc:
+    low, high = difference.ends
+    return IntervalDoc(
+        change=difference.change,
+        low=low,
+        high=high,
+        paired=difference.paired,
+        processes=difference.processes,
+        processes_baseline=difference.processes_baseline,
+        between_runs=difference.between_runs,
+    )
+
+
+def _obstacle(sides: Sides, limit: Limit, measured: float | None, baseline: float | None) -> _Answer | None:
+    """Why the limit can't be held against anything, after what that makes of it; None when it can."""
+    figure, now, base = limit.figure, sides.current, sides.baseline
+    recorded = figure not in ("step_time", "graph_memory")
+    if recorded and now.unreliable:
+        return _Answer(INCONCLUSIVE, f"the recording can't be trusted: {printable('; '.join(now.unreliable))}")
+    if measured is None:
+        why = now.withheld.get(figure, "it was not measured")
+        return _Answer(INCONCLUSIVE, f"it can't be told: {printable(why)}")
+    if not limit.relative:
+        return None
+    if base is None:
+        return _Answer(TO_FIX, sides.why_no_baseline)
+    if sides.differs and (figure in TIMED or sides.same_machine):
+        what = "; ".join(f"{part} {ours}, the baseline's {its}" for part, (its, ours) in sides.differs.items())
+        which = "times" if figure in TIMED else "figures"
+        return _Answer(
+            TO_FIX, f"{which} of another machine are not comparable ({printable(what)}): save a baseline of this one"
         )
-        both = sorted(ours.keys() & theirs.keys())
-        if not both:
-            return now, base, False
-        return [ours[repeat] for repeat in both], [theirs[repeat] for repeat in both], True
+    if recorded and base.unreliable:
+        return _Answer(
+            INCONCLUSIVE, f"the baseline's recording can't be trusted: {printable('; '.join(base.unreliable))}"
+        )
+    if baseline is None:
+        why = base.error or base.withheld.get(figure, "it was not measured")
+        return _Answer(INCONCLUSIVE, f"the baseline doesn't tell it: {printable(why)}")
+    return None
+
+
+def _of_values(limit: Limit, measured: float, baseline: float | None) -> _Answer:
+    """Counts, shares of them and bytes are exact; W is one figure for all processes, compared as it is."""
+    unit = FIGURES[limit.figure].unit
+    noise = FLOAT_NOISE * max(1.0 if unit in (COUNT, SHARE) else 0.0, abs(measured), abs(baseline or 0.0))
+    message = _against_limit(limit, measured, baseline)
+    if baseline is not None:
+        message += f" (the baseline's {written(baseline, unit)})"
+    if unit == TIME:
+        message += ": one figure of all recordings, without an interval"
+    return _Answer(HOLDS if limit.holds(measured, baseline, noise=noise) else REGRESSION, message)
+
+
+def _of_times(sides: Sides, limit: Limit, measured: float, baseline: float) -> _Answer:
+    """Times by process against the baseline's: a regression is significant and larger than allowed."""
+    now, base, paired = _processes(sides, limit.figure)
+    if not _positive(base):
+        return _of_nothing(limit, measured, baseline)
+    if not _positive(now):
+        return _Answer(HOLDS, _against_baseline(limit.figure, measured, baseline))
+    difference = change(now, base, paired=paired, between_runs=_between_runs(sides, limit.figure, paired=paired))
+    allowed = limit.amount if limit.proportional else limit.amount / baseline
+    outcome, needed = difference.decide(allowed)
+    have = _processes_of(difference)
+    if outcome != INCONCLUSIVE:
+        return _Answer(outcome, _changed(limit.figure, difference, allowed, baseline, f", {have}"), difference, needed)
+    changed = _changed(limit.figure, difference, allowed, baseline)
+    return _Answer(outcome, f"can't tell with {have}: {changed}; {_needed(needed, paired=paired)}", difference, needed)
+
+
+def _of_times_alone(current: Snapshot, limit: Limit, measured: float) -> _Answer:
+    """Times by process against a value."""
+    processes, message = samples(current, limit.figure), _against_limit(limit, measured, None)
+    if not _positive(processes) or not limit.amount:
+        return _Answer(HOLDS if limit.holds(measured, None) else REGRESSION, message)
+    outcome, needed = against_value(processes, limit.amount).decide(0.0)
+    if outcome == INCONCLUSIVE:
+        message = f"can't tell with {_count(len(processes))}: {message}; {_needed(needed, paired=True)}"
+    return _Answer(outcome, message, needed=needed)
+
+
+def _of_nothing(limit: Limit, measured: float, baseline: float) -> _Answer:
+    """A baseline of 0: a share of it allows nothing, and no change can be told as a share."""
+    if limit.holds(measured, max(baseline, 0.0)):
+        return _Answer(HOLDS, _against_baseline(limit.figure, measured, baseline))
+    kind = FIGURES[limit.figure]
+    message = (
+        f"the baseline's {kind.words} is {written(baseline, kind.unit)}, of which no change can be told: "
+        f'limit the value, {limit.figure} = "{"<= 0.1" if kind.unit == SHARE else "<= 100 us"}", say'
+    )
+    return _Answer(TO_FIX, message)
+
+
+def _processes(sides: Sides, figure: str) -> tuple[Sequence[Sequence[float]], Sequence[Sequence[float]], bool]:
+    """Samples by process of both sides, and whether these are pairs: of one run, the repeats that both have."""
+    assert sides.baseline is not None, "relative"
+    both = [sides.current, sides.baseline]
+    now, base = (samples(side, figure) for side in both)
+    if sides.current.run is not None and sides.current.run == sides.baseline.run:
+        repeats = [[timing.repeat for timing in side.timings] for side in both]
+        ours, theirs = in_pairs(*(dict(zip(*each, strict=True)) for each in zip(repeats, (now, base), strict=True)))
+        if ours:
+            return ours, theirs, True
+    return now, base, False
+
+
+def _positive(processes: Sequence[Sequence[float]]) -> bool:
+    return bool(processes) and all(median(each) > 0 for each in processes)
+
+
+def _between_runs(sides: Sides, figure: str, *, paired: bool) -> float:
+    """By how much the same code's figure may differ between two runs: what moves T moves T − W by more.
+
+    Each side has W of one recording, so that of idle times even two sides of one run differ by what moves W.
+    """
+    assert sides.baseline is not None, "relative"
+    both = (sides.current, sides.baseline)
+    rules = sides.limits
+    of_step = between_runs(
+        *(side.timings for side in both), paired=paired, gpu_paced=rules.gpu_paced, host_paced=rules.host_paced
+    )
+    if figure == "step_time":
+        return of_step
+    factors = []
+    for side in both:
+        step, work = value_of(side, "step_time"), side.gpu_work_ns
+        assert step is not None, "an idle time has a step time"
+        assert work is not None, "and W"
+        idle = step - work
+        moved = of_step * (work if figure == "true_idle" else step) + sides.limits.gpu_paced * work
+        factors.append(moved / idle if idle > 0 else _ANYTHING)
+    return max(factors)
 
 
 def value_of(snapshot: Snapshot, figure: str) -> float | None:
@@ -297,59 +285,42 @@ def _of_step(snapshot: Snapshot, figure: str, step_ns: float) -> float | None:
             return None
 
 
-_MOST_REPEATS: Final = 100  # processes that one may have the patience for
-_IN_TURN: Final = "measure both in turn (launchscope profile TARGET --against OTHER)"
-
-
-def beside_allowed(limit: Limit, value: float, baseline: float | None) -> str:
+def _against_limit(limit: Limit, value: float, baseline: float | None) -> str:
     """``735 launches per step where at most 300 are allowed``."""
-    unit, allowed = FIGURES[limit.figure].unit, limit.allowed(baseline)
-    told = apart(allowed, value, unit)
+    allowed = limit.allowed(baseline)
+    bound = apart(allowed, value, FIGURES[limit.figure].unit)
     sign = {"+": "<=", "-": ">="}.get(limit.sign, limit.sign)
     words = {"<=": "at most", "<": "less than", "==": "exactly", ">=": "at least", ">": "more than"}[sign]
-    verb = "are" if unit == COUNT and told != "1" else "is"
+    verb = "are" if FIGURES[limit.figure].unit == COUNT and bound != "1" else "is"
     what = "asked for" if sign in (">=", ">") else "allowed"
-    return f"{_value_in_words(limit.figure, value, allowed)} where {words} {told} {verb} {what}"
+    return f"{_in_words(limit.figure, value, allowed)} where {words} {bound} {verb} {what}"
 
 
-def beside_baseline(figure: str, value: float, baseline: float) -> str:
+def _against_baseline(figure: str, value: float, baseline: float) -> str:
     """``launch tax per step 20.0 µs, the baseline's 0``."""
-    return f"{_value_in_words(figure, value)}, the baseline's {written(baseline, FIGURES[figure].unit)}"
+    return f"{_in_words(figure, value)}, the baseline's {written(baseline, FIGURES[figure].unit)}"
 
 
-def of_change(figure: str, difference: Change, allowed: float, baseline: float) -> str:
-    """``step time +10.0 % (99 % interval +8.9 % to +11.1 %, 8 processes) where +3.0 % is allowed``."""
-    return _changed(figure, difference, allowed, baseline, f", {_processes_of(difference)}")
-
-
-def undecided_change(figure: str, difference: Change, allowed: float, baseline: float, needed: int | None) -> str:
-    """``can't tell with 3 processes: step time +10.0 % (no interval) where +3.0 % is allowed; …``."""
-    changed = _changed(figure, difference, allowed, baseline, "")
-    return f"can't tell with {_processes_of(difference)}: {changed}; {_needed(needed, paired=difference.paired)}"
-
-
-def undecided_value(limit: Limit, value: float, processes: int, needed: int | None) -> str:
-    """``can't tell with 1 process: step time 600 µs where at most 500 µs is allowed; …``."""
-    return f"can't tell with {_count(processes)}: {beside_allowed(limit, value, None)}; {_needed(needed, paired=True)}"
-
-
-def _value_in_words(figure: str, value: float, beside: float | None = None) -> str:
+def _in_words(figure: str, value: float, other: float | None = None) -> str:
     """``735 launches per step``, ``step time 2.29 ms``; with digits that tell it from another value."""
     kind = FIGURES[figure]
-    told = apart(value, beside, kind.unit)
+    digits = apart(value, other, kind.unit)
     if kind.unit != COUNT:
-        return f"{kind.words} {told}"
-    return f"{told} {kind.one if value == 1 else kind.words}"
+        return f"{kind.words} {digits}"
+    return f"{digits} {kind.one if value == 1 else kind.words}"
 
 
-def _changed(figure: str, difference: Change, allowed: float, baseline: float, more: str) -> str:
-    """The change with its interval, of a share in points: per cent of one could mean two things."""
+def _changed(figure: str, difference: Change, allowed: float, baseline: float, processes: str = "") -> str:
+    """``step time +10.0 % (99 % interval +8.9 % to +11.1 %, 8 processes) where +3.0 % is allowed``.
+
+    Of a share in points: per cent of one could mean two things.
+    """
     kind = FIGURES[figure]
     whole, unit = (baseline, "points") if kind.unit == SHARE else (1.0, "%")
     ends = [difference.low, difference.high] if difference.is_known else []
     change, limit, *told = percents(*(each * whole for each in (difference.change, allowed, *ends)), unit=unit)
     interval = f"99 % interval {' to '.join(told)}" if told else "no interval"
-    return f"{kind.words} {change} ({interval}{more}) where {limit} is allowed"
+    return f"{kind.words} {change} ({interval}{processes}) where {limit} is allowed"
 
 
 def _processes_of(difference: Change) -> str:

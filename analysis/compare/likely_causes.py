@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from ..model.kernel_names import short_names
 from ..model.names import is_compiled, kind_of_kernel, users_line
 from ..model.trace import OpKind
 from ..model.units import apart, duration, number, plural, printable
-from .compare_document import BlockingChangeDoc, ComparisonDoc, FigureDoc, OpsDoc, PairedDoc
+from .compare_document import BlockingChangeDoc, CameDoc, ComparisonDoc, FigureDoc, OpsDoc, PairedDoc
 
 TOLD: Final = 3  # operators, blocking calls, kernels of one kind that are told; tables have the rest
 
@@ -40,25 +40,6 @@ HARDLY_ANY: Final = 0.05
 
 Pair = tuple[float | None, float | None]
 """A figure before and after."""
-
-
-class OneSided(Protocol):
-    """GPU ops of one name that one of two sides alone has, per step."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def category(self) -> str: ...
-    @property
-    def operator(self) -> str | None: ...
-    @property
-    def operator_inferred(self) -> bool: ...
-    @property
-    def stack(self) -> Sequence[str]: ...  # outermost first
-    @property
-    def count(self) -> float: ...
-    @property
-    def ns(self) -> float: ...
 
 
 class OfOperator(NamedTuple):
@@ -220,20 +201,16 @@ def _copies(comparison: ComparisonDoc) -> Iterator[str]:
     yield copies_sentence(copies.before, copies.after, comparison.came if copies.change > 0 else comparison.went)
 
 
-def copies_sentence(before: float | None, after: float | None, ops: Iterable[OneSided]) -> str:
+def copies_sentence(before: float | None, after: float | None, ops: Iterable[CameDoc]) -> str:
     """More memory copies than before, or fewer; of the ops that one side alone has, the copies are named."""
     change = (after or 0.0) - (before or 0.0)
     copies = [op for op in ops if op.category == OpKind.MEMCPY.word]
     which = ", ".join(f"{printable(op.name)}{_in_operator(op)}" for op in copies[:TOLD])
-    count = f"{plural(abs(change), 'memory copy', 'memory copies')} {_more(change)} per step"
+    count = f"{plural(abs(change), 'memory copy', 'memory copies')} {'more' if change > 0 else 'fewer'} per step"
     return f"{count}{': ' + which if which else ''} ({number(before)} → {number(after)})."
 
 
-def _more(change: float) -> str:
-    return "more" if change > 0 else "fewer"
-
-
-def _in_operator(doc: OneSided | PairedDoc) -> str:
+def _in_operator(doc: CameDoc | PairedDoc) -> str:
     return "" if doc.operator is None else f" in {printable(doc.operator)}{' (inferred)' * doc.operator_inferred}"
 
 
@@ -247,9 +224,9 @@ def _other_ops(comparison: ComparisonDoc, short: Mapping[str, str]) -> list[str]
     return [sentence for _, sentence in sorted(told, key=lambda each: -each[0])]
 
 
-def alone_sentences(docs: Iterable[OneSided], what: str, short: Mapping[str, str]) -> Iterator[tuple[float, str]]:
+def alone_sentences(docs: Iterable[CameDoc], what: str, short: Mapping[str, str]) -> Iterator[tuple[float, str]]:
     """Kernels and sets that one side alone runs, by operator; each sentence with the number of ops it is about."""
-    by_operator: dict[tuple[str, str | None], list[OneSided]] = {}
+    by_operator: dict[tuple[str, str | None], list[CameDoc]] = {}
     for doc in docs:
         if doc.category != OpKind.MEMCPY.word:
             by_operator.setdefault((doc.category, doc.operator), []).append(doc)
@@ -276,7 +253,7 @@ def _merged(comparison: ComparisonDoc, short: Mapping[str, str]) -> Iterator[tup
         return
     before, after = sum(doc.count * doc.ops_before for doc in docs), sum(doc.count * doc.ops_after for doc in docs)
     what = "were merged into" if before > after else "were split into" if before < after else "were replaced by"
-    examples = (f"{_run(doc.before, short)} → {_run(doc.after, short)}" for doc in docs)
+    examples = (f"{run_of_ops(doc.before, short)} → {run_of_ops(doc.after, short)}" for doc in docs)
     example = next((f", as {text}" for text in examples if len(text) <= _LONGEST_EXAMPLE), "")
     sentence = f"{plural(before, 'GPU op')} {what} {number(after)} per step ({_spent(comparison)}){example} (inferred)."
     yield max(before, after), sentence
@@ -291,7 +268,8 @@ def _spent(comparison: ComparisonDoc) -> str:
     return spent
 
 
-def _run(ops: Sequence[OpsDoc], short: Mapping[str, str]) -> str:
+def run_of_ops(ops: Sequence[OpsDoc], short: Mapping[str, str]) -> str:
+    """The first names of a run, ``gemm ×2 + silu``."""
     shown = " + ".join(short[op.name] + (f" ×{op.count}" if op.count > 1 else "") for op in ops[:TOLD])
     return shown + (f" + {len(ops) - TOLD} more" if len(ops) > TOLD else "")
 
@@ -310,11 +288,11 @@ def _pace(
     if change is None:
         return
     least = NOTEWORTHY * (0.0 if busy is None else max(busy.before or 0.0, busy.after or 0.0))
-    told = [doc for doc in (*comparison.slower, *comparison.faster) if doc.matched_by == "name"]
-    collectives = [doc for doc in told if kind_of_kernel(doc.name_before) is not None]
+    same = [doc for doc in (*comparison.slower, *comparison.faster) if doc.matched_by == "name"]
+    collectives = [doc for doc in same if kind_of_kernel(doc.name_before) is not None]
     if collectives and max(abs(doc.change_ns) for doc in collectives) >= least:
         yield _collectives_sentence(collectives, short, in_collectives)
-    others = [doc for doc in told if doc not in collectives]
+    others = [doc for doc in same if doc not in collectives]
     of_others = change - _changed_by(collectives)
     yield from _slower_or_faster(others, of_others, least, short, but=" but collectives" if collectives else "")
 
@@ -324,16 +302,16 @@ def _slower_or_faster(
 ) -> Iterator[str]:
     """``change_ns``: in all, of which the docs are what can be told."""
     sides = ([doc for doc in docs if doc.change_ns > 0], [doc for doc in docs if doc.change_ns <= 0])
-    told = [side for side in sorted(sides, key=lambda side: -abs(_changed_by(side))) if side]
-    if not told or abs(_changed_by(told[0])) < least_ns:
+    directions = [side for side in sorted(sides, key=lambda side: -abs(_changed_by(side))) if side]
+    if not directions or abs(_changed_by(directions[0])) < least_ns:
         return
     parts = (
         f"{signed_duration(_changed_by(side))} in {number(sum(doc.count for doc in side))} ({_most(side, short)})"
-        for side in told
+        for side in directions
     )
     word = "slower" if change_ns > 0 else "faster"
-    all_told = f"{signed_duration(change_ns)} per step, of which {' and '.join(parts)}"
-    yield f"The same GPU ops{but} run {word}: {all_told}: {PACE}."
+    in_all = f"{signed_duration(change_ns)} per step, of which {' and '.join(parts)}"
+    yield f"The same GPU ops{but} run {word}: {in_all}: {PACE}."
 
 
 def _collectives_sentence(
