@@ -281,6 +281,6 @@ def setup_difference(base: Snapshot, current: Snapshot) -> str:
 def _setup_in_words(snapshot: Snapshot) -> dict[str, str]:
     """``Snapshot.setup`` by name."""
     given = {"batch size": snapshot.batch_size, "dtype": snapshot.dtype, "context length": snapshot.context_length}
-    told = {name: "unknown" if value is None else printable(str(value)) for name, value in given.items()}
-    told["ranks"] = str(snapshot.ranks)
-    return told | {f"--set {printable(key)}": printable(value) for key, value in sorted(snapshot.settings.items())}
+    words = {name: "unknown" if value is None else printable(str(value)) for name, value in given.items()}
+    words["ranks"] = str(snapshot.ranks)
+    return words | {f"--set {printable(key)}": printable(value) for key, value in sorted(snapshot.settings.items())}

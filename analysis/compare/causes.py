@@ -21,12 +21,9 @@ from .likely_causes import (
     PACE,
     SAME,
     OfOperator,
-    alone_sentences,
-    blocking_sentences,
-    compiled_sentences,
-    copies_sentence,
+    StepChanges,
     graph_change,
-    graphs_sentence,
+    of_changes,
     signed_duration,
 )
 from .snapshot import BlockingSite, KernelSite, LaunchSite, Snapshot
@@ -38,15 +35,20 @@ def causes(before: Snapshot, after: Snapshot) -> list[str]:
     """Sentences, the most important first; none where nothing changed."""
     more, fewer = _kernel_changes(before, after), _kernel_changes(after, before)
     short = short_names(sorted({change.name for change in (*more, *fewer)}))
-    told = [*alone_sentences(more, "extra", short), *alone_sentences(fewer, "fewer", short)]
-    found = [
-        *blocking_sentences(_blocking_changes(before, after)),
-        *_graphs(before, after),
-        *compiled_sentences(_kernels(before), _kernels(after), (before.kernels, after.kernels)),
-        *_copies(before, after, more, fewer),
-        *(sentence for _, sentence in sorted(told, key=lambda each: -each[0])),
-    ]
-    return found or [*_launches(before, after), *_pace(before, after)]
+    coverage = before.graph_coverage, after.graph_coverage
+    changes = StepChanges(
+        blocking_calls=_blocking_changes(before, after),
+        graphs=graph_change((before.graph_launches, after.graph_launches), coverage),
+        coverage=coverage,
+        launches=(before.launches, after.launches),
+        kernels=(before.kernels, after.kernels),
+        memcpys=(before.memcpys, after.memcpys),
+        kernels_before=_kernels(before),
+        kernels_after=_kernels(after),
+        came=more,
+        went=fewer,
+    )
+    return list(of_changes(changes, short)) or [*_launches(before, after), *_pace(before, after)]
 
 
 def look_first(figure: str, before: Snapshot | None, after: Snapshot) -> str | None:
@@ -68,13 +70,6 @@ def look_first(figure: str, before: Snapshot | None, after: Snapshot) -> str | N
             return _launch_place(before, after)
 
 
-def _graphs(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    coverage = before.graph_coverage, after.graph_coverage
-    changed = graph_change((before.graph_launches, after.graph_launches), coverage)
-    if changed not in (None, "same"):
-        yield graphs_sentence(changed, (before.launches, after.launches), coverage)
-
-
 def _lost(before: Snapshot | None, after: Snapshot) -> bool:
     was = 1.0 if before is None else before.graph_coverage
     return was is not None and after.graph_coverage is not None and was - after.graph_coverage > COVERAGE_NOISE
@@ -86,12 +81,6 @@ def _kernels(side: Snapshot) -> list[OfOperator]:
         for site in side.kernel_sites
         if site.category == OpKind.KERNEL.word
     ]
-
-
-def _copies(before: Snapshot, after: Snapshot, more: Sequence[CameDoc], fewer: Sequence[CameDoc]) -> Iterator[str]:
-    was, now = before.memcpys, after.memcpys
-    if was is not None and now is not None and abs(now - was) > SAME:
-        yield copies_sentence(was, now, more if now > was else fewer)
 
 
 def _launches(before: Snapshot, after: Snapshot) -> Iterator[str]:
@@ -330,8 +319,8 @@ def _kernel_place(before: Snapshot | None, after: Snapshot, category: str) -> st
         name, operator, count = site.name, site.operator, site.per_step
         line = next((each.line for each in after.launch_sites if each.operator == operator), None)
     where = "" if operator is None else f" from {printable(operator)}"
-    told = short_names([name])[name] if category == OpKind.KERNEL.word else printable(name)
-    return f"{number(round(count, 2))} × {told} per step{where}{_at(line)}"
+    which = short_names([name])[name] if category == OpKind.KERNEL.word else printable(name)
+    return f"{number(round(count, 2))} × {which} per step{where}{_at(line)}"
 
 
 def _at(line: str | None) -> str:

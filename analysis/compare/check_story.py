@@ -61,11 +61,11 @@ def _tell_part(part: PartDoc, *, divides: bool, verbose: bool) -> Iterator[Block
 
 
 def _failures(failed: Sequence[FindingDoc]) -> Iterator[Block]:
-    """Each failure in a sentence, with where to look first; what several have in common is told once."""
-    told: dict[tuple[str, str | None], list[str]] = {}
+    """Each failure in a sentence, with where to look first; what several have in common is alike once."""
+    alike: dict[tuple[str, str | None], list[str]] = {}
     for finding in failed:
-        told.setdefault((finding.message, finding.first_look), []).append(finding.figure)
-    for (message, first_look), (figure, *others) in told.items():
+        alike.setdefault((finding.message, finding.first_look), []).append(finding.figure)
+    for (message, first_look), (figure, *others) in alike.items():
         also = [f"the same of {', '.join(others)}"] if others else []
         look = [] if first_look is None else [f"look first: {first_look}"]
         yield Fact(figure, [message, *also, *look], concern=True)
@@ -80,8 +80,8 @@ def _about(side: SideDoc) -> str:
 
 def about(*, commit: str | None, created: str | None, **more: str | None) -> str:
     """What is known of where figures come from: commit, date, and more."""
-    told = [None if commit is None else f"commit {_short(commit)}", None if created is None else created[:DATE]]
-    return " · ".join(part for part in [*told, *more.values()] if part)
+    known = [None if commit is None else f"commit {_short(commit)}", None if created is None else created[:DATE]]
+    return " · ".join(part for part in [*known, *more.values()] if part)
 
 
 def _short(commit: str) -> str:
@@ -89,8 +89,8 @@ def _short(commit: str) -> str:
 
 
 def _differs(differs: dict[str, list[str]]) -> str:
-    told = (f"{part} {now}, the baseline's {was}" for part, (was, now) in differs.items())
-    return "; ".join(told)
+    parts = (f"{part} {now}, the baseline's {was}" for part, (was, now) in differs.items())
+    return "; ".join(parts)
 
 
 def _table(findings: Sequence[FindingDoc]) -> Table:
@@ -125,15 +125,15 @@ def _table(findings: Sequence[FindingDoc]) -> Table:
 
 
 def _causes(causes: Sequence[str], *, verbose: bool) -> Fact:
-    told = causes if verbose else causes[:CAUSES]
-    more = [f"{plural(len(causes) - len(told), 'more change')}: -v"] if len(told) < len(causes) else []
-    return numbered("likely causes", told, more)
+    shown = causes if verbose else causes[:CAUSES]
+    more = [f"{plural(len(causes) - len(shown), 'more change')}: -v"] if len(shown) < len(causes) else []
+    return numbered("likely causes", shown, more)
 
 
 def numbered(label: str, sentences: Sequence[str], more: Sequence[str] = ()) -> Fact:
     """Sentences by their weight, with their numbers where there are several."""
-    told = [f"{n}. {each}" for n, each in enumerate(sentences, 1)] if len(sentences) > 1 else list(sentences)
-    return Fact(label, [*told, *more])
+    lines = [f"{n}. {each}" for n, each in enumerate(sentences, 1)] if len(sentences) > 1 else list(sentences)
+    return Fact(label, [*lines, *more])
 
 
 def _render_json(doc: CheckDoc) -> str:
@@ -156,7 +156,7 @@ def _encodable(value: Any) -> Any:
 render_terminal, render_json, render_markdown = outputs_of(_tell, _render_json)
 
 
-TOLD: Final = 3  # targets and modes that the answer names
+NAMED: Final = 3  # targets and modes that the answer names
 
 ANSWERS: Final = {
     REGRESSION: ("REGRESSION", "is broken", "are broken", "all {} limits are broken"),
@@ -177,22 +177,22 @@ def answer(doc: CheckDoc) -> str:
     grave = sum(finding.outcome == doc.outcome for finding in limits)
     word, one, several, every = ANSWERS[doc.outcome]
     if len(limits) == 1:
-        told = f"the only limit {one}"
+        what = f"the only limit {one}"
     elif grave == len(limits):
-        told = every.format(number(grave))
+        what = every.format(number(grave))
     else:
-        told = f"{number(grave)} of {number(len(limits))} limits {one if grave == 1 else several}"
-    return f"{word}: {told}: {_which_parts(doc.parts, doc.outcome)}"
+        what = f"{number(grave)} of {number(len(limits))} limits {one if grave == 1 else several}"
+    return f"{word}: {what}: {_which_parts(doc.parts, doc.outcome)}"
 
 
 def _which_parts(parts: Iterable[PartDoc], outcome: str) -> str:
-    told = []
+    named = []
     for part in parts:
         figures = dict.fromkeys(finding.figure for finding in part.findings if finding.outcome == outcome)
         if figures:
-            told.append(f"{where(part.current)} ({', '.join(figures)})")
-    more = [f"and {number(len(told) - TOLD)} more"] if len(told) > TOLD else []
-    return "; ".join([*told[:TOLD], *more])
+            named.append(f"{where(part.current)} ({', '.join(figures)})")
+    more = [f"and {number(len(named) - NAMED)} more"] if len(named) > NAMED else []
+    return "; ".join([*named[:NAMED], *more])
 
 
 def where(side: SideDoc) -> str:
@@ -212,13 +212,13 @@ def parts_in_order(doc: CheckDoc) -> list[PartDoc]:
 
 def measured(finding: FindingDoc) -> str:
     """The measured figure, with as many digits as tell it from what is allowed."""
-    return _told(finding, finding.measured, finding.allowed)
+    return _in_words(finding, finding.measured, finding.allowed)
 
 
 def allowed(finding: FindingDoc) -> str:
     """The limit as it was written, and the value that it comes to where the baseline has a part in it."""
     if finding.figure == RUNS:
-        return _told(finding, finding.allowed)
+        return _in_words(finding, finding.allowed)
     if finding.allowed is None or not finding.limit.startswith(("+", "-")):
         return finding.limit
     return f"{finding.limit} ({apart(finding.allowed, finding.measured, finding.unit)})"
@@ -226,14 +226,14 @@ def allowed(finding: FindingDoc) -> str:
 
 def baseline(finding: FindingDoc) -> str:
     """The baseline's figure."""
-    return _told(finding, finding.baseline)
+    return _in_words(finding, finding.baseline)
 
 
-def _told(finding: FindingDoc, value: float | None, beside: float | None = None) -> str:
+def _in_words(finding: FindingDoc, value: float | None, other: float | None = None) -> str:
     """One of its values; whether a mode runs is a matter of yes and no."""
     if finding.figure == RUNS and value is not None:
         return "yes" if value else "no"
-    return apart(value, beside, finding.unit)
+    return apart(value, other, finding.unit)
 
 
 def change(finding: FindingDoc) -> str:
@@ -242,16 +242,16 @@ def change(finding: FindingDoc) -> str:
     if interval is not None:
         whole, unit = (finding.baseline or 0.0, "points") if finding.unit == "share" else (1.0, "%")
         low, high = (None if each is None else each * whole for each in (interval.low, interval.high))
-        told, span = changed(interval.change * whole, low, high, unit)
-        return f"{told} ({span})"
+        by, span = changed(interval.change * whole, low, high, unit)
+        return f"{by} ({span})"
     if finding.measured is None or finding.baseline is None or finding.figure == RUNS:
         return MISSING
     difference = finding.measured - finding.baseline
     if not difference:
         return "0"
     size = abs(difference)
-    told = f"{size * 100:.3g} points" if finding.unit == "share" else written(size, finding.unit)
-    return f"{'+' if difference > 0 else '−'}{told}"
+    by = f"{size * 100:.3g} points" if finding.unit == "share" else written(size, finding.unit)
+    return f"{'+' if difference > 0 else '−'}{by}"
 
 
 def processes(finding: FindingDoc) -> str:
@@ -268,13 +268,13 @@ def changed(change: float, low: float | None, high: float | None, unit: str = "%
     """A change and its interval, ``+5.1 %`` and ``+3.9 to +6.2 %``; in words where that has no ends."""
     if low is None or high is None:
         return percents(change, unit=unit)[0], "too few processes"
-    told, first, last = percents(change, low, high, unit=unit)
-    return told, f"{first.removesuffix(f' {unit}')} to {last}"
+    by, first, last = percents(change, low, high, unit=unit)
+    return by, f"{first.removesuffix(f' {unit}')} to {last}"
 
 
 def details(finding: FindingDoc) -> list[str]:
     """Everything known of one finding, as ``name: value`` lines for outputs without a table."""
-    told: Sequence[tuple[str, str]] = (
+    values: Sequence[tuple[str, str]] = (
         ("measured", measured(finding)),
         ("allowed", allowed(finding)),
         ("baseline", baseline(finding)),
@@ -283,7 +283,7 @@ def details(finding: FindingDoc) -> list[str]:
         ("asked for by", finding.where),
         ("look first", finding.first_look or MISSING),
     )
-    return [f"{name}: {value}" for name, value in told if value != MISSING]
+    return [f"{name}: {value}" for name, value in values if value != MISSING]
 
 
 SITES: Final = 8  # operators that are shown
@@ -339,12 +339,12 @@ def _tell_baseline(snapshot: Snapshot, *, divides: bool) -> Iterator[Block]:
     yield Listing(Table(_FIGURES, rows, headless=True))
     sites = snapshot.launch_sites[:SITES]
     if sites:
-        told = [Row([number(its.per_step), its.operator or "no operator", its.line or MISSING]) for its in sites]
+        places = [Row([number(its.per_step), its.operator or "no operator", its.line or MISSING]) for its in sites]
         more = len(snapshot.launch_sites) - len(sites)
-        yield Listing(Table(_SITES, told, more).without_empty_columns(MISSING))
+        yield Listing(Table(_SITES, places, more).without_empty_columns(MISSING))
 
 
 def _origin(snapshot: Snapshot) -> list[str]:
     """GPU, when it was saved, commit."""
-    told = (snapshot.machine.get("gpu"), (snapshot.saved or "")[:MINUTE], (snapshot.commit or "")[:COMMIT])
-    return [str(each or MISSING) for each in told]
+    known = (snapshot.machine.get("gpu"), (snapshot.saved or "")[:MINUTE], (snapshot.commit or "")[:COMMIT])
+    return [str(each or MISSING) for each in known]

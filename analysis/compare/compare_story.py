@@ -70,7 +70,7 @@ def _tell(comparison: Comparison, *, verbose: bool) -> Iterator[Block]:
         yield Heading(f"{doc.before.path} → {doc.after.path}")
     sides = {"before": _about(doc.before), "after": _about(doc.after)}
     if any(sides.values()):
-        yield from (Fact(name, [told or OF_OTHERS]) for name, told in sides.items())
+        yield from (Fact(name, [known or OF_OTHERS]) for name, known in sides.items())
     if doc.notes:
         yield Fact("notes", doc.notes, concern=True)
     for each in doc.comparisons:
@@ -142,8 +142,8 @@ class _Mode:
         return f"{by}, {steps}"
 
     def _figures(self) -> Listing:
-        told = side_by_side(self.doc.figures, self.found.figures, verbose=self.verbose)
-        rows = [Row(list(row)) for row in told]
+        figures = side_by_side(self.doc.figures, self.found.figures, verbose=self.verbose)
+        rows = [Row(list(row)) for row in figures]
         columns = [Column(self.per, right=False), Column("before"), Column("after"), Column("change")]
         return Listing(Table(columns, rows or [Row(["nothing"] + [MISSING] * 3)]))
 
@@ -169,10 +169,10 @@ class _Mode:
         """A table of GPU ops, the largest change first; per step they are inferred."""
         if not rows:
             return
-        told = rows if self.verbose else rows[:ROWS]
+        shown = rows if self.verbose else rows[:ROWS]
         inferred = "\n(inferred)" if self.found.scope == "step" else ""
         head = Column(f"{title}{inferred}", right=False, least=max(20, len(title)), foreign=True)
-        table = Table([head, *columns], [Row(row) for row in told], more=len(rows) - len(told))
+        table = Table([head, *columns], [Row(row) for row in shown], more=len(rows) - len(shown))
         yield Listing(table.without_empty_columns(MISSING))
 
     def _alone(self, doc: CameDoc) -> list[str]:
@@ -209,9 +209,9 @@ class _Mode:
         yield from self._counted([head, operator, *counts, INSIDE], rows)
 
     def _counted(self, columns: Sequence[Column], rows: Sequence[list[str]]) -> Iterator[Listing]:
-        told = rows if self.verbose else rows[:ROWS]
-        if told:
-            table = Table(columns, [Row(row) for row in told], more=len(rows) - len(told))
+        shown = rows if self.verbose else rows[:ROWS]
+        if shown:
+            table = Table(columns, [Row(row) for row in shown], more=len(rows) - len(shown))
             yield Listing(table.without_empty_columns(MISSING))
 
 
@@ -226,8 +226,8 @@ def unprofiled(doc: UnprofiledDoc) -> str:
     if doc.low is None or doc.high is None:
         needed = "" if doc.needed_processes is None else f", at least {doc.needed_processes} are needed"
         return f"{times}; too few processes to tell ({have}{needed})"
-    told = f"{times} (99 %: {span}; {have})"
-    return told if doc.low > 0 or doc.high < 0 else f"{told}: no change that can be told"
+    sentence = f"{times} (99 %: {span}; {have})"
+    return sentence if doc.low > 0 or doc.high < 0 else f"{sentence}: no change that can be told"
 
 
 def _of_two(doc: UnprofiledDoc) -> str:

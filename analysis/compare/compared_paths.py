@@ -138,9 +138,9 @@ def _pairs(a: _Side, b: _Side, mode: str | None) -> Iterator[tuple[str, str]]:
         return
     names = [name for name in a.names if name in b.names and mode in (None, name)]
     if not names:
-        asked = "" if mode is None else f"--mode {mode}: "
+        option = "" if mode is None else f"--mode {mode}: "
         raise LaunchscopeError(
-            f"{asked}nothing of {a.path} ({', '.join(a.names)}) is in {b.path} ({', '.join(b.names)}) too"
+            f"{option}nothing of {a.path} ({', '.join(a.names)}) is in {b.path} ({', '.join(b.names)}) too"
         )
     yield from ((name, name) for name in names)
 

@@ -22,6 +22,11 @@ CHECKED_MODES: Final = (*MODES, AS_WRITTEN, TRACE)
 MAY_REPLAY: Final = (*UNGRAPHED, AS_WRITTEN, TRACE)
 """Modes that may replay graphs: the others launch kernel by kernel, as that is what they measure."""
 
+DEFAULTS: Final = ("launches", "kernels", "memcpys", "blocking_calls", "graph_coverage")
+"""What must not get worse where nothing is limited: what is counted, the same on any machine."""
+ENOUGH_IN_GRAPHS: Final = ">= 0.95"
+"""What --require-graph asks for: a prologue, or the sampling after the model, may be outside."""
+
 _KEYS: Final = ("limits", "noise")
 _NOISE: Final = ("gpu_paced", "host_paced")
 _CLOSE: Final = 0.7  # difflib's ratio, from which a table's name is a mode's with a slip
@@ -71,10 +76,28 @@ class Limits:
                     found[figure] = limit
         return [found[figure] for figure in FIGURES if figure in found]
 
+    def with_defaults(self, target: str, mode: str, *, has_baseline: bool, require_graph: bool) -> list[Limit]:
+        """Everything that a target in a mode is checked by."""
+        limits = self.of(target, mode)
+        defaults = default_limits(mode) if self.is_empty and has_baseline else ()
+        required = parse("graph_coverage", ENOUGH_IN_GRAPHS, where="--require-graph")
+        as_strict = (
+            its.figure == required.figure and not its.relative and its.amount >= required.amount for its in limits
+        )
+        is_required = require_graph and mode in MAY_REPLAY and not any(as_strict)
+        return [*limits, *defaults, *([required] if is_required else [])]
+
 
 def _is_told(figure: str, mode: str) -> bool:
     """Whether a figure of graphs means anything in this mode; no trace tells the memory that graphs hold."""
     return mode in MAY_REPLAY and (figure != "graph_memory" or mode != TRACE)
+
+
+def default_limits(mode: str) -> Iterator[Limit]:
+    """The limits of a baseline where nothing is limited."""
+    for figure in DEFAULTS:
+        if figure != "graph_coverage" or mode in MAY_REPLAY:
+            yield parse(figure, "-0" if figure == "graph_coverage" else "+0", where="default")
 
 
 def find_config(folder: Path) -> Path | None:
@@ -233,28 +256,3 @@ def _toml(path: Path) -> dict[str, Any]:
 def _meant(word: str, known: Collection[str]) -> str:
     close = get_close_matches(word.lower(), known, n=1, cutoff=_CLOSE)
     return f" (did you mean '{close[0]}'?)" if close else ""
-
-
-DEFAULTS: Final = ("launches", "kernels", "memcpys", "blocking_calls", "graph_coverage")
-"""What must not get worse where nothing is limited: what is counted, the same on any machine."""
-ENOUGH_IN_GRAPHS: Final = ">= 0.95"
-"""What --require-graph asks for: a prologue, or the sampling after the model, may be outside."""
-
-
-def asked_of(target: str, mode: str, limits: Limits, has_baseline: bool, require_graph: bool) -> Iterator[Limit]:
-    """Everything that a target in a mode is checked by."""
-    own = limits.of(target, mode)
-    yield from own
-    if limits.is_empty and has_baseline:
-        yield from defaults(mode)
-    if require_graph and mode in MAY_REPLAY:
-        required = parse("graph_coverage", ENOUGH_IN_GRAPHS, where="--require-graph")
-        if not any(its.figure == required.figure and not its.relative and its.amount >= required.amount for its in own):
-            yield required
-
-
-def defaults(mode: str) -> Iterator[Limit]:
-    """The limits of a baseline where nothing is limited."""
-    for figure in DEFAULTS:
-        if figure != "graph_coverage" or mode in MAY_REPLAY:
-            yield parse(figure, "-0" if figure == "graph_coverage" else "+0", where="default")

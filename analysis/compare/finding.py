@@ -318,8 +318,8 @@ def _changed(figure: str, difference: Change, allowed: float, baseline: float, p
     kind = FIGURES[figure]
     whole, unit = (baseline, "points") if kind.unit == SHARE else (1.0, "%")
     ends = [difference.low, difference.high] if difference.is_known else []
-    change, limit, *told = percents(*(each * whole for each in (difference.change, allowed, *ends)), unit=unit)
-    interval = f"99 % interval {' to '.join(told)}" if told else "no interval"
+    change, limit, *interval_ends = percents(*(each * whole for each in (difference.change, allowed, *ends)), unit=unit)
+    interval = f"99 % interval {' to '.join(interval_ends)}" if interval_ends else "no interval"
     return f"{kind.words} {change} ({interval}{processes}) where {limit} is allowed"
 
 

@@ -37,28 +37,19 @@ FIGURES: Final = {
     for figure in (
         Figure("launches", COUNT, "launches per step", "<= 300", "launch per step"),
         Figure("kernels", COUNT, "kernels per step", "+0", "kernel per step"),
-        Figure(
-            "graph_launches", COUNT, "graph launches per step", "<= 1", "graph launch per step", more_is_better=True
-        ),
+        Figure("graph_launches", COUNT, "graph launches per step", "<= 1", "graph launch per step", True, True),
         Figure("blocking_calls", COUNT, "blocking calls per step", "== 0", "blocking call per step"),
         Figure("memcpys", COUNT, "memory copies per step", "+0", "memory copy per step"),
-        Figure("graph_coverage", SHARE, "graph coverage", ">= 0.95", less_is_better=False, more_is_better=True),
+        Figure("graph_coverage", SHARE, "graph coverage", ">= 0.95", "", False, True),
         Figure("step_time", TIME, "step time", "+3%"),
         Figure("gpu_work", TIME, "GPU work per step", "+3%"),
         Figure("launch_tax", TIME, "launch tax per step", "<= 800 us"),
         Figure("true_idle", SHARE, "true idle", "<= 0.2"),
         Figure("graph_memory", BYTES, "memory held by graphs", "<= 64 MiB"),
         *(
-            Figure(
-                value.name,
-                value.kind,
-                value.words,
-                value.limit,
-                less_is_better=value.less_is_better,
-                more_is_better=value.more_is_better,
-            )
-            for _, value in values()
-            if value.limit is not None
+            Figure(its.name, its.kind, its.words, its.limit, "", its.less_is_better, its.more_is_better)
+            for _, its in values()
+            if its.limit is not None
         ),
     )
 }

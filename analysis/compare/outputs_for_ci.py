@@ -56,9 +56,9 @@ def _suite(part: PartDoc, notes: list[str]) -> ET.Element:
         ET.SubElement(properties, "property", {"name": one_line(name), "value": one_line(value)})
     for finding in part.findings:
         suite.append(_case(finding, part))
-    told = [f"likely cause: {cause}" for cause in part.causes] + [f"note: {note}" for note in notes]
-    if told:
-        ET.SubElement(suite, "system-out").text = _lines(told)
+    lines = [f"likely cause: {cause}" for cause in part.causes] + [f"note: {note}" for note in notes]
+    if lines:
+        ET.SubElement(suite, "system-out").text = _lines(lines)
     return suite
 
 
@@ -88,11 +88,11 @@ def _name(finding: FindingDoc) -> str:
 def _case(finding: FindingDoc, part: PartDoc) -> ET.Element:
     classname = one_line(f"{part.current.target}.{part.current.mode}")
     case = ET.Element("testcase", {"name": _name(finding), "classname": classname})
-    told = _lines(details(finding))
+    output = _lines(details(finding))
     if finding.outcome != HOLDS:
         attributes = {"type": finding.outcome, "message": one_line(finding.message)}
-        ET.SubElement(case, _ELEMENTS[finding.outcome], attributes).text = told
-    ET.SubElement(case, "system-out").text = told
+        ET.SubElement(case, _ELEMENTS[finding.outcome], attributes).text = output
+    ET.SubElement(case, "system-out").text = output
     return case
 
 
@@ -113,11 +113,11 @@ def render_annotations(doc: CheckDoc) -> str:
     """One line for each finding that does not hold, the gravest first, ten at most; nothing when all hold."""
     found = [(finding, part) for part in parts_in_order(doc) for finding in part.findings if finding.outcome != HOLDS]
     found.sort(key=lambda each: gravity(each[0]))
-    told = found if len(found) <= MOST else found[: MOST - 1]
-    lines = [_annotation(finding, part) for finding, part in told]
-    if len(told) < len(found):
-        rest = f"{len(found) - len(told)} more limits don't hold: they are in the log and in the job's summary."
-        lines.append(_command(_level(found[len(told)][0]), {"title": "launchscope"}, [rest]))
+    shown = found if len(found) <= MOST else found[: MOST - 1]
+    lines = [_annotation(finding, part) for finding, part in shown]
+    if len(shown) < len(found):
+        rest = f"{len(found) - len(shown)} more limits don't hold: they are in the log and in the job's summary."
+        lines.append(_command(_level(found[len(shown)][0]), {"title": "launchscope"}, [rest]))
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -146,8 +146,8 @@ def _place(first_look: str | None) -> dict[str, str]:
 
 
 def _command(level: str, properties: dict[str, str], lines: list[str]) -> str:
-    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{level} {told}::{_data(chr(10).join(_brief(line) for line in lines))}"
+    named = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{level} {named}::{_data(chr(10).join(_brief(line) for line in lines))}"
 
 
 def _brief(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -153,40 +153,70 @@ _ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:[/\\]")
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in every process
 _DIGITS: Final = 6  # after the point of counts per step that are split among places
 
+_What = TypeVar("_What")
 _Place = TypeVar("_Place")
-_ByLine = dict[str | None, dict[str | None, float]]
 
 
 def launch_sites(traces: Sequence[TraceDoc], stacked: Sequence[TraceDoc]) -> tuple[LaunchSite, ...]:
     """By operator and the user's line; counts of ``traces``, lines of ``stacked`` where there are any."""
-    launches, kernels = _by_line(traces)
-    lines, kernel_lines = _by_line(stacked)
-    sites = []
-    for operator, own in launches.items():
-        of_kernels = _split(sum(kernels[operator].values()), kernel_lines.get(operator, kernels[operator]))
-        for line, count in _split(sum(own.values()), lines.get(operator, own)).items():
-            ran = of_kernels.get(line, 0.0)
-            sites.append(LaunchSite(operator=operator, line=line, per_step=count, kernels_per_step=ran))
+    launches, kernels = (
+        _placed(_by_line(traces, count), _by_line(stacked, count))
+        for count in ("launches_per_step", "kernels_per_step")
+    )
+    sites = [
+        LaunchSite(operator=its[0], line=its[1], per_step=count, kernels_per_step=kernels.get(its, 0.0))
+        for its, count in launches.items()
+    ]
     return tuple(sorted(sites, key=lambda site: (-site.per_step, site.operator or "", site.line or "")))
+
+
+def _by_line(traces: Sequence[TraceDoc], count: str) -> Iterator[tuple[str | None, str | None, float]]:
+    """Operator, the user's line, and how many launches or kernels per step."""
+    for trace, weight in _weights(traces):
+        for row in trace.launches.by_operator:
+            if row.launches_per_step:
+                line = users_line([portable(frame) for frame in row.stack])
+                yield row.operator, line, weight * (getattr(row, count) or 0.0)
 
 
 def blocking_sites(traces: Sequence[TraceDoc], stacked: Sequence[TraceDoc]) -> tuple[BlockingSite, ...]:
     """Inside steps alone; counts of ``traces``, stacks of ``stacked`` where there are any."""
-    _Key = tuple[str, str | None]
-    calls: dict[_Key, dict[tuple[str, ...], float]] = defaultdict(lambda: defaultdict(float))
-    stacks: dict[_Key, dict[tuple[str, ...], float]] = defaultdict(lambda: defaultdict(float))
-    for found, its_traces in ((calls, traces), (stacks, stacked)):
-        for trace, weight in _weights(its_traces):
-            for row in trace.blocking_calls:
-                if row.count_per_step:
-                    stack = tuple(portable(frame) for frame in row.stack)
-                    found[row.api, row.operator][stack] += weight * row.count_per_step
     sites = [
-        BlockingSite(api=key[0], operator=key[1], stack=stack, per_step=count)
-        for key, own in calls.items()
-        for stack, count in _split(sum(own.values()), stacks.get(key, own)).items()
+        BlockingSite(api=api, operator=operator, stack=stack, per_step=count)
+        for ((api, operator), stack), count in _placed(_by_stack(traces), _by_stack(stacked)).items()
     ]
     return tuple(sorted(sites, key=lambda site: (-site.per_step, site.api, site.operator or "", site.stack)))
+
+
+def _by_stack(traces: Sequence[TraceDoc]) -> Iterator[tuple[tuple[str, str | None], tuple[str, ...], float]]:
+    """API and operator, stack, and how many calls per step."""
+    for trace, weight in _weights(traces):
+        for row in trace.blocking_calls:
+            if row.count_per_step:
+                stack = tuple(portable(frame) for frame in row.stack)
+                yield (row.api, row.operator), stack, weight * row.count_per_step
+
+
+def _placed(
+    counted: Iterable[tuple[_What, _Place, float]], located: Iterable[tuple[_What, _Place, float]]
+) -> dict[tuple[_What, _Place], float]:
+    """All that is counted of each, shared out among the places where it is located, else where it was counted."""
+    counts, located_counts = _by_place(counted), _by_place(located)
+    found = {}
+    for what, places in counts.items():
+        total, weights = sum(places.values()), located_counts.get(what, places)
+        among = sum(weights.values())
+        for place, weight in weights.items():
+            if weight:
+                found[what, place] = round(total * weight / among, _DIGITS)
+    return found
+
+
+def _by_place(rows: Iterable[tuple[_What, _Place, float]]) -> dict[_What, dict[_Place, float]]:
+    found: dict[_What, dict[_Place, float]] = defaultdict(lambda: defaultdict(float))
+    for what, place, count in rows:
+        found[what][place] += count
+    return found
 
 
 def kernel_sites(traces: Sequence[TraceDoc]) -> tuple[KernelSite, ...]:
@@ -232,25 +262,6 @@ def _weights(traces: Sequence[TraceDoc]) -> list[tuple[TraceDoc, float]]:
     """Each trace with its share of all kept steps."""
     counts = [trace.steps.count if trace.steps is not None else 0 for trace in traces]
     return [(trace, count / sum(counts)) for trace, count in zip(traces, counts, strict=True) if count]
-
-
-def _split(total: float, places: Mapping[_Place, float]) -> dict[_Place, float]:
-    """The total shared out among places by their weights."""
-    among = sum(places.values())
-    return {place: round(total * weight / among, _DIGITS) for place, weight in places.items() if weight}
-
-
-def _by_line(traces: Sequence[TraceDoc]) -> tuple[_ByLine, _ByLine]:
-    """Launches and kernels per step of every operator, by the user's line."""
-    launches: _ByLine = defaultdict(lambda: defaultdict(float))
-    kernels: _ByLine = defaultdict(lambda: defaultdict(float))
-    for trace, weight in _weights(traces):
-        for row in trace.launches.by_operator:
-            if row.launches_per_step:
-                line = users_line([portable(frame) for frame in row.stack])
-                launches[row.operator][line] += weight * row.launches_per_step
-                kernels[row.operator][line] += weight * (row.kernels_per_step or 0.0)
-    return launches, kernels
 
 
 TRACE: Final = "trace"
