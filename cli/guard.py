@@ -12,8 +12,8 @@ import pytest
 
 from ..analysis.compare import baselines
 from ..analysis.compare.check import Reading, look_at, look_at_baseline, look_in
-from ..analysis.compare.check_document import HOLDS, TO_FIX, CheckDoc
 from ..analysis.compare.config import Limits, limits_of_words
+from ..analysis.compare.documents import HOLDS, TO_FIX, CheckDoc
 from ..analysis.compare.judge import check
 from ..analysis.compare.limits import TIMED
 from ..analysis.compare.snapshot import TRACE, Snapshot, snapshots_of

@@ -28,7 +28,7 @@ from .writing import (
 )
 
 if TYPE_CHECKING:
-    from ..analysis.compare.check_document import CheckDoc
+    from ..analysis.compare.documents import CheckDoc
     from ..analysis.report import Report
 
 Content = str | bytes | Iterable[bytes]

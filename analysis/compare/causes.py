@@ -13,7 +13,7 @@ from ..model.kernel_names import short_names
 from ..model.names import is_compiled, kind_of_kernel, same_op, unnumbered, users_line
 from ..model.trace import OpKind
 from ..model.units import duration, number, plural, printable
-from .compare_document import BlockingChangeDoc, CameDoc
+from .documents import BlockingChangeDoc, CameDoc
 from .likely_causes import (
     COVERAGE_NOISE,
     NOT_SPLIT,

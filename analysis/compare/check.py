@@ -25,8 +25,8 @@ from ..profile.bare_traces import lost_words
 from ..report import Report, analyze
 from . import baselines
 from . import judge as judging
-from .check_document import CheckDoc
 from .config import FILE, Limits, checked_modes, find_config, limit_tables, read_config
+from .documents import CheckDoc
 from .snapshot import SCHEMA as BASELINE
 from .snapshot import Snapshot, snapshots_of
 
@@ -99,13 +99,17 @@ def limits_for(
         raise ConfigError("limits and config are both given: give one of them")
     if limits is not None:
         return Limits(limit_tables(limits, "limits", "limits", targets))
-    path = find_config(Path()) if config is None else Path(config)
+    path = _config_file(config)
     return Limits() if path is None else read_config(path, targets)
+
+
+def _config_file(config: str | PathLike[str] | None) -> Path | None:
+    return find_config(Path()) if config is None else Path(config)
 
 
 def config_to_validate(config: str | PathLike[str] | None) -> Path:
     """The configuration file given, else the one that is found. ConfigError without any."""
-    path = find_config(Path()) if config is None else Path(config)
+    path = _config_file(config)
     if path is None:
         raise ConfigError(
             f"no {FILE} here or above, and no pyproject.toml with [tool.launchscope]: name one with --config"

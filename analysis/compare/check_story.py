@@ -13,7 +13,7 @@ from ..render.outputs import json_text, outputs_of
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
 from ..story.tables import Column, Row, Table
 from .baselines import Baseline
-from .check_document import (
+from .documents import (
     GRAVEST_FIRST,
     HOLDS,
     INCONCLUSIVE,
@@ -21,9 +21,10 @@ from .check_document import (
     RUNS,
     TO_FIX,
     CheckDoc,
+    CheckedSideDoc,
+    ComparedSideDoc,
     FindingDoc,
     PartDoc,
-    SideDoc,
 )
 from .finding import value_of
 from .limits import FIGURES
@@ -71,17 +72,22 @@ def _failures(failed: Sequence[FindingDoc]) -> Iterator[Block]:
         yield Fact(figure, [message, *also, *look], concern=True)
 
 
-def _about(side: SideDoc) -> str:
+def _about(side: CheckedSideDoc) -> str:
     """Where figures come from."""
-    gpu = side.machine.get("gpu")
     processes = plural(side.processes, "process", "processes") if side.processes else None
-    return about(commit=side.commit, created=side.created, processes=processes, gpu=None if gpu is None else str(gpu))
+    return about(side, processes, gpu_of(side))
 
 
-def about(*, commit: str | None, created: str | None, **more: str | None) -> str:
+def about(side: CheckedSideDoc | ComparedSideDoc, *more: str | None) -> str:
     """What is known of where figures come from: commit, date, and more."""
-    known = [None if commit is None else f"commit {_short(commit)}", None if created is None else created[:DATE]]
-    return " · ".join(part for part in [*known, *more.values()] if part)
+    commit = None if side.commit is None else f"commit {_short(side.commit)}"
+    return " · ".join(filter(None, [commit, (side.created or "")[:DATE], *more]))
+
+
+def gpu_of(side: CheckedSideDoc | ComparedSideDoc) -> str | None:
+    """The GPU's name, where it is known."""
+    gpu = side.machine.get("gpu")
+    return None if gpu is None else str(gpu)
 
 
 def _short(commit: str) -> str:
@@ -105,22 +111,11 @@ def _table(findings: Sequence[FindingDoc]) -> Table:
         Column("processes"),
         Column("asked for by", right=False, optional=True),
     )
-    rows = [
-        Row(
-            [
-                finding.figure,
-                measured(finding),
-                allowed(finding),
-                WORDS[finding.outcome],
-                baseline(finding),
-                change(finding),
-                processes(finding),
-                finding.where,
-            ],
-            strong=finding.outcome == REGRESSION,
-        )
-        for finding in findings
-    ]
+    rows = []
+    for finding in findings:
+        measured, allowed, *others = in_words(finding).values()
+        cells = [finding.figure, measured, allowed, WORDS[finding.outcome], *others]
+        rows.append(Row(cells, strong=finding.outcome == REGRESSION))
     return Table(columns, rows)
 
 
@@ -195,7 +190,7 @@ def _which_parts(parts: Iterable[PartDoc], outcome: str) -> str:
     return "; ".join([*named[:NAMED], *more])
 
 
-def where(side: SideDoc) -> str:
+def where(side: CheckedSideDoc) -> str:
     """Target and mode: ``llama_1b.py, graph``."""
     return f"{side.target}, {side.mode}"
 
@@ -212,13 +207,13 @@ def parts_in_order(doc: CheckDoc) -> list[PartDoc]:
 
 def measured(finding: FindingDoc) -> str:
     """The measured figure, with as many digits as tell it from what is allowed."""
-    return _in_words(finding, finding.measured, finding.allowed)
+    return _value(finding, finding.measured, finding.allowed)
 
 
 def allowed(finding: FindingDoc) -> str:
     """The limit as it was written, and the value that it comes to where the baseline has a part in it."""
     if finding.figure == RUNS:
-        return _in_words(finding, finding.allowed)
+        return _value(finding, finding.allowed)
     if finding.allowed is None or not finding.limit.startswith(("+", "-")):
         return finding.limit
     return f"{finding.limit} ({apart(finding.allowed, finding.measured, finding.unit)})"
@@ -226,10 +221,10 @@ def allowed(finding: FindingDoc) -> str:
 
 def baseline(finding: FindingDoc) -> str:
     """The baseline's figure."""
-    return _in_words(finding, finding.baseline)
+    return _value(finding, finding.baseline)
 
 
-def _in_words(finding: FindingDoc, value: float | None, other: float | None = None) -> str:
+def _value(finding: FindingDoc, value: float | None, other: float | None = None) -> str:
     """One of its values; whether a mode runs is a matter of yes and no."""
     if finding.figure == RUNS and value is not None:
         return "yes" if value else "no"
@@ -272,18 +267,22 @@ def changed(change: float, low: float | None, high: float | None, unit: str = "%
     return by, f"{first.removesuffix(f' {unit}')} to {last}"
 
 
+def in_words(finding: FindingDoc) -> dict[str, str]:
+    """What is known of one finding, by what it is called in a table."""
+    return {
+        "measured": measured(finding),
+        "allowed": allowed(finding),
+        "baseline": baseline(finding),
+        "change": change(finding),
+        "processes": processes(finding),
+        "asked for by": finding.where,
+    }
+
+
 def details(finding: FindingDoc) -> list[str]:
     """Everything known of one finding, as ``name: value`` lines for outputs without a table."""
-    values: Sequence[tuple[str, str]] = (
-        ("measured", measured(finding)),
-        ("allowed", allowed(finding)),
-        ("baseline", baseline(finding)),
-        ("change", change(finding)),
-        ("processes", processes(finding)),
-        ("asked for by", finding.where),
-        ("look first", finding.first_look or MISSING),
-    )
-    return [f"{name}: {value}" for name, value in values if value != MISSING]
+    values = in_words(finding) | {"look first": finding.first_look or MISSING}
+    return [f"{name}: {value}" for name, value in values.items() if value != MISSING]
 
 
 SITES: Final = 8  # operators that are shown

@@ -26,8 +26,8 @@ from ..model.document import (
 from ..model.names import unnumbered
 from ..model.trace import HostKind, OpKind
 from ..profile.mode_figures import MODE_FIGURES
-from .compare_document import BlockingChangeDoc, CameDoc, ComparisonDoc, FigureDoc, LaunchChangeDoc, SideDoc
 from .compared_ops import compare_ops
+from .documents import BlockingChangeDoc, CameDoc, ComparisonDoc, FigureDoc, LaunchChangeDoc, SideDoc
 from .likely_causes import InCollectives, OfOperator, graph_change, likely_causes
 
 NEED_STEPS: Final = ("pairs", "moved", "merged", "slower", "faster", "exchanged", "blocking_calls")

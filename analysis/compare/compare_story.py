@@ -17,8 +17,8 @@ from ..profile.mode_figures import MODE_FIGURES
 from ..render.outputs import json_text, outputs_of
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
 from ..story.tables import Column, Row, Table
-from .check_story import about, changed, numbered
-from .compare_document import (
+from .check_story import about, changed, gpu_of, numbered
+from .documents import (
     BlockingChangeDoc,
     CameDoc,
     ComparedDoc,
@@ -78,10 +78,8 @@ def _tell(comparison: Comparison, *, verbose: bool) -> Iterator[Block]:
 
 
 def _about(side: ComparedSideDoc) -> str:
-    gpu = side.machine.get("gpu")
     ranks = f"rank 0 of {side.ranks}" if side.ranks is not None and side.ranks > 1 else None
-    gpu_name = None if gpu is None else str(gpu)
-    return about(commit=side.commit, created=side.created, gpu=gpu_name, target=side.target, ranks=ranks)
+    return about(side, gpu_of(side), side.target, ranks)
 
 
 def promise(doc: KeptPromiseDoc) -> Iterator[str]:
@@ -167,13 +165,15 @@ class _Mode:
 
     def _table(self, title: str, columns: Sequence[Column], rows: Sequence[list[str]]) -> Iterator[Listing]:
         """A table of GPU ops, the largest change first; per step they are inferred."""
-        if not rows:
-            return
-        shown = rows if self.verbose else rows[:ROWS]
         inferred = "\n(inferred)" if self.found.scope == "step" else ""
         head = Column(f"{title}{inferred}", right=False, least=max(20, len(title)), foreign=True)
-        table = Table([head, *columns], [Row(row) for row in shown], more=len(rows) - len(shown))
-        yield Listing(table.without_empty_columns(MISSING))
+        yield from self._listing([head, *columns], rows)
+
+    def _listing(self, columns: Sequence[Column], rows: Sequence[list[str]]) -> Iterator[Listing]:
+        shown = rows if self.verbose else rows[:ROWS]
+        if shown:
+            table = Table(columns, [Row(row) for row in shown], more=len(rows) - len(shown))
+            yield Listing(table.without_empty_columns(MISSING))
 
     def _alone(self, doc: CameDoc) -> list[str]:
         inside = place(doc)
@@ -203,16 +203,10 @@ class _Mode:
         counts = [Column("before"), Column("after"), Column("change")]
         operator = Column("operator", right=False, least=12, foreign=True)
         head = Column(f"launches\n{self.per}", right=False, least=16, foreign=True)
-        yield from self._counted([head, operator, *counts], [_launches(doc) for doc in self.found.launches])
+        yield from self._listing([head, operator, *counts], [_launches(doc) for doc in self.found.launches])
         head = Column("blocking calls\nper step", right=False, least=16, foreign=True)
         rows = [_blocking(doc) for doc in self.found.blocking_calls]
-        yield from self._counted([head, operator, *counts, INSIDE], rows)
-
-    def _counted(self, columns: Sequence[Column], rows: Sequence[list[str]]) -> Iterator[Listing]:
-        shown = rows if self.verbose else rows[:ROWS]
-        if shown:
-            table = Table(columns, [Row(row) for row in shown], more=len(rows) - len(shown))
-            yield Listing(table.without_empty_columns(MISSING))
+        yield from self._listing([head, operator, *counts, INSIDE], rows)
 
 
 def unprofiled(doc: UnprofiledDoc) -> str:

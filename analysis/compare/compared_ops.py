@@ -18,7 +18,7 @@ from ..figures.analyses import TraceAnalysis
 from ..figures.observer import KERNEL_STRETCH_NS
 from ..model.names import is_compiled, same_op
 from ..model.trace import NONE, Bools, Ints, OpKind
-from .compare_document import CameDoc, MergedDoc, MovedDoc, OpsDoc, PairedDoc
+from .documents import CameDoc, MergedDoc, MovedDoc, OpsDoc, PairedDoc
 
 WHOLE_US_NS: Final = 1_000
 """What a duration may be off by where a file has whole microseconds: ±1 µs an edge, and the edges' errors differ."""
@@ -33,7 +33,7 @@ _Run = tuple[tuple[tuple[str, tuple[str | None, bool]], int], ...]
 
 @dataclass(frozen=True)
 class ComparedOps:
-    """The parts of a comparison that are about GPU ops; docs of ``compare_document``."""
+    """The parts of a comparison that are about GPU ops; docs of ``documents``."""
 
     ops_before: int = 0
     ops_after: int = 0

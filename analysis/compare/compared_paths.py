@@ -19,14 +19,15 @@ from ..model import __version__
 from ..model.capture import UNCOMPILED, Manifest
 from ..model.document import ModeDoc, ReportDocument, fusion_of
 from ..model.errors import LaunchscopeError
-from ..model.fusion_document import CandidateDoc
 from ..model.statistics import known_sum
 from ..model.trace import utf8_text
 from ..profile.select import OPERATORS, PASS_OF_STACKS, alike, of_mode, of_pass, ranked
 from ..report import Report, analyze
 from . import compare as traces
 from .compare import mode_figures
-from .compare_document import (
+from .compare_story import Comparison
+from .difference import between_runs, change, fewest_processes, in_pairs
+from .documents import (
     ComparedDoc,
     ComparedModeDoc,
     ComparedSideDoc,
@@ -35,8 +36,6 @@ from .compare_document import (
     KeptPromiseDoc,
     UnprofiledDoc,
 )
-from .compare_story import Comparison
-from .difference import between_runs, change, fewest_processes, in_pairs
 from .snapshot import MACHINE, Timing, timings
 
 if TYPE_CHECKING:
@@ -212,13 +211,11 @@ def _unprofiled(a: _Side, b: _Side, its: str, other: str) -> UnprofiledDoc | Non
         return None
     between = between_runs(timings_before, timings_after, paired=paired)
     found = change(ours, theirs, paired=paired, between_runs=between)
-    low, high = found.ends
     return UnprofiledDoc(
         before_ns=was.step_ns.median,
         after_ns=now.step_ns.median,
         change=found.change,
-        low=low,
-        high=high,
+        **found.ends,
         processes_before=found.processes_baseline,
         processes_after=found.processes,
         paired=paired,
@@ -288,15 +285,11 @@ def _fused(mode: str, before: ReportDocument, after: ReportDocument) -> Iterator
         left[candidate.kind] -= stays
         share = 1 - stays / candidate.places
         if share > 0:
-            yield _done(candidate, share, in_graph=mode == "graph")
-
-
-def _done(candidate: CandidateDoc, share: float, *, in_graph: bool) -> _Done:
-    saves, low, high = (None if ns is None else ns * share for ns in candidate.saves_ns(in_graph=in_graph))
-    places = round(candidate.places * share)
-    return _Done(
-        f"{candidate.title} in {places} of {candidate.places}", saves, low, high, candidate.launches_saved * share
-    )
+            saves, low, high = (
+                None if ns is None else ns * share for ns in candidate.saves_ns(in_graph=mode == "graph")
+            )
+            what = f"{candidate.title} in {round(candidate.places * share)} of {candidate.places}"
+            yield _Done(what, saves, low, high, candidate.launches_saved * share)
 
 
 def _acted(mode: str, before: ReportDocument, comparison: ComparisonDoc) -> Iterator[_Done]:

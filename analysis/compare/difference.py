@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .check_document import HOLDS, INCONCLUSIVE, REGRESSION
+from .documents import HOLDS, INCONCLUSIVE, REGRESSION
 from .snapshot import Timing
 
 ERROR: Final = 0.005
@@ -58,9 +58,9 @@ class Change:
         return math.isfinite(self.high)
 
     @property
-    def ends(self) -> tuple[float | None, float | None]:
-        """Of the interval; nulls with too few processes."""
-        return (self.low, self.high) if self.is_known else (None, None)
+    def ends(self) -> dict[str, float | None]:
+        """``low`` and ``high`` as documents have them: null with too few processes."""
+        return {"low": self.low if self.is_known else None, "high": self.high if self.is_known else None}
 
     def decide(self, allowed: float) -> tuple[str, int | None]:
         """Whether it is a regression beyond ``allowed``, a share; if that can't be told, with how many processes.

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from ..model.units import apart, number, percents, plural, printable, written
-from .check_document import HOLDS, INCONCLUSIVE, REGRESSION, RUNS, TO_FIX, FindingDoc, IntervalDoc
 from .config import Limits
 from .difference import PROCESSES, Change, against_value, between_runs, change, in_pairs
+from .documents import HOLDS, INCONCLUSIVE, REGRESSION, RUNS, TO_FIX, FindingDoc, IntervalDoc
 from .limits import COUNT, FIGURES, SHARE, TIME, TIMED, Limit
 from .snapshot import Snapshot
 
@@ -87,7 +87,7 @@ def of_running(sides: Sides, outcome: str, message: str, *, where: str, first_lo
 def _finding(sides: Sides, limit: Limit, answer: _Answer) -> FindingDoc:
     """The finding with everything that is known of the figure."""
     measured, baseline = sides.values(limit.figure)
-    is_known = not limit.relative or baseline is not None
+    is_known, difference = not limit.relative or baseline is not None, answer.difference
     return FindingDoc(
         target=sides.current.target,
         mode=sides.current.mode,
@@ -99,23 +99,10 @@ def _finding(sides: Sides, limit: Limit, answer: _Answer) -> FindingDoc:
         measured=measured,
         allowed=limit.allowed(baseline) if is_known else None,
         baseline=baseline,
-        interval=None if answer.difference is None else _interval(answer.difference),
+        interval=None if difference is None else IntervalDoc(**vars(difference) | difference.ends),
         needed_processes=answer.needed,
         message=answer.message,
         first_look=None,
-    )
-
-
-def _interval(difference: Change) -> IntervalDoc:
-    low, high = difference.ends
-    return IntervalDoc(
-        change=difference.change,
-        low=low,
-        high=high,
-        paired=difference.paired,
-        processes=difference.processes,
-        processes_baseline=difference.processes_baseline,
-        between_runs=difference.between_runs,
     )
 
 

@@ -14,8 +14,8 @@ from ..model.errors import ConfigError
 from ..model.units import number, printable
 from .baselines import baseline_of, setup_difference, why_none
 from .causes import causes, look_first
-from .check_document import EXIT_CODES, GRAVEST_FIRST, REGRESSION, RUNS, TO_FIX, CheckDoc, FindingDoc, PartDoc
 from .config import MAY_REPLAY, Limits, default_limits
+from .documents import EXIT_CODES, GRAVEST_FIRST, REGRESSION, RUNS, TO_FIX, CheckDoc, FindingDoc, PartDoc
 from .finding import Sides, judged, of_running
 from .limits import OF_GRAPHS, TIMED
 from .snapshot import Snapshot, side_of

@@ -11,7 +11,7 @@ from ..model.kernel_names import short_names
 from ..model.names import is_compiled, kind_of_kernel, users_line
 from ..model.trace import OpKind
 from ..model.units import apart, duration, number, plural, printable
-from .compare_document import BlockingChangeDoc, CameDoc, ComparisonDoc, FigureDoc, OpsDoc, PairedDoc
+from .documents import BlockingChangeDoc, CameDoc, ComparisonDoc, FigureDoc, OpsDoc, PairedDoc
 
 MOST: Final = 3  # operators, blocking calls, kernels of one kind in a sentence; tables have the rest
 

@@ -114,15 +114,6 @@ class Limit:
             case _:
                 return abs(value - allowed) <= noise
 
-    def __str__(self) -> str:
-        """In the words that ``parse`` takes."""
-        amount = _shortest(self.amount)
-        if self.proportional:
-            amount = f"{_percent(self.amount)}%"
-        elif self.amount and FIGURES[self.figure].unit in (TIME, BYTES):
-            amount += " ns" if FIGURES[self.figure].unit == TIME else " B"
-        return f"{self.sign}{'' if self.relative else ' '}{amount}"
-
 
 def parse(figure: str, value: object, at: str = "limits", where: str = "") -> Limit:
     """The limit that a configuration's value means; ``at`` tells where it stands. ConfigError says what to write."""
@@ -141,7 +132,7 @@ def parse(figure: str, value: object, at: str = "limits", where: str = "") -> Li
     _check_sign(kind, at, value, sign)
     proportional = sign in ("+", "-") and unit == "%"
     if proportional and kind.unit == SHARE:
-        points = f"{sign}{_shortest(_of_hundred(digits))}"
+        points = f"{sign}{repr(_of_hundred(digits)).removesuffix('.0')}"
         raise _refused(kind, at, value, f"could mean two things; of a share, write points: '{points}'", example=False)
     is_share = proportional or (unit == "%" and kind.unit == SHARE)
     amount = _of_hundred(digits) if is_share else amount * _scale(kind, at, value, amount, unit)
@@ -206,15 +197,6 @@ def _kind_of(value: object) -> str:
     return names.get(type(value), f"a {type(value).__name__}")
 
 
-def _shortest(amount: float) -> str:
-    return repr(amount).removesuffix(".0")
-
-
 def _of_hundred(percent: str) -> float:
     """Per cent as a share, by moving the point: what is divided by 100 in binary is not always what was written."""
     return float(Decimal(percent).scaleb(-2))
-
-
-def _percent(share: float) -> str:
-    text = f"{Decimal(_shortest(share)).scaleb(2):f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text

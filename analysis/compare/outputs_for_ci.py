@@ -22,8 +22,8 @@ from xml.etree import ElementTree as ET
 import msgspec
 
 from ..model.units import one_line
-from .check_document import HOLDS, INCONCLUSIVE, REGRESSION, RUNS, TO_FIX, CheckDoc, FindingDoc, PartDoc, SideDoc
 from .check_story import details, gravity, parts_in_order, where
+from .documents import HOLDS, INCONCLUSIVE, REGRESSION, RUNS, TO_FIX, CheckDoc, CheckedSideDoc, FindingDoc, PartDoc
 from .limits import FIGURES
 
 _ELEMENTS: Final = {REGRESSION: "failure", TO_FIX: "error", INCONCLUSIVE: "skipped"}
@@ -73,7 +73,7 @@ def _properties(part: PartDoc) -> Iterator[tuple[str, str]]:
                 yield f"{_name(finding)}: {name}", f"{value:.12g}"
 
 
-def _of_side(prefix: str, side: SideDoc) -> Iterator[tuple[str, str]]:
+def _of_side(prefix: str, side: CheckedSideDoc) -> Iterator[tuple[str, str]]:
     yield f"{prefix}source", side.source
     yield f"{prefix}processes", str(side.processes)
     for name, value in (("commit", side.commit), ("created", side.created), *side.machine.items()):

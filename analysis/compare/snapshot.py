@@ -27,7 +27,7 @@ from ..profile.select import (
     timed_processes,
     without_stacks,
 )
-from .check_document import SideDoc
+from .documents import CheckedSideDoc
 
 SCHEMA: Final = "launchscope.baseline/1"
 
@@ -135,9 +135,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return {name: self.machine.get(name) for name in MACHINE}
 
 
-def side_of(snapshot: Snapshot) -> SideDoc:
+def side_of(snapshot: Snapshot) -> CheckedSideDoc:
     """What a document tells of it."""
-    return SideDoc(
+    return CheckedSideDoc(
         source=snapshot.source,
         target=snapshot.target,
         mode=snapshot.mode,

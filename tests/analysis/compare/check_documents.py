@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
-from launchscope.analysis.compare.check_document import (
+from launchscope.analysis.compare.documents import (
     EXIT_CODES,
     GRAVEST_FIRST,
     HOLDS,
@@ -16,18 +16,18 @@ from launchscope.analysis.compare.check_document import (
     RUNS,
     TO_FIX,
     CheckDoc,
+    CheckedSideDoc,
     FindingDoc,
     IntervalDoc,
     PartDoc,
-    SideDoc,
 )
 
 MACHINE = {"gpu": "NVIDIA H200", "driver": "580.159", "cuda": "13.0", "torch": "2.11"}
 
 
-def side(**changes: Any) -> SideDoc:
+def side(**changes: Any) -> CheckedSideDoc:
     return msgspec.structs.replace(
-        SideDoc(
+        CheckedSideDoc(
             source="launchscope-out/llama_1b",
             target="llama_1b.py",
             mode="graph",

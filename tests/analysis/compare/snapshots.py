@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from launchscope.analysis.compare.check_document import CheckDoc, FindingDoc
 from launchscope.analysis.compare.config import Limits, limit_tables
+from launchscope.analysis.compare.documents import CheckDoc, FindingDoc
 from launchscope.analysis.compare.snapshot import BlockingSite, KernelSite, LaunchSite, Snapshot, Timing
 from launchscope.fixtures import builder
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given, settings
 from launchscope.analysis.compare import check_story
-from launchscope.analysis.compare.check_document import CheckDoc
+from launchscope.analysis.compare.documents import CheckDoc
 from launchscope.analysis.compare.outputs_for_ci import render_annotations, render_benchmark, render_junit
 from launchscope.analysis.model.units import without_commands
 from lxml import etree  # type: ignore[import-untyped]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from launchscope.analysis.compare import check_story
 from launchscope.analysis.compare import check_story as check_words
-from launchscope.analysis.compare.check_document import CheckDoc
+from launchscope.analysis.compare.documents import CheckDoc
 from launchscope.analysis.model import units
 from rich.cells import cell_len
 

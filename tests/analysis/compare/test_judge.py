@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.compare.check_document import EXIT_CODES, HOLDS, INCONCLUSIVE, REGRESSION, TO_FIX
 from launchscope.analysis.compare.check_story import render_terminal
 from launchscope.analysis.compare.config import DEFAULTS, Limits
+from launchscope.analysis.compare.documents import EXIT_CODES, HOLDS, INCONCLUSIVE, REGRESSION, TO_FIX
 from launchscope.analysis.compare.judge import check
 from launchscope.analysis.compare.limits import FIGURES
 from launchscope.analysis.compare.snapshot import Snapshot, Timing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -147,10 +148,19 @@ def any_limit(draw: st.DrawFn) -> Limit:
     return Limit(figure.name, sign, amount, proportional)
 
 
+def as_written(limit: Limit) -> str:
+    amount = repr(limit.amount).removesuffix(".0")
+    if limit.proportional:
+        amount = f"{Decimal(amount).scaleb(2):f}%"
+    elif limit.amount:
+        amount += {"ns": " ns", "bytes": " B"}.get(FIGURES[limit.figure].unit, "")
+    return f"{limit.sign} {amount}"
+
+
 @given(any_limit())
 def test_what_is_written_is_read_back(limit: Limit) -> None:
-    assert parse(limit.figure, str(limit)) == limit
-    assert str(parse(limit.figure, str(limit))) == str(limit)
+    assert parse(limit.figure, as_written(limit)) == limit
+    assert as_written(parse(limit.figure, as_written(limit))) == as_written(limit)
 
 
 @given(st.sampled_from(sorted(FIGURES)), st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.none()))

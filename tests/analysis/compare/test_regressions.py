@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from launchscope.analysis.compare.check import check
-from launchscope.analysis.compare.check_document import FindingDoc
+from launchscope.analysis.compare.documents import FindingDoc
 from launchscope.cli import run
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "captures" / "regressions"  # not in the package
