@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ..model.kernel_names import short_names
 from ..model.names import is_compiled, kind_of_kernel, same_op, unnumbered, users_line
+from ..model.statistics import sums
 from ..model.trace import OpKind
 from ..model.units import duration, number, plural, printable
 from .documents import BlockingChangeDoc, CameDoc
@@ -112,13 +113,7 @@ def _pace(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 def _spent(before: Snapshot, after: Snapshot) -> list[tuple[str, float, float]]:
     """Name, ns per step before and after, of the GPU ops that both have."""
-    sides = []
-    for side in (before, after):
-        spent: dict[tuple[str, str], float] = defaultdict(float)
-        for site in side.kernel_sites:
-            spent[_op(site)] += site.ns_per_step
-        sides.append(spent)
-    was, now = sides
+    was, now = (sums((_op(site), site.ns_per_step) for site in side.kernel_sites) for side in (before, after))
     return [(name, was[name, category], ns) for (name, category), ns in now.items() if (name, category) in was]
 
 
@@ -152,11 +147,11 @@ def _blocking_changes(before: Snapshot, after: Snapshot) -> list[BlockingChangeD
 
 
 def _change_by_call(before: Snapshot, after: Snapshot) -> dict[tuple[str, str | None], float]:
-    change: dict[tuple[str, str | None], float] = defaultdict(float)
-    for side, sign in ((before, -1), (after, 1)):
-        for site in side.blocking_sites:
-            change[site.api, site.operator] += sign * site.per_step
-    return change
+    return sums(
+        ((site.api, site.operator), sign * site.per_step)
+        for side, sign in ((before, -1), (after, 1))
+        for site in side.blocking_sites
+    )
 
 
 def _without_operators(side: Snapshot) -> Snapshot:
@@ -165,9 +160,7 @@ def _without_operators(side: Snapshot) -> Snapshot:
 
 def _kernel_changes(before: Snapshot, after: Snapshot) -> list[CameDoc]:
     """GPU ops of which there are more after, the longest first."""
-    was: dict[tuple[str, str], float] = defaultdict(float)
-    for old in before.kernel_sites:
-        was[_op(old)] += old.per_step
+    was = sums((_op(site), site.per_step) for site in before.kernel_sites)
     found = []
     for site in after.kernel_sites:
         key = _op(site)
@@ -206,14 +199,13 @@ def _operator_of(site: KernelSite, count: float, before: Snapshot, after: Snapsh
 
 def _change_by_operator(before: Snapshot, after: Snapshot, *, kernels: bool) -> dict[str | None, float]:
     """Change per step of kernels, or of launches of other ops, by operator; nothing where one side records none."""
-    change: dict[str | None, float] = defaultdict(float)
-    if _know_operators(before.launch_sites) and _know_operators(after.launch_sites):
-        for side, sign in ((before, -1), (after, 1)):
-            for site in side.launch_sites:
-                change[site.operator] += sign * (
-                    site.kernels_per_step if kernels else site.per_step - site.kernels_per_step
-                )
-    return change
+    if not _know_operators(before.launch_sites) or not _know_operators(after.launch_sites):
+        return {}
+    return sums(
+        (site.operator, sign * (site.kernels_per_step if kernels else site.per_step - site.kernels_per_step))
+        for side, sign in ((before, -1), (after, 1))
+        for site in side.launch_sites
+    )
 
 
 def _line_of(operator: str | None, count: float, before: Snapshot, after: Snapshot) -> str | None:
@@ -227,21 +219,15 @@ def _line_of(operator: str | None, count: float, before: Snapshot, after: Snapsh
 
 def _grown(after: Sequence[LaunchSite], before: Sequence[LaunchSite]) -> list[tuple[float, LaunchSite]]:
     """Places that launch more than before, those that grew the most first; a line that only moved did not."""
-    was: dict[tuple[str | None, str], float] = defaultdict(float)
-    for site in before:
-        was[_maker(site), _unlined(site.line)] += site.per_step
-    now: dict[tuple[str | None, str], float] = defaultdict(float)
-    example: dict[tuple[str | None, str], LaunchSite] = {}
-    for site in after:
-        key = _maker(site), _unlined(site.line)
-        now[key] += site.per_step
-        example.setdefault(key, site)
-    grown = [(count - was[key], example[key]) for key, count in now.items() if count - was[key] > SAME]
+    was, now = (sums((_place(site), site.per_step) for site in sites) for sites in (before, after))
+    first = {_place(site): site for site in reversed(after)}
+    grown = [(count - was[place], first[place]) for place, count in now.items() if count - was[place] > SAME]
     return sorted(grown, key=lambda each: -each[0])
 
 
-def _unlined(line: str | None) -> str:
-    return _LINE.sub("()", line or "")
+def _place(site: LaunchSite) -> tuple[str | None, str]:
+    """What tells the place in both snapshots: its line moves with every edit above it."""
+    return _maker(site), _LINE.sub("()", site.line or "")
 
 
 def _op(site: KernelSite) -> tuple[str, str]:
@@ -250,10 +236,7 @@ def _op(site: KernelSite) -> tuple[str, str]:
 
 
 def _by_operator(side: Snapshot) -> dict[str | None, float]:
-    counts: dict[str | None, float] = defaultdict(float)
-    for site in side.launch_sites:
-        counts[_maker(site)] += site.per_step
-    return counts
+    return sums((_maker(site), site.per_step) for site in side.launch_sites)
 
 
 def _maker(site: LaunchSite) -> str | None:

@@ -30,127 +30,9 @@ from .finding import value_of
 from .limits import FIGURES
 from .snapshot import Snapshot
 
-CAUSES: Final = 5  # told without --verbose
+CAUSES: Final = 5  # shown without --verbose
 COMMIT: Final = 12  # characters that tell commits apart
 DATE: Final = 10  # characters of an ISO 8601 time
-
-
-def _tell(doc: CheckDoc, *, verbose: bool) -> Iterator[Block]:
-    """The whole story; ``verbose`` tells every cause, and those of parts that hold."""
-    good = {HOLDS: True, REGRESSION: False}.get(doc.outcome)
-    yield Headline(answer(doc), good)
-    if doc.notes:
-        yield Fact("notes", doc.notes)
-    parts = [part for part in parts_in_order(doc) if part.findings or verbose]
-    for part in parts:
-        yield from _tell_part(part, divides=len(parts) > 1, verbose=verbose)
-
-
-def _tell_part(part: PartDoc, *, divides: bool, verbose: bool) -> Iterator[Block]:
-    yield Heading(where(part.current), _about(part.current), divides)
-    if part.baseline is not None:
-        yield Fact("baseline", [" · ".join(filter(None, [part.baseline.source, _about(part.baseline)]))])
-    if part.differs:
-        yield Fact("other machine", [_differs(part.differs)], concern=True)
-    findings = sorted(part.findings, key=gravity)
-    if findings:
-        yield Listing(_table(findings).without_empty_columns(MISSING))
-    failed = [finding for finding in findings if finding.outcome != HOLDS]
-    yield from _failures(failed)
-    if part.causes and (failed or verbose):
-        yield _causes(part.causes, verbose=verbose)
-
-
-def _failures(failed: Sequence[FindingDoc]) -> Iterator[Block]:
-    """Each failure in a sentence, with where to look first; what several have in common is alike once."""
-    alike: dict[tuple[str, str | None], list[str]] = {}
-    for finding in failed:
-        alike.setdefault((finding.message, finding.first_look), []).append(finding.figure)
-    for (message, first_look), (figure, *others) in alike.items():
-        also = [f"the same of {', '.join(others)}"] if others else []
-        look = [] if first_look is None else [f"look first: {first_look}"]
-        yield Fact(figure, [message, *also, *look], concern=True)
-
-
-def _about(side: CheckedSideDoc) -> str:
-    """Where figures come from."""
-    processes = plural(side.processes, "process", "processes") if side.processes else None
-    return about(side, processes, gpu_of(side))
-
-
-def about(side: CheckedSideDoc | ComparedSideDoc, *more: str | None) -> str:
-    """What is known of where figures come from: commit, date, and more."""
-    commit = None if side.commit is None else f"commit {_short(side.commit)}"
-    return " · ".join(filter(None, [commit, (side.created or "")[:DATE], *more]))
-
-
-def gpu_of(side: CheckedSideDoc | ComparedSideDoc) -> str | None:
-    """The GPU's name, where it is known."""
-    gpu = side.machine.get("gpu")
-    return None if gpu is None else str(gpu)
-
-
-def _short(commit: str) -> str:
-    return commit[:COMMIT] + ("+" if commit.endswith("+") and len(commit) > COMMIT else "")
-
-
-def _differs(differs: dict[str, list[str]]) -> str:
-    parts = (f"{part} {now}, the baseline's {was}" for part, (was, now) in differs.items())
-    return "; ".join(parts)
-
-
-def _table(findings: Sequence[FindingDoc]) -> Table:
-    is_estimate = any(finding.interval is not None for finding in findings)
-    columns = (
-        Column("figure", right=False),
-        Column("measured"),
-        Column("allowed"),
-        Column("outcome", right=False),
-        Column("baseline"),
-        Column("change (99 %)" if is_estimate else "change"),
-        Column("processes"),
-        Column("asked for by", right=False, optional=True),
-    )
-    rows = []
-    for finding in findings:
-        measured, allowed, *others = in_words(finding).values()
-        cells = [finding.figure, measured, allowed, WORDS[finding.outcome], *others]
-        rows.append(Row(cells, strong=finding.outcome == REGRESSION))
-    return Table(columns, rows)
-
-
-def _causes(causes: Sequence[str], *, verbose: bool) -> Fact:
-    shown = causes if verbose else causes[:CAUSES]
-    more = [f"{plural(len(causes) - len(shown), 'more change')}: -v"] if len(shown) < len(causes) else []
-    return numbered("likely causes", shown, more)
-
-
-def numbered(label: str, sentences: Sequence[str], more: Sequence[str] = ()) -> Fact:
-    """Sentences by their weight, with their numbers where there are several."""
-    lines = [f"{n}. {each}" for n, each in enumerate(sentences, 1)] if len(sentences) > 1 else list(sentences)
-    return Fact(label, [*lines, *more])
-
-
-def _render_json(doc: CheckDoc) -> str:
-    return json_text(_encodable(msgspec.to_builtins(doc)))
-
-
-def _encodable(value: Any) -> Any:
-    """The same value with every text fit for UTF-8: names of files may hold bytes that are none."""
-    match value:
-        case str():
-            return value.encode("utf-8", "backslashreplace").decode()
-        case dict():
-            return {_encodable(key): _encodable(each) for key, each in value.items()}
-        case list() | tuple():
-            return [_encodable(each) for each in value]
-        case _:
-            return value
-
-
-render_terminal, render_json, render_markdown = outputs_of(_tell, _render_json)
-
-
 NAMED: Final = 3  # targets and modes that the answer names
 
 ANSWERS: Final = {
@@ -160,6 +42,25 @@ ANSWERS: Final = {
 }
 """The outcome as a word, and what it makes of one limit, of several, and of all."""
 WORDS: Final = {HOLDS: "holds", REGRESSION: "REGRESSION", TO_FIX: "to fix", INCONCLUSIVE: "can't tell"}
+
+SITES: Final = 8  # operators that are shown
+MINUTE: Final = 16  # characters of an ISO 8601 time
+
+_LIST: Final = (
+    Column("target", right=False, least=12, foreign=True),
+    Column("mode", right=False),
+    Column("gpu", right=False),
+    Column("saved", right=False),
+    Column("commit", right=False),
+    Column("processes"),
+    Column("file", right=False, behind=True, least=24, foreign=True),
+)
+_FIGURES: Final = (Column("figure", right=False), Column("value", right=False, least=24, wraps=True))
+_SITES: Final = (
+    Column("launches per step"),
+    Column("operator", right=False, least=14, foreign=True),
+    Column("inside", right=False, least=16, foreign=True),
+)
 
 
 def answer(doc: CheckDoc) -> str:
@@ -205,11 +106,6 @@ def parts_in_order(doc: CheckDoc) -> list[PartDoc]:
     return sorted(doc.parts, key=lambda part: min(map(gravity, part.findings), default=len(GRAVEST_FIRST)))
 
 
-def measured(finding: FindingDoc) -> str:
-    """The measured figure, with as many digits as tell it from what is allowed."""
-    return _value(finding, finding.measured, finding.allowed)
-
-
 def allowed(finding: FindingDoc) -> str:
     """The limit as it was written, and the value that it comes to where the baseline has a part in it."""
     if finding.figure == RUNS:
@@ -219,13 +115,8 @@ def allowed(finding: FindingDoc) -> str:
     return f"{finding.limit} ({apart(finding.allowed, finding.measured, finding.unit)})"
 
 
-def baseline(finding: FindingDoc) -> str:
-    """The baseline's figure."""
-    return _value(finding, finding.baseline)
-
-
 def _value(finding: FindingDoc, value: float | None, other: float | None = None) -> str:
-    """One of its values; whether a mode runs is a matter of yes and no."""
+    """One of its values, in digits that tell it from the other; whether a mode runs is a matter of yes and no."""
     if finding.figure == RUNS and value is not None:
         return "yes" if value else "no"
     return apart(value, other, finding.unit)
@@ -270,9 +161,9 @@ def changed(change: float, low: float | None, high: float | None, unit: str = "%
 def in_words(finding: FindingDoc) -> dict[str, str]:
     """What is known of one finding, by what it is called in a table."""
     return {
-        "measured": measured(finding),
+        "measured": _value(finding, finding.measured, finding.allowed),
         "allowed": allowed(finding),
-        "baseline": baseline(finding),
+        "baseline": _value(finding, finding.baseline),
         "change": change(finding),
         "processes": processes(finding),
         "asked for by": finding.where,
@@ -285,24 +176,112 @@ def details(finding: FindingDoc) -> list[str]:
     return [f"{name}: {value}" for name, value in values.items() if value != MISSING]
 
 
-SITES: Final = 8  # operators that are shown
-MINUTE: Final = 16  # characters of an ISO 8601 time
+def _tell(doc: CheckDoc, *, verbose: bool) -> Iterator[Block]:
+    """The whole story; ``verbose`` tells every cause, and those of parts that hold."""
+    good = {HOLDS: True, REGRESSION: False}.get(doc.outcome)
+    yield Headline(answer(doc), good)
+    if doc.notes:
+        yield Fact("notes", doc.notes)
+    parts = [part for part in parts_in_order(doc) if part.findings or verbose]
+    for part in parts:
+        yield from _tell_part(part, divides=len(parts) > 1, verbose=verbose)
 
-_LIST: Final = (
-    Column("target", right=False, least=12, foreign=True),
-    Column("mode", right=False),
-    Column("gpu", right=False),
-    Column("saved", right=False),
-    Column("commit", right=False),
-    Column("processes"),
-    Column("file", right=False, behind=True, least=24, foreign=True),
-)
-_FIGURES: Final = (Column("figure", right=False), Column("value", right=False, least=24, wraps=True))
-_SITES: Final = (
-    Column("launches per step"),
-    Column("operator", right=False, least=14, foreign=True),
-    Column("inside", right=False, least=16, foreign=True),
-)
+
+def _tell_part(part: PartDoc, *, divides: bool, verbose: bool) -> Iterator[Block]:
+    yield Heading(where(part.current), _about(part.current), divides)
+    if part.baseline is not None:
+        yield Fact("baseline", [" · ".join(filter(None, [part.baseline.source, _about(part.baseline)]))])
+    if part.differs:
+        differs = (f"{name} {now}, the baseline's {was}" for name, (was, now) in part.differs.items())
+        yield Fact("other machine", ["; ".join(differs)], concern=True)
+    findings = sorted(part.findings, key=gravity)
+    if findings:
+        yield Listing(_table(findings).without_empty_columns(MISSING))
+    failed = [finding for finding in findings if finding.outcome != HOLDS]
+    yield from _failures(failed)
+    if part.causes and (failed or verbose):
+        more = 0 if verbose else len(part.causes) - CAUSES
+        shown = part.causes[:CAUSES] if more > 0 else part.causes
+        yield numbered("likely causes", shown, [f"{plural(more, 'more change')}: -v"] if more > 0 else [])
+
+
+def _failures(failed: Sequence[FindingDoc]) -> Iterator[Block]:
+    """Each failure in a sentence, with where to look first; what several have in common is alike once."""
+    alike: dict[tuple[str, str | None], list[str]] = {}
+    for finding in failed:
+        alike.setdefault((finding.message, finding.first_look), []).append(finding.figure)
+    for (message, first_look), (figure, *others) in alike.items():
+        also = [f"the same of {', '.join(others)}"] if others else []
+        look = [] if first_look is None else [f"look first: {first_look}"]
+        yield Fact(figure, [message, *also, *look], concern=True)
+
+
+def _about(side: CheckedSideDoc) -> str:
+    """Where figures come from."""
+    processes = plural(side.processes, "process", "processes") if side.processes else None
+    return about(side, processes, gpu_of(side))
+
+
+def about(side: CheckedSideDoc | ComparedSideDoc, *more: str | None) -> str:
+    """What is known of where figures come from: commit, date, and more."""
+    commit = None if side.commit is None else f"commit {_short(side.commit)}"
+    return " · ".join(filter(None, [commit, (side.created or "")[:DATE], *more]))
+
+
+def gpu_of(side: CheckedSideDoc | ComparedSideDoc) -> str | None:
+    """The GPU's name, where it is known."""
+    gpu = side.machine.get("gpu")
+    return None if gpu is None else str(gpu)
+
+
+def _short(commit: str) -> str:
+    return commit[:COMMIT] + ("+" if commit.endswith("+") and len(commit) > COMMIT else "")
+
+
+def _table(findings: Sequence[FindingDoc]) -> Table:
+    is_estimate = any(finding.interval is not None for finding in findings)
+    columns = (
+        Column("figure", right=False),
+        Column("measured"),
+        Column("allowed"),
+        Column("outcome", right=False),
+        Column("baseline"),
+        Column("change (99 %)" if is_estimate else "change"),
+        Column("processes"),
+        Column("asked for by", right=False, optional=True),
+    )
+    rows = []
+    for finding in findings:
+        measured, allowed, *others = in_words(finding).values()
+        cells = [finding.figure, measured, allowed, WORDS[finding.outcome], *others]
+        rows.append(Row(cells, strong=finding.outcome == REGRESSION))
+    return Table(columns, rows)
+
+
+def numbered(label: str, sentences: Sequence[str], more: Sequence[str] = ()) -> Fact:
+    """Sentences by their weight, with their numbers where there are several."""
+    lines = [f"{n}. {each}" for n, each in enumerate(sentences, 1)] if len(sentences) > 1 else list(sentences)
+    return Fact(label, [*lines, *more])
+
+
+def _render_json(doc: CheckDoc) -> str:
+    return json_text(_encodable(msgspec.to_builtins(doc)))
+
+
+def _encodable(value: Any) -> Any:
+    """The same value with every text fit for UTF-8: names of files may hold bytes that are none."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {_encodable(key): _encodable(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_encodable(each) for each in value]
+        case _:
+            return value
+
+
+render_terminal, render_json, render_markdown = outputs_of(_tell, _render_json)
 
 
 def render_baselines(baselines: Sequence[Baseline], *, folder: Path, width: int, color: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NamedTuple
@@ -24,6 +24,7 @@ from ..model.document import (
     TraceDoc,
 )
 from ..model.names import unnumbered
+from ..model.statistics import sums
 from ..model.trace import HostKind, OpKind
 from ..profile.mode_figures import MODE_FIGURES
 from .compared_ops import compare_ops
@@ -44,6 +45,17 @@ class _Call(NamedTuple):
 
 _Calls = dict[_Call, float]
 """How many, per step or in all."""
+
+STEP_COUNTS: Final = ("gpu_ops", "kernels", "launches", "graph_launches", "blocking_calls", "memcpys")
+FILE_COUNTS: Final = STEP_COUNTS[:4]
+
+_UNITS: Final[dict[str, str]] = {
+    **{figure.name: figure.kind for figure in MODE_FIGURES.values()},
+    **{value.name: value.kind for _, value in values()},
+}
+
+_Value = tuple[float | None, float | None]
+"""A figure and how much a trace's own steps differ in it."""
 
 
 def compare(a: TraceAnalysis, b: TraceAnalysis, *, stacks: ComparisonDoc | None = None) -> ComparisonDoc:
@@ -149,21 +161,18 @@ def _notes(a: TraceAnalysis, b: TraceAnalysis, scope: str) -> list[str]:
     return notes
 
 
-def _has_operators(analysis: TraceAnalysis) -> bool:
-    return bool((analysis.trace.host_ops.kind == HostKind.OPERATOR).any())
-
-
 def _by_the_same_names(a: TraceAnalysis, b: TraceAnalysis, before: _Calls, after: _Calls) -> tuple[_Calls, _Calls]:
     """Calls without their operators where only one side recorded those, and both sides call the API."""
-    if _has_operators(a) == _has_operators(b):
+    recorded = [bool((side.trace.host_ops.kind == HostKind.OPERATOR).any()) for side in (a, b)]
+    if recorded[0] == recorded[1]:
         return before, after
     in_both = {call.api for call in before} & {call.api for call in after}
 
     def without_operators(calls: _Calls) -> _Calls:
-        counts: _Calls = defaultdict(float)
-        for call, count in calls.items():
-            counts[call._replace(operator=None, stack=()) if call.api in in_both else call] += count
-        return counts
+        return sums(
+            (call._replace(operator=None, stack=()) if call.api in in_both else call, count)
+            for call, count in calls.items()
+        )
 
     return without_operators(before), without_operators(after)
 
@@ -206,10 +215,11 @@ def _blocking_calls(a: TraceAnalysis, b: TraceAnalysis) -> list[BlockingChangeDo
     no new call.
     """
     before, after = _by_the_same_names(a, b, _blocking_counts(a), _blocking_counts(b))
-    change: dict[tuple[str, str | None], float] = defaultdict(float)
-    for sign, calls in ((-1, before), (1, after)):
-        for call, count in calls.items():
-            change[call.api, call.operator] += sign * count
+    change = sums(
+        ((call.api, call.operator), sign * count)
+        for sign, calls in ((-1, before), (1, after))
+        for call, count in calls.items()
+    )
     return [
         BlockingChangeDoc(
             api=call.api, operator=call.operator, stack=list(call.stack), before=was, after=now, change=now - was
@@ -221,23 +231,11 @@ def _blocking_calls(a: TraceAnalysis, b: TraceAnalysis) -> list[BlockingChangeDo
 
 def _blocking_counts(analysis: TraceAnalysis) -> _Calls:
     """Blocking calls per kept step."""
-    counts: _Calls = defaultdict(float)
-    for call in analysis.document.blocking_calls:
-        if call.count_per_step:
-            counts[_Call(call.api, call.operator, tuple(call.stack))] += call.count_per_step
-    return counts
-
-
-STEP_COUNTS: Final = ("gpu_ops", "kernels", "launches", "graph_launches", "blocking_calls", "memcpys")
-FILE_COUNTS: Final = STEP_COUNTS[:4]
-
-_UNITS: Final[dict[str, str]] = {
-    **{figure.name: figure.kind for figure in MODE_FIGURES.values()},
-    **{value.name: value.kind for _, value in values()},
-}
-
-_Value = tuple[float | None, float | None]
-"""A figure and how much a trace's own steps differ in it."""
+    return sums(
+        (_Call(call.api, call.operator, tuple(call.stack)), call.count_per_step)
+        for call in analysis.document.blocking_calls
+        if call.count_per_step
+    )
 
 
 def figures(a: TraceAnalysis, b: TraceAnalysis, scope: str) -> list[FigureDoc]:

@@ -42,6 +42,105 @@ VISIBLE: Final = 0.005
 
 
 INSIDE: Final = Column("inside", right=False, rank=1, least=24, foreign=True, spare=True)
+MANY: Final = 10  # times as much: told as such, not in per cent
+
+INFERRED: Final = "Inferred by aligning a step of each."
+
+BEYOND_SPREAD: Final = (
+    "Told where the change is more than the steps of either recording differ by; two processes that run the same "
+    "code may differ by more."
+)
+
+SideBySide = tuple[str, str, str, str]
+"""Label, before, after, change."""
+
+
+WORDS: Final = {
+    "step_ns": "step, as profiled",
+    "window_ns": "recording",
+    "busy_ns": "GPU work, as profiled",
+    "idle_ns": "idle, as profiled",
+    "gpu_ops": MODE_FIGURES["gpu_ops"].label,
+    "memcpys": "memory copies",
+    **{value.name: value.words for _, value in values()},
+}
+"""Figures of recordings whose names are no words; ``idle.<cause>_ns`` and ``tax.<tax>_ns`` are told by their parts."""
+
+_FIGURE_OF_MODE: Final = {
+    "step_ns": "step_ns",
+    "busy_ns": "gpu_work_ns",
+    "idle_ns": "exposed_idle_ns",
+    "gpu_ops": "gpu_ops",
+    "kernels": "kernels",
+    "launches": "launches",
+    **{f"tax.{tax}_ns": field for tax, field in TAX_FIELDS.items()},
+}
+"""What a recording has of a figure of its mode."""
+
+
+def side_by_side(modes: Sequence[FigureDoc], recorded: Sequence[FigureDoc], *, verbose: bool) -> list[SideBySide]:
+    """Figures that either side has: those of the modes, where there are any, then those of their recordings.
+
+    Without ``verbose`` what recordings have of a figure that is known of both modes is left out, and idle time by
+    cause. A count that recordings have is told where it is not the modes'.
+    """
+    of_mode = {figure.name: figure for figure in modes}
+    rows = [_row(MODE_FIGURES[figure.name].label, figure) for figure in modes if figure.before or figure.after]
+    for figure in recorded:
+        its = of_mode.get(_FIGURE_OF_MODE.get(figure.name, ""))
+        known = its is not None and its.change is not None
+        same = its is not None and (its.before, its.after) == (figure.before, figure.after)
+        left_out = same or known or figure.name.startswith("idle.") if not verbose else same
+        if (figure.before or figure.after) and not left_out:
+            as_recorded = ", as recorded" if its is not None and figure.unit == "count" else ""
+            rows.append(_row(label(figure.name) + as_recorded, figure))
+    return rows
+
+
+def label(name: str) -> str:
+    """A recording's figure of this name in words."""
+    kind, _, part = name.removesuffix("_ns").partition(".")
+    if part:
+        return f"idle: {part}" if kind == "idle" else f"{MODE_FIGURES[TAX_FIELDS[part]].label}, as profiled"
+    return WORDS.get(name, name.replace("_", " "))
+
+
+def _row(words: str, figure: FigureDoc) -> SideBySide:
+    was, now, unit = figure.before, figure.after, figure.unit
+    return words, apart(was, now, unit), apart(now, was, unit), change(was, now, unit)
+
+
+def change(before: float | None, after: float | None, unit: str) -> str:
+    """With its sign: ``−11.2 ms (−83 %)``; of shares in points; a dash where either side is not known."""
+    if before is None or after is None:
+        return MISSING
+    difference = after - before
+    if not difference:
+        return "0"
+    sign = "+" if difference > 0 else ""
+    if unit == "share":
+        return f"{sign}{number(round(difference * 100, 1)).replace('-', '−')} points"
+    text = f"{sign}{written(difference, unit).replace('-', '−')}"
+    if not before:
+        return text
+    return f"{text} ({times(after / before) if after > MANY * before else sign + share(difference / before)})"
+
+
+def operator(doc: CameDoc | PairedDoc) -> str:
+    """The operator, and whether it is known from the other recording alone; a compiled kernel's is its own name."""
+    if doc.operator in (None, doc.name if isinstance(doc, CameDoc) else doc.name_after):
+        return MISSING
+    return printable(doc.operator) + (" (inferred)" if doc.operator_inferred else "")
+
+
+def place(doc: CameDoc | BlockingChangeDoc) -> str:
+    """The user's line that it comes from; without Python frames what encloses the operator."""
+    return users_line(doc.stack) or stack_line(doc.stack, doc.operator)
+
+
+def counts(doc: LaunchChangeDoc | BlockingChangeDoc) -> tuple[str, str, str]:
+    """Before, after, change."""
+    return number(doc.before), number(doc.after), change(doc.before, doc.after, "count")
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,9 +302,9 @@ class _Mode:
         counts = [Column("before"), Column("after"), Column("change")]
         operator = Column("operator", right=False, least=12, foreign=True)
         head = Column(f"launches\n{self.per}", right=False, least=16, foreign=True)
-        yield from self._listing([head, operator, *counts], [_launches(doc) for doc in self.found.launches])
+        yield from self._listing([head, operator, *counts], [_calls(doc) for doc in self.found.launches])
         head = Column("blocking calls\nper step", right=False, least=16, foreign=True)
-        rows = [_blocking(doc) for doc in self.found.blocking_calls]
+        rows = [[*_calls(doc), place(doc)] for doc in self.found.blocking_calls]
         yield from self._listing([head, operator, *counts, INSIDE], rows)
 
 
@@ -216,7 +315,9 @@ def unprofiled(doc: UnprofiledDoc) -> str:
     if was and abs(now / was - 1 - doc.change) > VISIBLE:
         its_change += " pair by pair" if doc.paired else " as the median of the ratios"
     times = f"T, unprofiled: {apart(was, now, 'ns')} → {apart(now, was, 'ns')}, {its_change}"
-    have = plural(doc.processes_after, "pair") if doc.paired else _of_two(doc)
+    have = plural(doc.processes_after, "pair")
+    if not doc.paired:
+        have = f"{number(doc.processes_before)} and {plural(doc.processes_after, 'process', 'processes')}"
     if doc.low is None or doc.high is None:
         needed = "" if doc.needed_processes is None else f", at least {doc.needed_processes} are needed"
         return f"{times}; too few processes to tell ({have}{needed})"
@@ -224,16 +325,8 @@ def unprofiled(doc: UnprofiledDoc) -> str:
     return sentence if doc.low > 0 or doc.high < 0 else f"{sentence}: no change that can be told"
 
 
-def _of_two(doc: UnprofiledDoc) -> str:
-    return f"{number(doc.processes_before)} and {plural(doc.processes_after, 'process', 'processes')}"
-
-
-def _launches(doc: LaunchChangeDoc) -> list[str]:
+def _calls(doc: LaunchChangeDoc | BlockingChangeDoc) -> list[str]:
     return [doc.api, doc.operator or MISSING, *counts(doc)]
-
-
-def _blocking(doc: BlockingChangeDoc) -> list[str]:
-    return [doc.api, doc.operator or MISSING, *counts(doc), place(doc)]
 
 
 def _withheld(withheld: dict[str, str]) -> Iterator[Fact]:
@@ -245,104 +338,3 @@ def _withheld(withheld: dict[str, str]) -> Iterator[Fact]:
 
 
 render_terminal, render_json, render_markdown = outputs_of(_tell, lambda comparison: json_text(comparison.document))
-
-
-MANY: Final = 10  # times as much: told as such, not in per cent
-
-INFERRED: Final = "Inferred by aligning a step of each."
-
-BEYOND_SPREAD: Final = (
-    "Told where the change is more than the steps of either recording differ by; two processes that run the same "
-    "code may differ by more."
-)
-
-SideBySide = tuple[str, str, str, str]
-"""Label, before, after, change."""
-
-
-WORDS: Final = {
-    "step_ns": "step, as profiled",
-    "window_ns": "recording",
-    "busy_ns": "GPU work, as profiled",
-    "idle_ns": "idle, as profiled",
-    "gpu_ops": MODE_FIGURES["gpu_ops"].label,
-    "memcpys": "memory copies",
-    **{value.name: value.words for _, value in values()},
-}
-"""Figures of recordings whose names are no words; ``idle.<cause>_ns`` and ``tax.<tax>_ns`` are told by their parts."""
-
-_FIGURE_OF_MODE: Final = {
-    "step_ns": "step_ns",
-    "busy_ns": "gpu_work_ns",
-    "idle_ns": "exposed_idle_ns",
-    "gpu_ops": "gpu_ops",
-    "kernels": "kernels",
-    "launches": "launches",
-    **{f"tax.{tax}_ns": field for tax, field in TAX_FIELDS.items()},
-}
-"""What a recording has of a figure of its mode."""
-
-
-def side_by_side(modes: Sequence[FigureDoc], recorded: Sequence[FigureDoc], *, verbose: bool) -> list[SideBySide]:
-    """Figures that either side has: those of the modes, where there are any, then those of their recordings.
-
-    Without ``verbose`` what recordings have of a figure that is known of both modes is left out, and idle time by
-    cause. A count that recordings have is told where it is not the modes'.
-    """
-    of_mode = {figure.name: figure for figure in modes}
-    rows = [_row(MODE_FIGURES[figure.name].label, figure) for figure in modes if figure.before or figure.after]
-    for figure in recorded:
-        its = of_mode.get(_FIGURE_OF_MODE.get(figure.name, ""))
-        known = its is not None and its.change is not None
-        same = its is not None and (its.before, its.after) == (figure.before, figure.after)
-        left_out = same or known or figure.name.startswith("idle.") if not verbose else same
-        if (figure.before or figure.after) and not left_out:
-            as_recorded = ", as recorded" if its is not None and figure.unit == "count" else ""
-            rows.append(_row(label(figure.name) + as_recorded, figure))
-    return rows
-
-
-def label(name: str) -> str:
-    """A recording's figure of this name in words."""
-    kind, _, part = name.removesuffix("_ns").partition(".")
-    if part:
-        return f"idle: {part}" if kind == "idle" else f"{MODE_FIGURES[TAX_FIELDS[part]].label}, as profiled"
-    return WORDS.get(name, name.replace("_", " "))
-
-
-def _row(words: str, figure: FigureDoc) -> SideBySide:
-    was, now, unit = figure.before, figure.after, figure.unit
-    return words, apart(was, now, unit), apart(now, was, unit), change(was, now, unit)
-
-
-def change(before: float | None, after: float | None, unit: str) -> str:
-    """With its sign: ``−11.2 ms (−83 %)``; of shares in points; a dash where either side is not known."""
-    if before is None or after is None:
-        return MISSING
-    difference = after - before
-    if not difference:
-        return "0"
-    sign = "+" if difference > 0 else ""
-    if unit == "share":
-        return f"{sign}{number(round(difference * 100, 1)).replace('-', '−')} points"
-    text = f"{sign}{written(difference, unit).replace('-', '−')}"
-    if not before:
-        return text
-    return f"{text} ({times(after / before) if after > MANY * before else sign + share(difference / before)})"
-
-
-def operator(doc: CameDoc | PairedDoc) -> str:
-    """The operator, and whether it is known from the other recording alone; a compiled kernel's is its own name."""
-    if doc.operator in (None, doc.name if isinstance(doc, CameDoc) else doc.name_after):
-        return MISSING
-    return printable(doc.operator) + (" (inferred)" if doc.operator_inferred else "")
-
-
-def place(doc: CameDoc | BlockingChangeDoc) -> str:
-    """The user's line that it comes from; without Python frames what encloses the operator."""
-    return users_line(doc.stack) or stack_line(doc.stack, doc.operator)
-
-
-def counts(doc: LaunchChangeDoc | BlockingChangeDoc) -> tuple[str, str, str]:
-    """Before, after, change."""
-    return number(doc.before), number(doc.after), change(doc.before, doc.after, "count")

@@ -41,6 +41,8 @@ from .snapshot import MACHINE, Timing, timings
 if TYPE_CHECKING:
     from os import PathLike
 
+_GONE: Final = 0.5  # of the blocking calls: taken out
+
 
 @dataclass(frozen=True, eq=False)
 class _Side:
@@ -221,9 +223,6 @@ def _unprofiled(a: _Side, b: _Side, its: str, other: str) -> UnprofiledDoc | Non
         paired=paired,
         needed_processes=None if found.is_known else fewest_processes(paired=paired),
     )
-
-
-_GONE: Final = 0.5  # of the blocking calls: taken out
 
 
 class _Done(NamedTuple):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ..model.kernel_names import short_names
 from ..model.names import is_compiled, kind_of_kernel, users_line
+from ..model.statistics import sums
 from ..model.trace import OpKind
 from ..model.units import apart, duration, number, plural, printable
 from .documents import BlockingChangeDoc, CameDoc, ComparisonDoc, FigureDoc, OpsDoc, PairedDoc
@@ -213,10 +213,11 @@ def _compiled(before: Iterable[OfOperator], after: Iterable[OfOperator], kernels
 
 def _by_operator(kernels: Iterable[OfOperator]) -> dict[str, float]:
     """Kernels per step by operator, those of torch.compile's own left out."""
-    counts: dict[str, float] = defaultdict(float)
-    for name, operator, per_step in kernels:
-        if operator is not None and not is_compiled(name) and not is_compiled(operator):
-            counts[operator] += per_step
+    counts = sums(
+        (operator, per_step)
+        for name, operator, per_step in kernels
+        if operator is not None and not is_compiled(name) and not is_compiled(operator)
+    )
     return {operator: round(count, 3) for operator, count in counts.items()}
 
 

@@ -28,11 +28,28 @@ from ..profile.select import (
     without_stacks,
 )
 from .documents import CheckedSideDoc
+from .limits import FIGURES
 
 SCHEMA: Final = "launchscope.baseline/1"
 
 MACHINE: Final = ("gpu", "driver", "cuda", "torch")
 """The parts of an environment that make times of two snapshots comparable."""
+
+TRACE: Final = "trace"
+"""The mode of a trace that someone else recorded."""
+
+COUNTS: Final = ("launches", "kernels", "graph_launches", "blocking_calls", "memcpys")
+
+_PROFILED: Final = "the step times of a trace are profiled ones: measure the step with launchscope profile"
+_OF_CAPTURES: Final = "only a capture of launchscope profile tells it"
+
+_LIBRARY: Final = re.compile(r"(?:site-packages|dist-packages|lib/python[\d.]+)/")
+_ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:[/\\]")
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in every process
+_DIGITS: Final = 6  # after the point of counts per step that are split among places
+
+_What = TypeVar("_What")
+_Place = TypeVar("_Place")
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,15 +165,6 @@ def side_of(snapshot: Snapshot) -> CheckedSideDoc:
     )
 
 
-_LIBRARY: Final = re.compile(r"(?:site-packages|dist-packages|lib/python[\d.]+)/")
-_ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:[/\\]")
-_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in every process
-_DIGITS: Final = 6  # after the point of counts per step that are split among places
-
-_What = TypeVar("_What")
-_Place = TypeVar("_Place")
-
-
 def launch_sites(traces: Sequence[TraceDoc], stacked: Sequence[TraceDoc]) -> tuple[LaunchSite, ...]:
     """By operator and the user's line; counts of ``traces``, lines of ``stacked`` where there are any."""
     launches, kernels = (
@@ -264,15 +272,6 @@ def _weights(traces: Sequence[TraceDoc]) -> list[tuple[TraceDoc, float]]:
     return [(trace, count / sum(counts)) for trace, count in zip(traces, counts, strict=True) if count]
 
 
-TRACE: Final = "trace"
-"""The mode of a trace that someone else recorded."""
-
-COUNTS: Final = ("launches", "kernels", "graph_launches", "blocking_calls", "memcpys")
-
-_PROFILED: Final = "the step times of a trace are profiled ones: measure the step with launchscope profile"
-_OF_CAPTURES: Final = "only a capture of launchscope profile tells it"
-
-
 def snapshots_of(document: ReportDocument, source: str = "") -> list[Snapshot]:
     """One per mode of the profile, and one per trace of others, in the report's order; ``source`` is its file."""
     found = []
@@ -322,14 +321,11 @@ def _snapshot_of_mode(
 
 def _withheld(doc: ModeDoc, timed: Sequence[Timing]) -> dict[str, str]:
     """Why figures that are not counted can't be told."""
-    figures = (
-        ("step_time", "step_ns", timed or None),
-        ("gpu_work", "gpu_work_ns", doc.gpu_work_ns),
-        ("launch_tax", "launch_tax_ns", doc.launch_tax_ns),
-        ("true_idle", "true_idle_fraction", doc.true_idle_fraction),
-        ("graph_memory", "graph_memory_bytes", doc.graph_memory_bytes),
-    )
-    return {name: doc.withheld.get(its, "it was not measured") for name, its, value in figures if value is None}
+    of_mode = {name: its.of_mode for name, its in FIGURES.items() if its.of_mode is not None}
+    lacking = {
+        name: its for name, its in of_mode.items() if getattr(doc, its) is None or (name == "step_time" and not timed)
+    }
+    return {name: doc.withheld.get(its, "it was not measured") for name, its in lacking.items()}
 
 
 def _snapshot_of_trace(document: ReportDocument, trace: TraceDoc, source: str) -> Snapshot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .document import Summary
 
+Key = TypeVar("Key")
 Number = TypeVar("Number", int, float)
 
 RESAMPLES: Final = 2000
@@ -22,6 +24,14 @@ def known_sum(values: Iterable[Number | None]) -> Number | int | None:
     """The sum; None where one of the values is not known."""
     found = list(values)
     return None if None in found else sum(value for value in found if value is not None)
+
+
+def sums(amounts: Iterable[tuple[Key, float]]) -> defaultdict[Key, float]:
+    """What the amounts of each key add up to; 0 of one that has none."""
+    found: defaultdict[Key, float] = defaultdict(float)
+    for key, amount in amounts:
+        found[key] += amount
+    return found
 
 
 def summarize(values: ArrayLike) -> Summary:

@@ -98,7 +98,7 @@ def test_what_differs_between_the_machines_is_said() -> None:
     ],
 )
 def test_a_broken_limit_never_reads_as_kept(unit: str, measured: float, allowed: float, written: str) -> None:
-    told = check_words.measured(finding(unit=unit, measured=measured, allowed=allowed))
+    told = check_words.in_words(finding(unit=unit, measured=measured, allowed=allowed))["measured"]
     assert told.startswith(written)
     assert told != units.written(allowed, unit)
 
