@@ -72,7 +72,7 @@ class Limits:
         found: dict[str, Limit] = {}
         for its_target, its_mode in ((None, None), (None, mode), (target, None), (target, mode)):
             for figure, limit in self.tables.get((its_target, its_mode), {}).items():
-                if its_mode is not None or figure not in OF_GRAPHS or _is_told(figure, mode):
+                if its_mode is not None or figure not in OF_GRAPHS or _has_meaning(figure, mode):
                     found[figure] = limit
         return [found[figure] for figure in FIGURES if figure in found]
 
@@ -88,7 +88,7 @@ class Limits:
         return [*limits, *defaults, *([required] if is_required else [])]
 
 
-def _is_told(figure: str, mode: str) -> bool:
+def _has_meaning(figure: str, mode: str) -> bool:
     """Whether a figure of graphs means anything in this mode; no trace tells the memory that graphs hold."""
     return mode in MAY_REPLAY and (figure != "graph_memory" or mode != TRACE)
 
@@ -147,7 +147,7 @@ def read_config(path: Path, targets: Collection[str] = ()) -> Limits:
 def limit_tables(
     tables: Mapping[str, Any], source: str, name: str = "limits", targets: Collection[str] = (), at: str | None = None
 ) -> dict[_Table, dict[str, Limit]]:
-    """The limits of a table and of those in it. ``source`` is told with each, ``at`` in errors."""
+    """The limits of a table and of those in it. ``source`` stands in each, ``at`` in errors."""
     reading = _Reading(source, at or source, targets)
     reading.table(tables, name, None, None)
     return reading.found
