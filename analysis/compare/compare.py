@@ -16,7 +16,6 @@ from ..model.columns import follow, named
 from ..model.document import (
     CAUSES,
     TAXES,
-    CommunicationDoc,
     DeviceDoc,
     GapsDoc,
     ModeDoc,
@@ -92,15 +91,14 @@ def compare(a: TraceAnalysis, b: TraceAnalysis, *, stacks: ComparisonDoc | None 
 
 def _in_collectives(a: TraceAnalysis, b: TraceAnalysis) -> tuple[InCollectives, InCollectives] | None:
     """Of each side's median step; None where either side's waiting can't be told from transfer."""
-    before, after = (_of_rank(side.document.communication) for side in (a, b))
-    return None if before is None or after is None else (before, after)
-
-
-def _of_rank(communication: CommunicationDoc | None) -> InCollectives | None:
-    if communication is None or communication.waiting_ns is None or communication.transfer_ns is None:
-        return None
-    waiting, transfer = communication.waiting_ns.median, communication.transfer_ns.median
-    return None if waiting is None or transfer is None else InCollectives(waiting, transfer)
+    found = []
+    for its in (a.document.communication, b.document.communication):
+        if its is None or its.waiting_ns is None or its.transfer_ns is None:
+            return None
+        if its.waiting_ns.median is None or its.transfer_ns.median is None:
+            return None
+        found.append(InCollectives(its.waiting_ns.median, its.transfer_ns.median))
+    return found[0], found[1]
 
 
 def _with_places(comparison: ComparisonDoc, stacks: ComparisonDoc) -> ComparisonDoc:

@@ -112,7 +112,8 @@ class _Judge:
             findings = [_with_first_look(judged(sides, limit), sides, why) for limit in limits]
         else:
             findings = [self._failed(sides, limits[0].where)] if limits else []
-        return _part(sides, findings, why)
+        before = None if base is None else side_of(base)
+        return PartDoc(current=side_of(now), baseline=before, differs=sides.differs, findings=findings, causes=why)
 
     def _guarded_as(self, snapshot: Snapshot, base: Snapshot | None) -> str:
         """The mode whose limits it is held against: as_written for one that no longer replays graphs by its own hand.
@@ -172,20 +173,9 @@ class _Judge:
 
     def _unmeasured(self, target: str, mode: str, base: Snapshot | None, where: str, message: str) -> PartDoc:
         now = Snapshot(launchscope=__version__, target=target, mode=mode, source=self.current[0].source)
-        sides = Sides(now, base)
-        return _part(sides, [of_running(sides, TO_FIX, message, where=where)], [], differs={})
-
-
-def _part(
-    sides: Sides, findings: list[FindingDoc], why: list[str], differs: dict[str, list[str]] | None = None
-) -> PartDoc:
-    return PartDoc(
-        current=side_of(sides.current),
-        baseline=None if sides.baseline is None else side_of(sides.baseline),
-        differs=sides.differs if differs is None else differs,
-        findings=findings,
-        causes=why,
-    )
+        finding = of_running(Sides(now, base), TO_FIX, message, where=where)
+        before = None if base is None else side_of(base)
+        return PartDoc(current=side_of(now), baseline=before, differs={}, findings=[finding], causes=[])
 
 
 def _with_first_look(found: FindingDoc, sides: Sides, why: Sequence[str]) -> FindingDoc:
