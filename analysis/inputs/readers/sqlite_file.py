@@ -97,7 +97,7 @@ class Database:
     tables: dict[str, tuple[str, ...]]
     tell: Callable[[int], None] = lambda rows: None  # rows that were read
 
-    def told(self, tables: Sequence[str], progress: Callable[[str, int, int], None]) -> Database:
+    def with_progress(self, tables: Sequence[str], progress: Callable[[str, int, int], None]) -> Database:
         """The same, with ``progress`` told of the rows read out of these tables, as about that share of the file."""
         rows = max(1, sum(self._last_row(table) for table in tables if table in self.tables))
         read = 0
@@ -161,7 +161,7 @@ def open_file(path: Path, name: str) -> Iterator[Database]:
     size, log_bytes = path.stat().st_size, sum(log.stat().st_size for log in logs)
     with path.open("rb") as file:  # also beside a log, which may be of another file, or of nothing
         _check_size(file.read(_HEADER_BYTES), size, name)
-    with _copied(path, logs, name) if logs else nullcontext(path) as whole, _told(name):
+    with _copied(path, logs, name) if logs else nullcontext(path) as whole, _errors_in_words(name):
         uri = f"{whole.as_uri()}?mode=ro{'' if logs else '&immutable=1'}"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
             yield _guarded(connection, name, size + log_bytes)
@@ -190,13 +190,13 @@ def _copied(path: Path, logs: Sequence[Path], name: str) -> Iterator[Path]:
 def open_bytes(data: bytes, name: str) -> Iterator[Database]:
     """Open the bytes of a file, as unpacked from an archive."""
     _check_size(data[:_HEADER_BYTES], len(data), name)
-    with _told(name), closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+    with _errors_in_words(name), closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.deserialize(data[: _WAL_VERSION.start] + b"\1\1" + data[_WAL_VERSION.stop :])
         yield _guarded(connection, name, len(data))
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _errors_in_words(name: str) -> Iterator[None]:
     """SQLite's errors in words; its own text may quote the file."""
     try:
         yield
