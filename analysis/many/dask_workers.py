@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from ..model.errors import LaunchscopeError, MissingRequirement
-from ..model.secrets import told_without_secrets, without_secrets
+from ..model.secrets import message_without_secrets, without_secrets
 from .pool import lost_row
 from .reading import Finished, Job, finish
 
@@ -100,7 +100,7 @@ def _connected(address: str) -> Iterator[Client]:
             f"{without_secrets(address)}: no Dask scheduler answers within {_CONNECTING_S:g} s"
         ) from error
     except (OSError, ValueError, RuntimeError) as error:
-        why = told_without_secrets(str(error), address)
+        why = message_without_secrets(str(error), address)
         raise LaunchscopeError(f"{without_secrets(address)}: no Dask scheduler answers: {why}") from None
     with _without_tracebacks(), client:
         yield client
