@@ -12,7 +12,8 @@ from launchscope.analysis.model.document import ModeDoc, ProfileDoc, RankDoc, Ra
 from launchscope.analysis.predict import sweep_story
 from launchscope.analysis.predict.scaling import ranks_rows
 from launchscope.analysis.predict.sweep import Measured, sweep_document
-from launchscope.analysis.report import load
+
+from ..captures import shipped
 
 ONE = Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip"
 UNKNOWN: dict[str, Any] = {
@@ -43,7 +44,7 @@ def together(step_ns: float | None, *ranks: RankDoc) -> RanksOfStepDoc:
 
 @pytest.fixture(scope="module")
 def one() -> ProfileDoc:
-    profile = load(ONE).document.profile
+    profile = shipped("llama_1b.zip").document.profile
     assert profile is not None
     return profile
 
