@@ -12,7 +12,7 @@ from .outputs import WHATIF, Destination
 
 
 class _Factor(click.FloatRange):
-    """A number above 0: nan, which no comparison finds out of range, is none."""
+    """A number above 0; nan, which passes every comparison, is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = float(super().convert(value, param, ctx))

@@ -227,8 +227,8 @@ def nothing_hangs() -> Iterator[None]:
 def test_it_is_told_in_a_line(
     kind: str, place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = SimpleNamespace(serve=lambda *_, **__: None, serve_many=lambda *_, **__: None)
-    monkeypatch.setattr("launchscope.cli.dashboard._site", lambda: site)
+    server = SimpleNamespace(serve=lambda *_, **__: None, serve_many=lambda *_, **__: None)
+    monkeypatch.setattr("launchscope.cli.dashboard._server", lambda: server)
     monkeypatch.setattr("launchscope.cli.dashboard.DEMOS", place / "demos")
     write_capture(place / "demos" / "llama_1b.zip", two_modes())
     there = {
