@@ -196,7 +196,7 @@ writing.settle_stdout()
 
 
 @pytest.mark.parametrize("unbuffered", [False, True], ids=["buffered", "unbuffered"])
-@pytest.mark.parametrize("arguments", ["--help", "demo --help", "analyze {trace}", "analyze {trace} --format json"])
+@pytest.mark.parametrize("arguments", ["--help", "analyze {trace}", "analyze {trace} --format json"])
 def test_a_command_whose_output_is_cut_exits_with_2(tmp_path: Path, arguments: str, unbuffered: bool) -> None:
     file = trace().step(0).launch(1, 1).kernel(3, 1).write(tmp_path / "trace.json")
     words = arguments.format(trace=file).split()
