@@ -429,7 +429,7 @@ import rich.progress
 from launchscope.cli import outputs, progress, run
 progress._QUIET_S = 0
 counted = outputs._counted
-outputs._counted = lambda *how: (time.sleep(0.1) or piece for piece in counted(*how))
+outputs._counted = lambda *how: (time.sleep(0 if at else 0.3) or piece for at, piece in enumerate(counted(*how)))
 run(["export", {str(file)!r}, "-o", {str(tmp_path / "out.pftrace")!r}])
 """
     environment = os.environ | {"TERM": "xterm", "NO_COLOR": "1"}
