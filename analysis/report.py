@@ -8,9 +8,8 @@ report.to_json()       bytes
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -27,6 +26,8 @@ from .profile.bare_traces import analyze_files, skipped_files, why_no_gpu_ops
 from .profile.captured_traces import analyze_capture
 from .profile.health import HealthDocument, health_document
 
+_WIDTH: Final = 100  # columns of what show() prints
+
 if TYPE_CHECKING:
     from os import PathLike
 
@@ -41,8 +42,6 @@ class Report:
     analyses: tuple[TraceAnalysis, ...]
     manifest: Manifest | None = None
     """Of the capture among what was analysed; null without one."""
-    shown_by: Callable[[Report, str], str] | None = field(default=None, repr=False)
-    """Makes "terminal" text and "html" of it; null where nobody shows it."""
 
     @property
     def told(self) -> tuple[TraceAnalysis, ...]:
@@ -54,6 +53,10 @@ class Report:
     def kernels(self) -> pd.DataFrame:
         """One row per trace and GPU op name of the headline device, the longest first."""
         return frames.kernels_frame(self.analyses)
+
+    def table(self, name: str) -> pd.DataFrame:
+        """The table of a figure by its name in the report, such as "blocking_calls". KeyError: the names there are."""
+        return frames.figure_frame(self.analyses, name)
 
     @property
     def gaps(self) -> pd.DataFrame:
@@ -104,15 +107,15 @@ class Report:
 
     def show(self) -> None:
         """Print the report as the terminal shows it."""
-        print(self._shown("terminal"))
+        from . import report_story
+
+        print(report_story.render_terminal(self, width=_WIDTH, color=False, verbose=False))
 
     def _repr_html_(self) -> str:
         """Shown by a notebook: the verdicts, and the modes as a table."""
-        return self._shown("html")
+        from .report_story import notebook_html
 
-    def _shown(self, form: str) -> str:
-        assert self.shown_by is not None, "launchscope.load and analyze hand it over"
-        return self.shown_by(self, form)
+        return notebook_html(self)
 
 
 def load(

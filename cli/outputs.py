@@ -62,9 +62,9 @@ OUTPUTS: Final = {
     "html": Output("dashboard.one_file.html:render", ".html", extra="dashboard"),
 }
 """What a Report can become; below, what each other document can."""
-HEALTH: Final = story_outputs("analysis.health_story")
-MODEL: Final = story_outputs("analysis.predict.model_story")
-WHATIF: Final = story_outputs("analysis.predict.whatif.whatif_story")
+HEALTH: Final = story_outputs("analysis.profile.health")
+MODEL: Final = story_outputs("analysis.predict.textbook")
+WHATIF: Final = story_outputs("analysis.predict.whatif")
 SWEEP: Final = story_outputs("analysis.predict.sweep_story")
 PREDICT: Final = story_outputs("analysis.predict.predict_story")
 RANKS: Final = {

@@ -39,7 +39,7 @@ def predict(target: str, gpu: str, calibration: Path | None, tau: float | None, 
     to.check(*inputs, Path(target.partition(":")[0]))  # a script is no place for its report
     from ..analysis.predict import gpus
     from ..analysis.predict.predict import predict_step
-    from ..tracer.count.count import count_step
+    from ..tracer.processes.count import count_step
 
     measured = None if calibration is None else gpus.read_calibration(calibration, gpu)
     with progress_line() as progress:

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..analysis.model.errors import LaunchscopeError
-from ..tracer.processes.rank_options import BACKENDS, RanksOptions, place_from_environment
 from ..tracer.target.options import (
+    BACKENDS,
     CHECK_REPEATS,
     MODES,
     REPEATS,
     STEPS,
     TIMEOUT_S,
     ProfileOptions,
+    RanksOptions,
     no_progress,
+    place_from_environment,
 )
 from . import choices
 from .outputs import COMPARED, Destination

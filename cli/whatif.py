@@ -93,7 +93,7 @@ def command(
                 f"{option}: the factor of {'all GPU ops' if twice == 'all' else twice} is given twice"
             )
     to.check(path)
-    from ..analysis.predict.whatif.prediction import whatif
+    from ..analysis.predict.whatif import whatif
 
     document = whatif(path, tau=tau, host=host, gpu=dict(gpu), bandwidth=dict(bandwidth), **more)
     to.write(document, WHATIF, path)

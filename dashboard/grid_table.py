@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..analysis.model.units import printable
+from ..analysis.model.units import one_line, printable
+from ..analysis.story.typed import WRITE, Kind, TypedColumn
 from .band import Band
 from .plotting import NS_PER_US
 
@@ -61,6 +62,51 @@ def figure(field: str, title: str, decimals: int = 0, **more: Any) -> dict[str, 
         **_WHOLE_TITLE,
         **more,
     }
+
+
+_DECIMALS: Final[Mapping[Kind, int]] = {"count": 1, "ns": 2, "share": 2, "bytes": 0}
+_UNITS: Final[Mapping[Kind, str]] = {"ns": ", µs", "share": ", %"}
+
+
+def typed_columns(columns: Sequence[TypedColumn]) -> list[dict[str, Any]]:
+    """A typed table's columns, times in µs and shares in per cent."""
+    return [_typed_column(column) for column in columns]
+
+
+def _typed_column(column: TypedColumn) -> dict[str, Any]:
+    title = column.one_line + _UNITS.get(column.kind, "")
+    if column.kind not in _DECIMALS:
+        wide = {"minWidth": 12 * column.least, "flex": 2} if column.least else {"minWidth": 104}
+        return text(_field(column), title, **wide, **({"tooltipField": column.whole} if column.whole else {}))
+    return figure(_field(column), title, _DECIMALS[column.kind])
+
+
+def _field(column: TypedColumn) -> str:
+    if column.kind != "ns":
+        return column.field
+    return "us" if column.field == "ns" else column.field.removesuffix("_ns") + "_us"
+
+
+def typed_row(columns: Sequence[TypedColumn], row: object) -> Row:
+    """A row of a typed table, its texts fit to be shown."""
+    cells = {_field(column): _typed_cell(column.kind, getattr(row, column.field)) for column in columns}
+    return cells | {c.whole: printable(getattr(row, c.whole)) for c in columns if c.whole}
+
+
+def _typed_cell(kind: Kind, value: Any) -> Cell:
+    if value is None:
+        return None
+    match kind:
+        case "ns":
+            return in_us(value)
+        case "share":
+            percent: float = round(value * 100, 3)
+            return percent
+        case "name" | "range":
+            return printable(one_line(WRITE[kind](value)))
+        case _:
+            number: int | float = value
+            return number
 
 
 SEVERAL_LINES: Final = {"lineHeight": "1.5", "paddingTop": "8px", "paddingBottom": "8px"}

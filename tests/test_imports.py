@@ -34,11 +34,8 @@ ANALYSIS = (
     "analysis.figures.serving",
     "analysis.figures",
     "analysis.profile",
-    "analysis.report",
     "analysis.report_story",
-    "analysis.health_story",
-    "analysis.notebook",
-    "analysis.predict.whatif",
+    "analysis.report",
     "analysis.predict",
     "analysis.compare",
     "analysis.compare.checks",
@@ -47,7 +44,7 @@ ANALYSIS = (
     "analysis.api",
     "analysis",
 )
-TRACER = ("tracer.target", "tracer.measure", "tracer.processes", "tracer.count", "tracer")
+TRACER = ("tracer.target", "tracer.measure", "tracer.processes", "tracer")
 DASHBOARD = (
     "dashboard",
     "dashboard.timeline",
@@ -73,7 +70,7 @@ AT_TOP = {
     "analysis.model.quantities": set[str](),
     "analysis.facts.step_regex": set[str](),
     "analysis.inputs.readers": {"numpy", "msgspec", "isal"},
-    "analysis.story": {"rich"},
+
     "analysis.render": {"msgspec", "rich"},
     "analysis.render.perfetto": {"numpy", "perfetto"},
     "analysis.many.ranks_parquet": {"msgspec", "pyarrow"},

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..figures.launch_tables import stack_line
+from ..figures.launches import stack_line
+from ..figures.registry import values
 from ..model.document import TAX_FIELDS
 from ..model.units import MISSING, apart, number, printable, share, times, written
 from ..model.user_lines import users_line
@@ -40,6 +41,7 @@ WORDS: Final = {
     "memcpys": "memory copies",
     "graph_coverage": "graph coverage",
     "graph_coverage_by_time": "graph coverage by time",
+    **{value.name: value.words for _, value in values()},
 }
 """Figures whose names are no words; ``idle.<cause>_ns`` and ``tax.<tax>_ns`` are told by their parts."""
 

@@ -80,7 +80,7 @@ def align(reference: Trace, reference_steps: Steps, other: Trace, other_steps: S
     """Match a typical kept step of each: first by name in order, then what lies between by operator in order."""
     reference_ops, other_ops = step_ops(reference, reference_steps), step_ops(other, other_steps)
     operators = _operators(reference, reference_ops)
-    names = _numbered(_match_names(reference, reference_ops), _match_names(other, other_ops))
+    names = _numbered(match_names(reference, reference_ops), match_names(other, other_ops))
     left, right = common_order(*names)
     more_left, more_right = _matched_between(*_numbered(operators, _operators(other, other_ops)), left, right)
     left, right = np.concatenate([left, more_left]), np.concatenate([right, more_right])
@@ -109,14 +109,19 @@ def step_ops(trace: Trace, steps: Steps) -> Ints:
     devices, place = np.unique(ops.device[rows], return_inverse=True)
     busiest = devices[np.argmax(np.bincount(place, weights=ops.dur_ns[rows]))]
     on_busiest: Bools = ops.device[rows] == busiest
-    rows = rows[on_busiest]
-    launch_row = ops.launch_row[rows]
-    launched = np.where(launch_row == NONE, ops.start_ns[rows], follow(trace.launches.start_ns, launch_row))
-    order: Ints = np.lexsort((ops.start_ns[rows], launched))
+    return in_launch_order(trace, rows[on_busiest])
+
+
+def in_launch_order(trace: Trace, rows: Ints) -> Ints:
+    """These GPU ops by the start of their launch, of their own where the file has none."""
+    launch_row, start_ns = trace.gpu_ops.launch_row[rows], trace.gpu_ops.start_ns[rows]
+    launched = np.where(launch_row == NONE, start_ns, follow(trace.launches.start_ns, launch_row))
+    order: Ints = np.lexsort((start_ns, launched))
     return rows[order]
 
 
-def _match_names(trace: Trace, rows: Ints) -> list[str | None]:
+def match_names(trace: Trace, rows: Ints) -> list[str]:
+    """What these GPU ops are matched by."""
     ops = trace.gpu_ops
     return [
         same_op(trace.name(name), OpKind(kind).word)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,12 @@ from .gaps import Gaps, find_gaps
 from .host_submit import blocking_words
 from .launches import LaunchTimes, launch_times, launches_doc, launching_operators, queue_depth
 from .ranks.collectives import Collectives, collectives_of
+from .ranks.waiting import Waits
 from .replays import GraphReplays, graph_replays
 from .stacks import CallStacks
 from .steps import Steps, find_steps, first_op_ns, periods_ns, steady_windows, step_busy_ns
 from .trace_facts import TraceFacts
-from .trace_times import TraceTimes, steps_doc, trace_times
+from .trace_times import StepWaits, TraceTimes, steps_doc, trace_times, with_waiting
 
 Fact = TypeVar("Fact")
 
@@ -89,12 +90,27 @@ class Context:
     step_regex: str | None = None
     host_submit_ns: float | None = None
     calibration: Calibration | None = None
+    waits: Waits | None = None  # what the other ranks' traces tell; None where none was given
+    waits_for: int | None = None  # the rank for which most of its waiting is; None where there is none
+    waits_reason: str | None = None  # why not all of its collectives have a counterpart; None where all have one
+
+    @cached_property
+    def figures(self) -> dict[str, Any]:
+        """Documents of figures that were computed, by name."""
+        return {}
 
     def release(self, *facts: str) -> None:
         """Forget what takes memory and is not asked for any more."""
         for fact in facts:
             self.__dict__.pop(fact, None)
             self.__dict__.pop(_kept_as(fact), None)
+
+    def with_other_ranks(self, waits: Waits, waits_for: int | None, reason: str | None) -> Context:
+        """The same facts, and what the other ranks' traces tell."""
+        other = replace(self, waits=waits, waits_for=waits_for, waits_reason=reason)
+        known = {name: fact for name, fact in self.__dict__.items() if name not in other.__dict__}
+        other.__dict__.update({name: fact for name, fact in known.items() if name not in ("times", "figures")})
+        return other
 
     def renamed(self, trace: Trace, name: str) -> Context:
         """The same facts of the same trace under other names."""
@@ -202,7 +218,11 @@ class Context:
             return None
         exposed_ns = self.collectives.exposed_ns if len(self.collectives) else None
         gaps, first_ns = (self.gaps[self.device], self.headline_steady), self.first_op_ns[self.device]
-        return trace_times(self.trace, self.steps, *gaps, self.busy_ns, first_ns, exposed_ns)
+        times = trace_times(self.trace, self.steps, *gaps, self.busy_ns, first_ns, exposed_ns)
+        if self.waits is None or not len(self.collectives):
+            return times
+        waits = self.waits
+        return with_waiting(times, StepWaits(self.busy_ns, waits.exposed_waiting_ns, waits.unsplit_ns, waits.told))
 
     @cached_property
     def periods_ns(self) -> NDArray[np.float64]:

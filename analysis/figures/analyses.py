@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -16,20 +16,14 @@ from ..facts.ranks.collectives import Collectives
 from ..facts.ranks.waiting import Waits
 from ..facts.replays import GraphReplays
 from ..facts.steps import Steps
-from ..facts.trace_times import StepWaits, TraceTimes, with_waiting
-from ..model.document import CommunicationDoc, DeviceDoc, SourceDoc, SteadyDoc, TraceDoc, WarningDoc
+from ..model.document import SourceDoc, TraceDoc
 from ..model.freed_memory import return_freed_memory
 from ..model.trace import Trace
-from .blocking import blocking_calls
-from .communication import communication_doc, not_split, without_warning
-from .coverage import coverage
-from .graphs.doctor import graph_doctor
-from .graphs.findings import trace_findings
-from .kernels import kernel_table, memory_ops, short_kernels
-from .observer import KERNEL_STRETCH_NS
-from .serving.anatomy import serving
-from .trace_verdict import trace_bound, trace_verdict
-from .withheld import withheld_figures
+from .coverage import COVERAGE
+from .queue_depth import QUEUE_DEPTH
+from .registry import FIGURES
+from .serving_steps import SERVING
+from .trace_notices import notices
 
 _MOST_AT_ONCE: Final = 700_000
 """Host ops up to which stacks and gaps are found at the same time; of more, both together take too much memory."""
@@ -41,9 +35,6 @@ class TraceAnalysis:
 
     context: Context
     document: TraceDoc
-    times: TraceTimes | None  # of a step of the headline device; None without a GPU op
-    waits: Waits | None = None  # what the other ranks' traces tell; None where none was given
-    waits_for: int | None = None  # the rank for which most of its waiting is; None where there is none
 
     @property
     def trace(self) -> Trace:
@@ -101,7 +92,7 @@ def analyze_trace(trace: Trace, **known: Any) -> TraceAnalysis:
     _find_gaps_and_stacks(context)
     document = _document(context)
     context.release("stacks", "line_of_stack", "operators", "linked_kernels", "graph_kernels")
-    return TraceAnalysis(context, document, context.times)
+    return TraceAnalysis(context, document)
 
 
 def _find_gaps_and_stacks(context: Context) -> None:
@@ -123,56 +114,35 @@ def _find_gaps_and_stacks(context: Context) -> None:
 
 def _document(context: Context) -> TraceDoc:
     trace, headline = context.trace, context.headline
-    covered = coverage(context)
+    COVERAGE.of(context)
+    notices(context)
     context.release("trace_facts", "busy")
     return_freed_memory(len(trace.gpu_ops))
-    times, blocking = context.times, blocking_calls(context)
-    communication = None if headline is None else communication_doc(context.collectives, context.busy_ns)
-    depth = context.queue_depth
+    QUEUE_DEPTH.of(context)
     return_freed_memory(len(trace.gpu_ops))
-    document = TraceDoc(
+    found: dict[str, Any] = {figure.name: figure.of(context) for figure in FIGURES}
+    return_freed_memory(len(trace.gpu_ops))
+    return TraceDoc(
         name=context.name,
         mode=context.mode,
         trace_pass=context.trace_pass,
         repeat=context.repeat,
         rank=trace.rank,
         source=SourceDoc(path=trace.source.path, format=trace.source.format, bytes=trace.source.bytes),
-        coverage=covered.counts,
         headline_device=headline,
-        warnings=[*covered.warnings(), *_waiting_unknown(communication, times)],
-        withheld={},
-        devices=[_device_document(context, device) for device in trace.devices],
-        steps=context.step_figures,
-        launches=context.launches,
-        blocking_calls=blocking,
-        graphs=context.replays.to_doc(trace),
-        graph_doctor=None if headline is None else graph_doctor(context),
-        kernels=kernel_table(context),
-        short_kernels=short_kernels(context),
-        queue_depth=depth,
-        memory_ops=memory_ops(context),
-        bound=None if times is None or times.host_ns is None else trace_bound(times),
-        verdict=trace_verdict(
-            times,
-            covered.unreliable,
-            context.blocking_words,
-            own_capture=context.own_capture,
-            node_gap_ns=context.node_gap_ns,
-        ),
-        communication=communication,
-        **_serving(context),
+        withheld=_withheld(context),
+        serving_reason=SERVING.reasons(context).get(SERVING.name),
+        figures={figure.name: found[figure.name] for figure in FIGURES if not figure.is_of_contract},
+        **{figure.name: found[figure.name] for figure in FIGURES if figure.is_of_contract},
     )
-    if document.graph_doctor is not None:
-        period = None if document.steps is None else document.steps.period_ns
-        findings = trace_findings(document.graph_doctor, blocking, period)
-        doctor = msgspec.structs.replace(document.graph_doctor, findings=findings)
-        document = msgspec.structs.replace(document, graph_doctor=doctor)
-    return msgspec.structs.replace(document, withheld=withheld_figures(document))
 
 
-def _serving(context: Context) -> dict[str, Any]:
-    anatomy = serving(context)
-    return {"serving_reason": anatomy} if isinstance(anatomy, str) else {"serving": anatomy}
+def _withheld(context: Context) -> dict[str, str]:
+    """Path in the document → reason, for every figure that is null for want of data."""
+    reasons = {} if context.headline is not None else {"headline_device": "no GPU op in the file"}
+    for figure in FIGURES:
+        reasons |= figure.reasons(context)
+    return reasons
 
 
 def with_waits(analysis: TraceAnalysis, waits: Waits, waits_for: int | None, reason: str | None) -> TraceAnalysis:
@@ -181,54 +151,9 @@ def with_waits(analysis: TraceAnalysis, waits: Waits, waits_for: int | None, rea
     ``waits_for`` is the rank for which most of its waiting is, null where there is none. ``reason``: why not all of its
     collectives have a counterpart; null where all have one.
     """
-    context, times, document = analysis.context, analysis.times, analysis.document
-    if times is None or document.communication is None:
-        return replace(analysis, waits=waits, waits_for=waits_for)
-    communication = communication_doc(context.collectives, context.busy_ns, waits, reason)
-    told = StepWaits(context.busy_ns, waits.exposed_waiting_ns, waits.unsplit_ns, waits.told)
-    times = with_waiting(times, told)
-    verdict = trace_verdict(
-        times,
-        analysis.unreliable,
-        context.blocking_words,
-        own_capture=context.own_capture,
-        node_gap_ns=context.node_gap_ns,
-        alone=False,
-        waits_for=waits_for,
-    )
-    document = msgspec.structs.replace(
-        document,
-        communication=communication,
-        bound=None if document.bound is None else trace_bound(times),
-        verdict=verdict,
-        warnings=[*without_warning(document.warnings), *_waiting_unknown(communication, times)],
-    )
-    document = msgspec.structs.replace(document, withheld=withheld_figures(document))
-    return replace(analysis, waits=waits, waits_for=waits_for, times=times, document=document)
-
-
-def _waiting_unknown(communication: CommunicationDoc | None, times: TraceTimes | None) -> list[WarningDoc]:
-    return [] if times is None else not_split(communication, times.work_ns, times.gpu_ops * KERNEL_STRETCH_NS)
-
-
-def _device_document(context: Context, device: int) -> DeviceDoc:
-    whole, steady = context.gaps[device], context.steady[device]
-    return DeviceDoc(
-        device=device,
-        name=context.trace.device_names.get(device),
-        window_ns=whole.window_ns,
-        busy_ns=whole.busy_ns,
-        idle_ns=whole.idle_ns,
-        op_sum_ns=whole.op_sum_ns,
-        idle_fraction=whole.idle_fraction,
-        gaps=whole.to_doc(),
-        steady=None
-        if steady is None
-        else SteadyDoc(
-            window_ns=steady.window_ns,
-            busy_ns=steady.busy_ns,
-            idle_ns=steady.idle_ns,
-            idle_fraction=steady.idle_fraction,
-            gaps=steady.to_doc(),
-        ),
-    )
+    context = analysis.context.with_other_ranks(waits, waits_for, reason)
+    alone = analysis.context.figures
+    context.figures.update({f.name: alone[f.name] for f in FIGURES if not f.across_ranks})
+    found = {figure.name: figure.of(context) for figure in FIGURES if figure.across_ranks}
+    document = msgspec.structs.replace(analysis.document, **found, withheld=_withheld(context))
+    return TraceAnalysis(context, document)

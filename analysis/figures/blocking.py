@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Final
 
+import msgspec
 import numpy as np
 
 from ..facts.context import Context
 from ..facts.stacks import Stack
 from ..model.columns import follow, named
-from ..model.document import BlockingCallDoc
+from ..model.document import BlockingCallDoc, TraceDoc
+from ..story.blocks import Listing
+from ..story.typed import TypedColumn, TypedTable
+from .figure import Figure
+from .launches import ROWS, stack_line
 
 
 def blocking_calls(context: Context) -> list[BlockingCallDoc]:
@@ -40,3 +47,41 @@ def blocking_calls(context: Context) -> list[BlockingCallDoc]:
         )
         for (api, name, stack), ns in took_ns.most_common()
     ]
+
+
+class _Row(msgspec.Struct, frozen=True):
+    api: str
+    per_step: float | None
+    ns: int
+    operator: str | None
+    inside: str | None
+
+
+def _table(calls: Sequence[BlockingCallDoc]) -> TypedTable:
+    """The longest first."""
+    rows = [
+        _Row(call.api, call.count_per_step, call.ns, call.operator or None, stack_line(call.stack, call.operator))
+        for call in sorted(calls, key=lambda call: -call.ns)
+    ]
+    columns = [
+        TypedColumn("api", "blocking calls", "name", least=22, foreign=True),
+        TypedColumn("per_step", "per step"),
+        TypedColumn("ns", "blocked", "ns"),
+        TypedColumn("operator", "operator", "name", least=14, foreign=True),
+        TypedColumn("inside", "inside", "name", rank=1, least=16, foreign=True),
+    ]
+    return TypedTable(columns, rows)
+
+
+def _tables(trace: TraceDoc, verbose: bool) -> list[Listing]:
+    return _table(trace.blocking_calls).listing(None if verbose else ROWS)
+
+
+BLOCKING_CALLS: Final = Figure(
+    "blocking_calls",
+    "calls that wait for the GPU",
+    list[BlockingCallDoc],
+    blocking_calls,
+    tables=_tables,
+    table=_table,
+)

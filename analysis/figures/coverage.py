@@ -6,14 +6,13 @@ The rules are those of docs/warnings.md, "When a trace is not reliable".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from ..facts.context import Context
-from ..model.document import CoverageDoc, WarningDoc
-from ..model.trace import Notice
-from ..model.units import part
-from .trace_notices import trace_notices
+from ..model.document import CoverageDoc, TraceDoc
+from ..model.units import number, part, plural, ratio
+from ..story.blocks import Fact
+from .figure import Figure
 
 UNLINKED_SHARE: Final = 0.10
 """Over this share of the kept ops without a launch, gaps can't be explained."""
@@ -33,35 +32,35 @@ IMPOSSIBLE: Final = "have durations that can't be"
 _CUT_CODES: Final = ("cut_file", "damaged_file")
 
 
-@dataclass(frozen=True, eq=False)
-class Coverage:
-    """Counts of a trace, what to know about it, and why it is unreliable where it is."""
-
-    counts: CoverageDoc  # the ``coverage`` object of the report
-    notices: tuple[Notice, ...]  # of the reader, of the steps, and of the data
-    unreliable: tuple[str, ...]  # reasons; empty when the figures can be trusted
-
-    @property
-    def reliable(self) -> bool:
-        """Whether the figures can be trusted."""
-        return not self.unreliable
-
-    def warnings(self) -> list[WarningDoc]:
-        """The ``warnings`` list of the report."""
-        return [WarningDoc(code=n.code, message=n.message, count=n.count) for n in self.notices]
+def coverage_doc(context: Context) -> CoverageDoc:
+    """Count, and say whether the trace is reliable."""
+    return _counts(context, list(_reasons(context)))
 
 
-def coverage(context: Context) -> Coverage:
-    """Count, warn, and say whether the trace is reliable."""
-    unreliable = tuple(_reasons(context))
-    return Coverage(
-        counts=_counts(context, unreliable),
-        notices=(*context.trace.notices, *context.steps.notices, *trace_notices(context)),
-        unreliable=unreliable,
-    )
+def _told(trace: TraceDoc, verbose: bool) -> Iterator[Fact]:
+    yield from coverage_facts(trace.coverage, verbose=verbose)
 
 
-def _counts(context: Context, unreliable: tuple[str, ...]) -> CoverageDoc:
+def coverage_facts(c: CoverageDoc, *, verbose: bool) -> Iterator[Fact]:
+    """What the file holds, and how much of it can be used."""
+    counts = [f"{number(c.events)} events", plural(c.gpu_ops, "GPU op"), plural(c.kernels, "kernel")]
+    counts += [plural(c.launches, "launch", "launches"), f"{number(c.graph_launches)} of them graph launches"]
+    linked = f"launch in the file for {number(c.linked)} of {number(c.gpu_ops)} GPU ops ({ratio(c.linked, c.gpu_ops)})"
+    oddities = [
+        (c.negative_latency, "start before their launch call does"),
+        (c.same_stream_overlaps, "overlap an earlier one of their stream"),
+        (c.zero_duration, "take no time"),
+    ]
+    odd = [f"{number(count)} {text}" for count, text in oddities if count or verbose]
+    if c.negative_queue and verbose:
+        odd.append(f"{plural(c.negative_queue, 'launch', 'launches')} return after their GPU op started (normal)")
+    lines = [" · ".join(counts), " · ".join([linked, "reliable" if c.reliable else "NOT RELIABLE", *odd])]
+    kept = f"{number(c.steps_found - c.steps_dropped)} of {number(c.steps_found)} kept"
+    lines.append(f"steps: {kept}, found by {c.step_source.replace('_', ' ')}" if c.steps_found else "steps: none found")
+    yield Fact("coverage", lines)
+
+
+def _counts(context: Context, unreliable: list[str]) -> CoverageDoc:
     facts = context.trace_facts
     trace, ops, launches = context.trace, context.trace.gpu_ops, context.trace.launches
     linked = int(facts.linked.sum())
@@ -82,7 +81,7 @@ def _counts(context: Context, unreliable: tuple[str, ...]) -> CoverageDoc:
         steps_dropped=context.steps.dropped,
         step_source=context.steps.source,
         reliable=not unreliable,
-        unreliable=list(unreliable),
+        unreliable=unreliable,
     )
 
 
@@ -120,3 +119,8 @@ def _impossible(context: Context) -> Iterator[str]:
     for what, rows in (("GPU ops", odd.gpu_ops), ("launches", odd.launches), ("blocking calls", odd.blocking_calls)):
         if rows.sum() > IMPOSSIBLE_SHARE * len(rows):
             yield f"{part(int(rows.sum()), len(rows))} {what} {IMPOSSIBLE}"
+
+
+COVERAGE: Final = Figure(
+    "coverage", "what a file holds and how much of it can be used", CoverageDoc, coverage_doc, facts=_told
+)

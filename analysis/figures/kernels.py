@@ -1,20 +1,23 @@
-"""GPU ops by name: which kernels take the time, how many are short, and what memory operations move."""
+"""GPU ops by name: which kernels take the time."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from ..facts.context import Context
-from ..facts.host_submit import submits_as_profiled
 from ..model.columns import numbered
-from ..model.document import KernelDoc, MemoryOpsDoc, ShortKernelsDoc, ShortShareDoc
-from ..model.statistics import summarize
+from ..model.document import KernelDoc
+from ..model.kernel_names import short_names
 from ..model.trace import NONE, Ints, OpKind, narrow
+from ..story.blocks import Listing
+from ..story.typed import TypedColumn, TypedTable
+from .figure import Figure
 
-SHORT_NS: Final = 10_000
-"""A decode step's kernels take 1–10 µs; below this a launch from the host costs as much as the kernel."""
+ROWS: Final = 8  # names without --verbose
 
 
 def kernel_table(context: Context) -> list[KernelDoc]:
@@ -32,42 +35,6 @@ def kernel_table(context: Context) -> list[KernelDoc]:
     del rows, group, order
     docs = [_kernel_doc(context, its_rows, op_sum) for its_rows in members]
     return sorted(docs, key=lambda doc: (-doc.total_ns, doc.name, doc.category))
-
-
-def short_kernels(context: Context) -> ShortKernelsDoc:
-    """Share of the headline device's kernels below 10 µs and below τ, by count and by time; null without kernels or τ.
-
-    τ is τ_step where it can be told, else the median launch overhead.
-    """
-    if context.headline is None:
-        return ShortKernelsDoc(below_10us=None, below_tau=None, tau_ns=None, tau_source=None)
-    ops = context.trace.gpu_ops
-    dur_ns = ops.dur_ns[ops.is_kernel & (ops.device == context.headline)]
-    tau_ns, tau_source = _tau(context)
-    return ShortKernelsDoc(
-        below_10us=_share_below(dur_ns, SHORT_NS),
-        below_tau=None if tau_ns is None else _share_below(dur_ns, tau_ns),
-        tau_ns=tau_ns,
-        tau_source=None if tau_ns is None else tau_source,
-    )
-
-
-def _tau(context: Context) -> tuple[float | None, str]:
-    steps, submit_ns = context.step_figures, context.host_submit_ns
-    launches = None if steps is None else steps.launches.median
-    if steps and launches and submit_ns is not None and not submits_as_profiled(steps, context.queue_depth):
-        return submit_ns / launches, "tau_step"
-    return summarize(context.launch_times.overhead_ns).median, "median launch overhead"
-
-
-def memory_ops(context: Context) -> MemoryOpsDoc:
-    """Bytes and GPU time of the headline device's copies and sets; bytes are null when the file lacks some op's."""
-    if context.headline is None:
-        return MemoryOpsDoc(bytes=None, ns=0)
-    ops = context.trace.gpu_ops
-    moving = ~ops.is_kernel & (ops.device == context.headline)
-    moved = ops.bytes[moving]
-    return MemoryOpsDoc(bytes=None if (moved == NONE).any() else int(moved.sum()), ns=int(ops.dur_ns[moving].sum()))
 
 
 def _kernel_doc(context: Context, rows: Ints, op_sum: int) -> KernelDoc:
@@ -93,10 +60,78 @@ def _kernel_doc(context: Context, rows: Ints, op_sum: int) -> KernelDoc:
     )
 
 
-def _share_below(dur_ns: Ints, limit_ns: float) -> ShortShareDoc | None:
-    """Share of kernels that are shorter than the limit; null when there are none, or none that took any time."""
-    total = int(dur_ns.sum())
-    if not total:
-        return None
-    short = dur_ns < limit_ns
-    return ShortShareDoc(by_count=float(np.mean(short)), by_time=int(dur_ns[short].sum()) / total)
+class KernelRow(msgspec.Struct, frozen=True):
+    """A kernel as tables show it."""
+
+    kernel: str  # short, yet told apart from the others
+    name: str
+    category: str
+    count: int
+    per_step: float | None
+    ns_per_step: float | None
+    total_ns: int
+    median_ns: float
+    p90_ns: float
+    share: float
+    operator: str | None  # marked with * where it is inferred
+
+
+def kernel_rows(docs: Sequence[KernelDoc]) -> list[KernelRow]:
+    """One per document, the longest in total first."""
+    names = short_names(doc.name for doc in docs)
+    return [
+        KernelRow(
+            names[doc.name] or "(no name)",
+            doc.name,
+            doc.category,
+            doc.count,
+            doc.count_per_step,
+            doc.ns_per_step,
+            doc.total_ns,
+            doc.median_ns,
+            doc.p90_ns,
+            doc.share_of_busy,
+            f"{doc.operator}*" if doc.operator and doc.operator_inferred else doc.operator or None,
+        )
+        for doc in sorted(docs, key=lambda doc: -doc.total_ns)
+    ]
+
+
+def _table(docs: Sequence[KernelDoc], title: str = "kernel", limit: int | None = None) -> TypedTable:
+    """By step where each has figures of a step, as the GPU work is."""
+    rows = kernel_rows(docs)
+    by_step = all(row.ns_per_step is not None and row.per_step is not None for row in rows[:limit])
+    inferred = any(row.operator and row.operator.endswith("*") for row in rows[:limit])
+    return TypedTable(
+        [
+            TypedColumn("kernel", title, "name", least=30, foreign=True, whole="name"),
+            TypedColumn("category", "kind", "name", wide_only=True),
+            TypedColumn("count", "count", wide_only=by_step),
+            TypedColumn("per_step", "count\nper step", wide_only=not by_step),
+            TypedColumn("ns_per_step", "time\nper step", "ns", wide_only=not by_step),
+            TypedColumn("total_ns", "total", "ns", wide_only=by_step),
+            TypedColumn("median_ns", "median", "ns", rank=1),
+            TypedColumn("p90_ns", "p90", "ns", optional=True),
+            TypedColumn("share", "of\nbusy", "share"),
+            TypedColumn(
+                "operator", "operator\n* inferred" if inferred else "operator", "name", rank=2, least=16, foreign=True
+            ),
+        ],
+        rows,
+        ["* operators of the aligned recording that has them"] if inferred else [],
+    )
+
+
+def longest_kernels(docs: Sequence[KernelDoc], title: str, limit: int | None) -> list[Listing]:
+    """The kernels that took the most time, by name."""
+    return _table(docs, title, limit).listing(limit)
+
+
+KERNELS: Final = Figure(
+    "kernels",
+    "GPU ops by name: how many, how long, of which operator",
+    list[KernelDoc],
+    kernel_table,
+    tables=lambda trace, verbose: longest_kernels(trace.kernels, "longest kernels", None if verbose else ROWS),
+    table=_table,
+)

@@ -1,45 +1,17 @@
-"""The bound and the verdict of a bare trace: all times as profiled (docs/metrics.md, "Verdict")."""
+"""The verdict of a bare trace: all times as profiled (docs/metrics.md, "Verdict")."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+from ..facts.context import Context
 from ..facts.trace_times import TraceTimes
-from ..model import units
-from ..model.document import BoundDoc, VerdictDoc
-from ..step_model.bound import bound_ns, serial_ns
+from ..model.document import VerdictDoc
+from .coverage import COVERAGE
+from .figure import Figure
 from .observer import KERNEL_STRETCH_NS
 from .verdict import StepFacts, verdict
-
-
-def trace_bound(times: TraceTimes) -> BoundDoc:
-    """The closed-form model with the trace's own τ; W is without waiting where other ranks tell it."""
-    tau = None if times.host_ns is None else times.host_ns / times.launches
-    work = times.without_waiting_ns
-    return BoundDoc(
-        basis="trace",
-        gpu_work_ns=work,
-        launches=times.launches,
-        tau_ns=tau,
-        bound_ns=None if tau is None else bound_ns(work, times.launches, tau),
-        serial_ns=None if tau is None else serial_ns(work, times.launches, tau),
-        step_ns=times.step_ns,
-        host_submit_ns=times.host_ns,
-        host_submit_source=None if times.host_ns is None else "as profiled",
-        note=_bound_note(times),
-    )
-
-
-def _bound_note(times: TraceTimes) -> str | None:
-    """What W is where there are collectives; None below what can be resolved."""
-    resolved, parts = times.gpu_ops * KERNEL_STRETCH_NS, times.parts
-    told = []
-    if parts.waiting_ns > resolved:
-        told.append(f"W is without what it waits inside collectives, {units.duration(parts.waiting_ns)} of T")
-    unsplit = times.without_waiting_ns - parts.working_ns
-    if unsplit > resolved:
-        told.append(f"W holds {units.duration(unsplit)} inside collectives, waiting for other ranks included")
-    return "; ".join(told) or None
 
 
 def trace_verdict(
@@ -83,3 +55,22 @@ def trace_verdict(
             blocking=tuple(blocking),
         )
     )
+
+
+def _compute(context: Context) -> VerdictDoc:
+    covered = COVERAGE.of(context)
+    assert covered is not None, "every trace is counted"
+    return trace_verdict(
+        context.times,
+        covered.unreliable,
+        context.blocking_words,
+        own_capture=context.own_capture,
+        node_gap_ns=context.node_gap_ns,
+        alone=context.waits is None or not len(context.collectives),
+        waits_for=context.waits_for,
+    )
+
+
+VERDICT: Final = Figure(
+    "verdict", "what the step waits for, and what to do next", VerdictDoc, _compute, across_ranks=True
+)

@@ -21,7 +21,24 @@ from msgspec.structs import replace
 
 from ..model import units
 from ..model.document import ActionDoc, VerdictDoc
-from .how_to import HOW, LESS_WORK_UNCOUNTED
+
+HOW: Final = {
+    "graph": "g = torch.cuda.CUDAGraph(); with torch.cuda.graph(g): step(); then g.replay() over static inputs",
+    "fused": "torch.compile(step)",
+    "fused_graph": 'torch.compile(step, mode="reduce-overhead")',
+    "next_replay": "replay step n + 1 before the result of step n is read",
+    "sync": "copy_(…, non_blocking=True) into pinned memory, and read it one step later",
+    "between_steps": "launch step n + 1 before the host reads the token of step n",
+    "stall": "gc.freeze() after warm-up; warm up every shape; load data in another process",
+    "wait": "look at the rank that arrives last: taskset each process to cores of its own; gc.freeze(); graphs",
+    "other_ranks": "launchscope analyze RANK0.json RANK1.json …",
+    "node": "torch.compile before the capture: half the nodes pay half",
+    "less_work": "launchscope whatif CAPTURE --weights int4 --graph, or --batch 8",
+}
+"""One line that tries each kind of action, by ``ActionDoc.kind``."""
+
+LESS_WORK_UNCOUNTED: Final = "launchscope whatif PATH --gpu matmul=0.5"
+"""For ``less_work`` where nothing says what a step reads: weights and batches take that, times of ops don't."""
 
 GPU_BOUND_FRACTION: Final = 0.85  # W ÷ T from which the GPU itself is the bottleneck
 MIN_OPS_WITHOUT_STEPS: Final = 100
@@ -154,10 +171,10 @@ def _reason(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str:
     span = "step" if facts.has_steps else "window"
     profiled = ", as profiled" if facts.basis == "trace" else ""
     working = facts.working_ns(work_ns)
-    told = (
+    took = (
         f"{units.duration(working)} of a {units.duration(step_ns)} {span}{profiled} ({units.share(working / step_ns)})"
     )
-    parts = [f"the GPU works {told}", *_communication_text(facts, step_ns)]
+    parts = [f"the GPU works {took}", *_communication_text(facts, step_ns)]
     tax, tax_share = largest_tax(facts.taxes_ns)
     if name in ("wait-bound", "communication-bound"):
         pass
@@ -177,11 +194,11 @@ def _reason(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str:
 def _communication_text(facts: StepFacts, step_ns: float) -> Iterator[str]:
     """What of the step is inside collectives without being work, or may be; nothing below what can be resolved."""
     if facts.waiting_ns > facts.work_uncertainty_ns:
-        told = f"{units.duration(facts.waiting_ns)} ({units.share(facts.waiting_ns / step_ns)})"
-        yield f"it waits {told} inside collectives {_awaited(facts)}"
+        took = f"{units.duration(facts.waiting_ns)} ({units.share(facts.waiting_ns / step_ns)})"
+        yield f"it waits {took} inside collectives {_awaited(facts)}"
     if facts.unsplit_ns > facts.work_uncertainty_ns:
-        told = f"{units.duration(facts.unsplit_ns)} ({units.share(facts.unsplit_ns / step_ns)})"
-        yield f"{told} pass inside collectives, where transfer and waiting for other ranks can't be told apart"
+        took = f"{units.duration(facts.unsplit_ns)} ({units.share(facts.unsplit_ns / step_ns)})"
+        yield f"{took} pass inside collectives, where transfer and waiting for other ranks can't be told apart"
 
 
 def _awaited(facts: StepFacts) -> str:
@@ -209,8 +226,8 @@ def _observer_text(facts: StepFacts) -> str:
     """How much of the launch tax is the profiler's; empty where none is."""
     if not facts.observer_ns:
         return ""
-    own = units.duration(facts.observer_ns)
-    return f", but {own} of that stand before graph replays: mostly the profiler's own cost"
+    before_replays = units.duration(facts.observer_ns)
+    return f", but {before_replays} of that stand before graph replays: mostly the profiler's own cost"
 
 
 def _all_taxes(taxes_ns: Mapping[str, float]) -> str:

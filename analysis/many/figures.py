@@ -19,8 +19,11 @@ from ..facts.context import Context
 from ..facts.ranks.collectives import Collectives
 from ..facts.steps import has_period
 from ..facts.trace_times import TraceTimes
-from ..figures.coverage import coverage
+from ..figures.coverage import coverage_doc
+from ..figures.registry import values
+from ..figures.trace_notices import notices
 from ..figures.trace_verdict import trace_verdict
+from ..model.document import WarningDoc
 from ..model.freed_memory import return_freed_memory
 from ..model.trace import NONE, Trace
 from .document import MOST_IN_SERIES, RankRow, StepSeriesDoc
@@ -42,12 +45,13 @@ class RankFound:
 def find_figures(row: RankRow, trace: Trace, *, step_regex: str | None = None) -> RankFound:
     """The row with what its trace tells. LaunchscopeError for a step expression that takes too long."""
     context = Context(trace, step_regex=step_regex)
-    covered = coverage(context)
+    unreliable = coverage_doc(context).unreliable
+    warnings = [WarningDoc(code=each.code, message=each.message, count=each.count) for each in notices(context)]
     context.release("trace_facts")
-    told = trace_verdict(context.times, covered.unreliable, context.blocking_words)
+    told = trace_verdict(context.times, unreliable, context.blocking_words)
     known: dict[str, Any] = {
-        "warnings": covered.warnings(),
-        "unreliable": list(covered.unreliable),
+        "warnings": warnings,
+        "unreliable": unreliable,
         "format": trace.source.format,
         "gpu_ops": len(trace.gpu_ops),
         "step_source": context.steps.source,
@@ -58,11 +62,18 @@ def find_figures(row: RankRow, trace: Trace, *, step_regex: str | None = None) -
     }
     if context.headline is not None:
         known |= {"device": context.headline, "gpu": trace.device_names.get(context.headline)} | _idle(context)
-        known |= _step_figures(context) | _communication(context)
+        known |= _step_figures(context) | _communication(context) | {"figures": _of_registry(context)}
     return_freed_memory(len(trace.gpu_ops))
     busy_ns = context.busy_ns if context.has_steps and context.headline is not None else np.zeros(0)
     row = msgspec.structs.replace(row, **known)
     return RankFound(row, context.collectives, busy_ns, context.times, context.blocking_words)
+
+
+def _of_registry(context: Context) -> dict[str, float]:
+    """Numbers of figures that ask to be told of every rank."""
+    documents = ((value, figure.of(context)) for figure, value in values() if value.of_ranks)
+    found = ((value.name, value.of(document)) for value, document in documents if document is not None)
+    return {name: number for name, number in found if number is not None}
 
 
 def _idle(context: Context) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Times are nanoseconds. A figure that the data can't support is null and its reas
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -332,6 +332,7 @@ class TraceDoc(msgspec.Struct, frozen=True, kw_only=True):
     serving_reason: str | None = None  # why an engine's steps are not told; null where they are
     fusion: FusionDoc | None = None  # null without the shapes of operators' inputs, or without a kept step
     communication: CommunicationDoc | None = None  # null without a collective in the kept steps
+    figures: dict[str, Any] = {}  # figures without a name above, by theirs
 
 
 class CalibrationDoc(msgspec.Struct, frozen=True, kw_only=True):

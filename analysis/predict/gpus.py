@@ -48,23 +48,18 @@ class _Published(msgspec.Struct, frozen=True):
     source: str
 
 
+def _dense(bf16: float, fp32: float) -> dict[str, float]:
+    """FLOP per second by dtype, of so many TFLOP per second."""
+    return {"bf16": bf16 * 1e12, "fp16": bf16 * 1e12, "fp32": fp32 * 1e12}
+
+
 _PUBLISHED: Final = {
-    "h200": _Published("NVIDIA H200", 132, 4.8e12, {"bf16": 989e12, "fp16": 989e12, "fp32": 67e12}, "H200 datasheet"),
-    "h100": _Published(
-        "NVIDIA H100 SXM", 132, 3.35e12, {"bf16": 989e12, "fp16": 989e12, "fp32": 67e12}, "H100 datasheet"
-    ),
-    "a100": _Published(
-        "NVIDIA A100 SXM 80 GB", 108, 2.039e12, {"bf16": 312e12, "fp16": 312e12, "fp32": 19.5e12}, "A100 datasheet"
-    ),
-    "b200": _Published(
-        "NVIDIA B200", 148, 7.7e12, {"bf16": 2250e12, "fp16": 2250e12, "fp32": 75e12}, "HGX B200 datasheet"
-    ),
-    "l40s": _Published(
-        "NVIDIA L40S", 142, 0.864e12, {"bf16": 362e12, "fp16": 362e12, "fp32": 91.6e12}, "L40S datasheet"
-    ),
-    "rtx4090": _Published(
-        "NVIDIA RTX 4090", 128, 1.008e12, {"bf16": 165e12, "fp16": 165e12, "fp32": 82.6e12}, "Ada whitepaper"
-    ),
+    "h200": _Published("NVIDIA H200", 132, 4.8e12, _dense(989, 67), "H200 datasheet"),
+    "h100": _Published("NVIDIA H100 SXM", 132, 3.35e12, _dense(989, 67), "H100 datasheet"),
+    "a100": _Published("NVIDIA A100 SXM 80 GB", 108, 2.039e12, _dense(312, 19.5), "A100 datasheet"),
+    "b200": _Published("NVIDIA B200", 148, 7.7e12, _dense(2250, 75), "HGX B200 datasheet"),
+    "l40s": _Published("NVIDIA L40S", 142, 0.864e12, _dense(362, 91.6), "L40S datasheet"),
+    "rtx4090": _Published("NVIDIA RTX 4090", 128, 1.008e12, _dense(165, 82.6), "Ada whitepaper"),
 }
 NAMES: Final = tuple(_PUBLISHED)
 
@@ -99,64 +94,65 @@ def gpu(
     name: str, calibration: Calibration | None = None, source: str | None = None, tau_ns: float | None = None
 ) -> Gpu:
     """The GPU of the table with this name; a calibration's figures, told as those of ``source``, and τ go before."""
-    published = _PUBLISHED[name]
+    published, h200 = _PUBLISHED[name], _PUBLISHED["h200"]
     own = calibration or (_H200 if name == "h200" else Calibration())
-    said = source or H200_RUN
-    rates = {
-        dtype: _rate(own.flops_per_s.get(dtype), rate, _H200.flops_per_s[dtype], dtype, published, said)
-        for dtype, rate in published.flops_per_s.items()
-    }
-    bandwidth = _rate(
-        own.bandwidth_bytes_per_s, published.bandwidth_bytes_per_s, _H200.bandwidth_bytes_per_s, None, published, said
-    )
-    tau, low, high = _TAU_NS
-    faster = 1.0 if own.tau_floor_ns is None or _H200.tau_floor_ns is None else own.tau_floor_ns / _H200.tau_floor_ns
     is_h200 = name == "h200" and calibration is None
-    told = TAU_RUNS if is_h200 else f"assumed as on H200 hosts{', × its cheapest launch' if faster != 1 else ''}"
-    gap = _cost(own, "node_gap_ns", said)
-    gap = msgspec.structs.replace(gap, low=gap.value * (1 - _SPREAD_GAP), high=gap.value * (1 + _SPREAD_GAP))
+    said = source or H200_RUN
+
+    def rate(measured: float | None, of_card: float, of_h200: float | None, of_h200_card: float) -> Figure:
+        """As measured, else the share of the published one that an H200 reaches of its own."""
+        if measured is not None:
+            return _spread(measured, _SPREAD_MEASURED, said, measured=True)
+        assert of_h200 is not None
+        reached = of_h200 / of_h200_card
+        whence = f"{published.source} × {reached:.2f}, the share that an H200 was measured to reach"
+        return _spread(of_card * reached, _SPREAD_PUBLISHED, whence, measured=False)
+
+    def cost(field: str) -> Figure:
+        """Of graphs as measured on this machine, else that of an H200 and between what H200 hosts were seen at."""
+        measured: float | None = getattr(own, field)
+        value: float = getattr(_H200, field) if measured is None else measured
+        low, high = _SEEN[field] if field in _SEEN and (own is _H200 or measured is None) else (value, value)
+        whence = said if measured is not None else "assumed as on an H200"
+        return Figure(value=value, low=low, high=high, source=whence, measured=measured is not None)
+
+    gap = cost("node_gap_ns")
+    gap = _spread(gap.value, _SPREAD_GAP, gap.source, measured=gap.measured)
     few = own.node_gap_few_streams_ns if own.node_gap_ns is not None else _H200.node_gap_few_streams_ns
+    kernel_start = Figure(value=1.0, low=0.7, high=1.5, source="assumed as on an H200", measured=False)
+    if name == "h200":
+        kernel_start = _spread(1.0, 0.0, f"as in one sample, {H200_RUN}", measured=True)
+    faster = 1.0 if own.tau_floor_ns is None or _H200.tau_floor_ns is None else own.tau_floor_ns / _H200.tau_floor_ns
+    tau, low, high = (ns * faster for ns in _TAU_NS)
+    whence = TAU_RUNS if is_h200 else f"assumed as on H200 hosts{', × its cheapest launch' if faster != 1 else ''}"
     return Gpu(
         name=published.name,
         multiprocessors=published.multiprocessors,
-        bandwidth_bytes_per_s=bandwidth,
-        flops_per_s=rates,
-        tau_ns=Figure(value=tau * faster, low=low * faster, high=high * faster, source=told, measured=is_h200)
+        bandwidth_bytes_per_s=rate(
+            own.bandwidth_bytes_per_s,
+            published.bandwidth_bytes_per_s,
+            _H200.bandwidth_bytes_per_s,
+            h200.bandwidth_bytes_per_s,
+        ),
+        flops_per_s={
+            dtype: rate(own.flops_per_s.get(dtype), of_card, _H200.flops_per_s[dtype], h200.flops_per_s[dtype])
+            for dtype, of_card in published.flops_per_s.items()
+        },
+        tau_ns=Figure(value=tau, low=low, high=high, source=whence, measured=is_h200)
         if tau_ns is None
-        else Figure(value=tau_ns, low=tau_ns, high=tau_ns, source="as given", measured=False),
+        else _spread(tau_ns, 0.0, "as given", measured=False),
         node_gap_ns=msgspec.structs.replace(gap, low=gap.low if few is None else min(few, gap.value)),
-        replay_gap_ns=_cost(own, "replay_gap_ns", said),
-        graph_launch_ns=_cost(own, "graph_launch_ns", said),
-        graph_launch_per_node_ns=_cost(own, "graph_launch_per_node_ns", said),
-        kernel_start=Figure(value=1.0, low=1.0, high=1.0, source=f"as in one sample, {H200_RUN}", measured=True)
-        if name == "h200"
-        else Figure(value=1.0, low=0.7, high=1.5, source="assumed as on an H200", measured=False),
+        replay_gap_ns=cost("replay_gap_ns"),
+        graph_launch_ns=cost("graph_launch_ns"),
+        graph_launch_per_node_ns=cost("graph_launch_per_node_ns"),
+        kernel_start=kernel_start,
     )
 
 
-def _rate(
-    measured: float | None, published: float, of_h200: float | None, dtype: str | None, card: _Published, said: str
-) -> Figure:
-    """A rate as measured, else the share of the published one that an H200 reaches of its own."""
-    value, spread, source = measured, _SPREAD_MEASURED, said
-    if value is None:
-        h200 = _PUBLISHED["h200"]
-        assert of_h200 is not None
-        reached = of_h200 / (h200.bandwidth_bytes_per_s if dtype is None else h200.flops_per_s[dtype])
-        value, spread = published * reached, _SPREAD_PUBLISHED
-        source = f"{card.source} × {reached:.2f}, the share that an H200 was measured to reach"
-    return Figure(
-        value=value, low=value * (1 - spread), high=value * (1 + spread), source=source, measured=measured is not None
-    )
-
-
-def _cost(own: Calibration, name: str, said: str) -> Figure:
-    """A time of graphs as measured on this machine, else that of an H200 and between what H200 hosts were seen at."""
-    measured: float | None = getattr(own, name)
-    value: float = getattr(_H200, name) if measured is None else measured
-    low, high = _SEEN[name] if name in _SEEN and (own is _H200 or measured is None) else (value, value)
-    source = said if measured is not None else "assumed as on an H200"
-    return Figure(value=value, low=low, high=high, source=source, measured=measured is not None)
+def _spread(value: float, spread: float, source: str, *, measured: bool) -> Figure:
+    """A figure that may be off by this share."""
+    low, high = value * (1 - spread), value * (1 + spread)
+    return Figure(value=value, low=low, high=high, source=source, measured=measured)
 
 
 def name_of(machine: str) -> str | None:

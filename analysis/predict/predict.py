@@ -1,9 +1,13 @@
 """A step predicted from what its operators would launch, read and compute: nothing of it was run.
 
-    W      Σ over operators of start + max(bytes ÷ bandwidth, FLOPs ÷ peak)      kernel_times.py
+    W      Σ over operators of start + max(bytes ÷ bandwidth, FLOPs ÷ peak)
     eager  max(W, n·τ)                                                            n = GPU ops; each has its launch
     graph  max(W + (n − 1)·ν + replay gap, launch cost)                           step_model/bound.py
     fused  between no fusion and every chain of element-wise and reducing operators in one kernel
+
+``start`` is what a kernel of a kind took beyond its traffic in the eager step of the sample llama_1b on an H200 (driver
+580.159.04, CUDA 13.0, torch 2.11, 2026-11-29), the mean over all of its kernels; those that move much have another one.
+Other samples check it.
 
 Every time comes with a range: of W as far as the samples were off (docs/validation.md), of the rest as ``gpus.py``
 says.
@@ -11,18 +15,45 @@ says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Literal
 
 import msgspec
 
 from ..model.capture import Calibration, Target
-from ..model.counted_step import ELEMENTWISE, FUSIBLE, REDUCTION, CountedOp, CountedStep
+from ..model.counted_step import ATTENTION, COPY, ELEMENTWISE, FUSIBLE, MATRIX, OTHER, REDUCTION, CountedOp, CountedStep
 from ..model.version import __version__
-from ..step_model.bound import bound_ns, predict_graph_ns, serial_ns
-from .gpus import Figure, Gpu
-from .kernel_times import START_NS, gpu_ops, traffic_ns, work_ns
+from ..step_model.bound import bound_ns, least_ns, predict_graph_ns, serial_ns
+from .gpus import Gpu
+
+START_NS: Final = {
+    MATRIX: 3650.0,
+    ATTENTION: 6900.0,
+    REDUCTION: 2080.0,
+    ELEMENTWISE: 1390.0,
+    COPY: 1600.0,
+    OTHER: 1390.0,  # nothing is known of it
+}
+LARGE: Final = 64 * 1024
+LARGE_START_NS: Final = START_NS | {REDUCTION: 5500.0, ELEMENTWISE: 1830.0}
+"""Of operators that move so many bytes and more: means of the same sample at batch 16, where norms take other kernels
+than at batch 1, and stay as they are up to batch 256."""
+SECOND_NS: Final = 1650.0
+"""Of the second kernel of a matrix product that is split."""
+
+BANDWIDTH_SHARE: Final = {"aten::_weight_int4pack_mm": 0.5}
+"""Of the bandwidth, what kernels reach that don't come near it: torch's 4-bit product took 2.1 × its traffic beyond its
+start in the shapes of a 7B, 1.0 × in those of a 1B (the same H200, 2026-11-30)."""
+
+ATTENTION_SHARE: Final = 1 / 3
+"""Of the matrix rate, what attention with a mask reached in prefills of 1,024 and 2,048 tokens (there, too)."""
+
+_TILE: Final = 64
+_FEW_TILES: Final = 0.45
+SHORTEST_SPLIT: Final = 3072
+
 
 WORK_LOW: Final = 0.85
 WORK_HIGH: Final = 1.20
@@ -84,13 +115,21 @@ class PredictionDoc(msgspec.Struct, frozen=True, kw_only=True):
     limit: str | None  # 'launching' or 'gpu', of the eager step; null where the ranges of n·τ and W overlap
 
 
+End = Literal["value", "low", "high"]
+
+
 def predict_step(step: CountedStep, gpu: Gpu) -> PredictionDoc:
     """The document of a counted step on a GPU."""
-    ops = [_OnGpu(op, gpu) for op in step.ops]
+    ops = [_OnGpu.of(op, gpu) for op in step.ops]
     count = sum(op.gpu_ops for op in ops)
-    work = _work(sum(op.work_ns for op in ops), ops, gpu)
+    work = _work(ops, gpu)
     tau = gpu.tau_ns
-    eager = _range(lambda w, t: bound_ns(w, count, t), work, tau)
+    eager = RangeDoc(
+        predicted=bound_ns(work.predicted, count, tau.value),
+        low=bound_ns(work.low, count, tau.low),
+        high=bound_ns(work.high, count, tau.high),
+    )
+    limit = "gpu" if count * tau.high < work.low else None
     return PredictionDoc(
         launchscope=__version__,
         target=step.target,
@@ -110,38 +149,58 @@ def predict_step(step: CountedStep, gpu: Gpu) -> PredictionDoc:
             high=_graph_ns(work.high, count, gpu, "high"),
         ),
         fused=_fused(ops, work, eager, gpu),
-        limit=_limit(work, count, tau),
+        limit="launching" if count * tau.low > work.high else limit,
     )
 
 
+@dataclass(frozen=True)
 class _OnGpu:
     """A counted operator on a GPU."""
 
-    def __init__(self, counted: CountedOp, gpu: Gpu) -> None:
-        self.counted = counted
-        self.gpu_ops = gpu_ops(counted, gpu)
-        self.work_ns = work_ns(counted, gpu)
-        self.traffic_ns = traffic_ns(counted, gpu)
+    counted: CountedOp
+    gpu_ops: int  # kernels and copies that it enqueues
+    traffic_ns: float  # the least time that its bytes and FLOPs take; a dtype without a peak computes at bf16's
+    work_ns: float
+
+    @classmethod
+    def of(cls, op: CountedOp, gpu: Gpu) -> _OnGpu:
+        peak = gpu.flops_per_s.get(op.dtype or "", gpu.flops_per_s["bf16"])
+        reads = least_ns(op.bytes, gpu.bandwidth_bytes_per_s.value * BANDWIDTH_SHARE.get(op.operator, 1.0))
+        traffic = max(reads, least_ns(op.flops, peak.value * (ATTENTION_SHARE if op.kind == ATTENTION else 1.0)))
+        start = op.launches * (LARGE_START_NS if op.bytes >= LARGE else START_NS)[op.kind]
+        start += is_split(op, gpu) * SECOND_NS
+        return cls(op, gpu_ops(op, gpu), traffic, start * gpu.kernel_start.value + traffic)
 
 
-def _work(work_ns: float, ops: Sequence[_OnGpu], gpu: Gpu) -> RangeDoc:
+def is_split(op: CountedOp, gpu: Gpu) -> bool:
+    """Whether cuBLAS splits the product along its inner size and adds the parts up in a second kernel.
+
+    It did so on an H200 where the result had few tiles of 64 × 64 (56 for 132 multiprocessors, not 64) and the inner
+    size was 3,072 or more (not 2,048): in 20 steps of samples, batches and prompts of 1 to 2,048.
+    """
+    if op.product is None:
+        return False
+    rows, columns, inner = op.product
+    tiles = -(-rows // _TILE) * -(-columns // _TILE)
+    return inner >= SHORTEST_SPLIT and tiles <= gpu.multiprocessors * _FEW_TILES
+
+
+def gpu_ops(op: CountedOp, gpu: Gpu) -> int:
+    """Kernels and copies that the operator enqueues."""
+    return op.launches + is_split(op, gpu)
+
+
+def _work(ops: Sequence[_OnGpu], gpu: Gpu) -> RangeDoc:
     """W. The model misses it by so much, and the GPU's rates and kernels may be others than assumed."""
-    traffic = sum(op.traffic_ns for op in ops)
-    start = work_ns - traffic
+    work, traffic = sum(op.work_ns for op in ops), sum(op.traffic_ns for op in ops)
+    start = work - traffic
     bandwidth, kernel = gpu.bandwidth_bytes_per_s, gpu.kernel_start
     fastest = traffic * bandwidth.value / bandwidth.high + start * kernel.low / kernel.value
     slowest = traffic * bandwidth.value / bandwidth.low + start * kernel.high / kernel.value
-    return RangeDoc(predicted=work_ns, low=fastest * WORK_LOW, high=slowest * WORK_HIGH)
+    return RangeDoc(predicted=work, low=fastest * WORK_LOW, high=slowest * WORK_HIGH)
 
 
-def _range(of: Callable[[float, float], float], work: RangeDoc, figure: Figure) -> RangeDoc:
-    """A time that grows with W and with a figure."""
-    return RangeDoc(
-        predicted=of(work.predicted, figure.value), low=of(work.low, figure.low), high=of(work.high, figure.high)
-    )
-
-
-def _graph_ns(work_ns: float, count: float, gpu: Gpu, end: Literal["value", "low", "high"]) -> float:
+def _graph_ns(work_ns: float, count: float, gpu: Gpu, end: End) -> float:
     """With each cost of a graph at this end of what it may be."""
     costs = Calibration(
         graph_launch_ns=getattr(gpu.graph_launch_ns, end),
@@ -154,18 +213,12 @@ def _graph_ns(work_ns: float, count: float, gpu: Gpu, end: Literal["value", "low
     return predicted
 
 
-def _limit(work: RangeDoc, count: float, tau: Figure) -> str | None:
-    if count * tau.low > work.high:
-        return "launching"
-    return "gpu" if count * tau.high < work.low else None
-
-
 def _rows(ops: Sequence[_OnGpu]) -> list[OperatorRowDoc]:
     """By operator and kind, the longest first."""
     rows: dict[tuple[str, str], list[_OnGpu]] = {}
     for op in ops:
         rows.setdefault((op.counted.operator, op.counted.kind), []).append(op)
-    told = [
+    docs = [
         OperatorRowDoc(
             operator=operator,
             kind=kind,
@@ -177,7 +230,7 @@ def _rows(ops: Sequence[_OnGpu]) -> list[OperatorRowDoc]:
         )
         for (operator, kind), those in rows.items()
     ]
-    return sorted(told, key=lambda row: -row.predicted_ns)
+    return sorted(docs, key=lambda row: -row.predicted_ns)
 
 
 def _fused(ops: Sequence[_OnGpu], work: RangeDoc, eager: RangeDoc, gpu: Gpu) -> FusedDoc:

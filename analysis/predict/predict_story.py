@@ -3,50 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from ..model.units import byte_size, duration, duration_interval, number, plural, rate, share
 from ..render.outputs import outputs_of
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
-from ..story.tables import Column, Row, Table
+from ..story.tables import Cells, Column, Row, Table
 from .gpus import Figure, Gpu
-from .predict import OperatorRowDoc, PredictionDoc, RangeDoc
+from .predict import PredictionDoc, RangeDoc
 
-_MOST_OPERATORS = 12
+_MOST_OPERATORS: Final = 12
 
-_MODES = (
+_MODES: Final = (
     Column("predicted", right=False),
     Column("step (range)"),
     Column("GPU ops"),
     Column("GPU work (range)"),
     Column("what it assumes", right=False, least=24, wraps=True),
 )
-_OPERATORS = (
-    Column("operator", right=False, least=20, foreign=True),
-    Column("calls"),
-    Column("GPU ops"),
-    Column("bytes"),
-    Column("FLOPs"),
-    Column("predicted\ntime"),
-    Column("of W"),
-)
+_LIMITS: Final = {
+    "launching": "PREDICTED: launching is the limit in eager mode",
+    "gpu": "PREDICTED: the GPU is the limit in eager mode",
+    None: "PREDICTED: launching or the GPU may be the limit in eager mode",
+}
 
 
 def _tell(doc: PredictionDoc, *, verbose: bool) -> Iterator[Block]:
     del verbose  # there is no more to tell
-    target = doc.target
-    said = [
+    target, work = doc.target, doc.gpu_work_ns
+    settings = [
         None if target.batch_size is None else f"batch {target.batch_size}",
         target.dtype,
         None if target.context_length is None else f"context {number(target.context_length)}",
         *(f"{key}={value}" for key, value in target.settings.items()),
     ]
-    name = " · ".join([target.name, *filter(None, said)])
+    name = " · ".join([target.name, *filter(None, settings)])
     yield Heading(name, f"predicted for one {doc.gpu.name} · torch {doc.torch}")
-    yield Headline(_answer(doc))
-    yield Listing(Table(_MODES, list(_modes(doc))))
+    answer = f"{_interval(doc.eager_ns)} a step for {_interval(work)} of GPU work"
+    yield Headline(f"{_LIMITS[doc.limit]}: {answer}; as one CUDA graph {_interval(doc.graph_ns)}")
+    yield Listing(Table(_MODES, [Row(cells) for cells in _modes(doc)]))
+    columns: Cells = (
+        (Column("operator", right=False, least=20, foreign=True), lambda row: row.operator),
+        (Column("calls"), lambda row: number(row.calls)),
+        (Column("GPU ops"), lambda row: number(row.gpu_ops)),
+        (Column("bytes"), lambda row: byte_size(row.bytes)),
+        (Column("FLOPs"), lambda row: _flops(row.flops) if row.flops else "0"),
+        (Column("predicted\ntime"), lambda row: duration(row.predicted_ns)),
+        (Column("of W"), lambda row: share(row.predicted_ns / work.predicted if work.predicted else None)),
+    )
     rows = doc.operators[:_MOST_OPERATORS]
-    table = Table(_OPERATORS, [_row(row, doc) for row in rows], more=len(doc.operators) - len(rows))
-    yield Listing(table)
+    yield Listing(Table.of(columns, rows, more=len(doc.operators) - len(rows)))
     counted = f"{plural(doc.launching_operators, 'operator')} that launch, {plural(doc.gpu_ops, 'GPU op')}"
     moved = f"{byte_size(doc.bytes)} read and written, {_flops(doc.flops)}"
     yield Fact("counted", [f"{counted} · {moved}", "on the meta device: no kernel ran, and no GPU was used"])
@@ -55,41 +61,15 @@ def _tell(doc: PredictionDoc, *, verbose: bool) -> Iterator[Block]:
     yield Fact("rests on", list(_grounds(doc.gpu)))
 
 
-def _answer(doc: PredictionDoc) -> str:
-    limit = {
-        "launching": "PREDICTED: launching is the limit in eager mode",
-        "gpu": "PREDICTED: the GPU is the limit in eager mode",
-        None: "PREDICTED: launching or the GPU may be the limit in eager mode",
-    }[doc.limit]
-    graph = f"as one CUDA graph {_told(doc.graph_ns)}"
-    return f"{limit}: {_told(doc.eager_ns)} a step for {_told(doc.gpu_work_ns)} of GPU work; {graph}"
-
-
-def _modes(doc: PredictionDoc) -> Iterator[Row]:
-    tau, gap, fused = doc.gpu.tau_ns, doc.gpu.node_gap_ns, doc.fused
-    work, ops = _told(doc.gpu_work_ns), number(doc.gpu_ops)
-    yield Row(["eager", _told(doc.eager_ns), ops, work, f"max(W, n·τ), τ = {_figure(tau)}"])
-    yield Row(["graph", _told(doc.graph_ns), ops, work, f"W + (n − 1)·ν, ν = {_figure(gap)}"])
-    few, most = number(fused.gpu_ops_low), number(fused.gpu_ops_high)
-    fused_work = _between(fused.gpu_work_low_ns, fused.gpu_work_high_ns)
+def _modes(doc: PredictionDoc) -> Iterator[list[str]]:
+    gpu, fused, work, ops = doc.gpu, doc.fused, _interval(doc.gpu_work_ns), number(doc.gpu_ops)
+    yield ["eager", _interval(doc.eager_ns), ops, work, f"max(W, n·τ), τ = {_figure(gpu.tau_ns)}"]
+    yield ["graph", _interval(doc.graph_ns), ops, work, f"W + (n − 1)·ν, ν = {_figure(gpu.node_gap_ns)}"]
+    ops = f"{number(fused.gpu_ops_low)} to {number(fused.gpu_ops_high)}"
+    work = _between(fused.gpu_work_low_ns, fused.gpu_work_high_ns)
     chains = "from every chain of element-wise and reducing operators in one kernel, to no fusion"
-    yield Row(["fused", _between(fused.step_low_ns, fused.step_high_ns), f"{few} to {most}", fused_work, chains])
-    graph = _between(fused.graph_low_ns, fused.graph_high_ns)
-    yield Row(["fused_graph", graph, f"{few} to {most}", fused_work, "the same as one graph"])
-
-
-def _row(row: OperatorRowDoc, doc: PredictionDoc) -> Row:
-    return Row(
-        [
-            row.operator,
-            number(row.calls),
-            number(row.gpu_ops),
-            byte_size(row.bytes),
-            _flops(row.flops) if row.flops else "0",
-            duration(row.predicted_ns),
-            share(row.predicted_ns / doc.gpu_work_ns.predicted if doc.gpu_work_ns.predicted else None),
-        ]
-    )
+    yield ["fused", _between(fused.step_low_ns, fused.step_high_ns), ops, work, chains]
+    yield ["fused_graph", _between(fused.graph_low_ns, fused.graph_high_ns), ops, work, "the same as one graph"]
 
 
 def _grounds(gpu: Gpu) -> Iterator[str]:
@@ -103,7 +83,7 @@ def _grounds(gpu: Gpu) -> Iterator[str]:
     yield "range of W: as far as samples were off on an H200, wider where the GPU's figures are assumed"
 
 
-def _told(time: RangeDoc) -> str:
+def _interval(time: RangeDoc) -> str:
     return duration_interval(time.predicted, time.low, time.high)
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from ..figures.verdict import GPU_BOUND_FRACTION
-from ..model.document import ModeDoc, ReportDocument, StepTimeDoc, TargetDoc
+from ..model.capture import UNGRAPHED
+from ..model.document import ModeDoc, ProfileDoc, RankDoc, ReportDocument, StepTimeDoc, TargetDoc
 from ..model.errors import LaunchscopeError
 from ..model.paths import content
 from ..model.version import __version__
 from ..profile.ladder import LadderDoc, better_ladder, curve, judge_ladder
+from ..profile.measured_mode import median_or_none
 from ..report import load
-from ..step_model.step_bytes import NS_PER_S
-from .scaling import RanksRowDoc, ranks_rows
+from ..step_model.bound import NS_PER_S
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,29 @@ class SweepRowDoc(msgspec.Struct, frozen=True, kw_only=True):
     launch_tax_ns: float | None
     graph_memory_bytes: int | None
     capture_ns: float | None
+    error: str | None
+
+
+class RanksRowDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """One mode on one number of ranks. Times in ns per step; T is of all together.
+
+    What is alike on all ranks is the median over them. Of what is not, the largest stands here: the rank that launches
+    the slowest pays the launch tax, while the others wait for it.
+    """
+
+    ranks: int
+    mode: str
+    step_ns: StepTimeDoc | None
+    gpu_work_ns: float | None  # the largest
+    gpu_work_without_waiting_ns: float | None
+    kernels: float | None
+    launches: float | None
+    launch_tax_ns: float | None  # the largest
+    launch_share: float | None  # launch tax and waiting of one rank ÷ T: the median over ranks
+    waiting_ns: float | None  # the largest, as a part of T
+    transfer_ns: float | None  # inside collectives, as recorded; null where none was
+    exposed_ns: float | None  # collectives with no other GPU op beside them, waiting included: the largest, as recorded
+    graph_speedup: float | None  # T of the mode that launches the same kernels one by one ÷ T
     error: str | None
 
 
@@ -92,20 +116,16 @@ def sweep_document(
     if not found:
         raise LaunchscopeError(f"nothing was measured: {'; '.join(each.error or '' for each in measured)}")
     documents = [load(each.capture).document for each in found if each.capture is not None]
-    told = list(zip(found, documents, strict=True))
-    rows = [row for each, document in told if each.kind == "batch" for row in _rows(each.size, None, document)]
-    prompts = [
-        row
-        for each, document in told
-        if each.kind == "prompt"
-        for row in _rows((document.target and document.target.batch_size) or 1, each.size, document)
-    ]
-    ranks = [
-        row
-        for each, document in told
-        if each.kind == "ranks" and document.profile is not None
-        for row in ranks_rows(each.size, document.profile)
-    ]
+    rows: list[SweepRowDoc] = []
+    prompts: list[SweepRowDoc] = []
+    ranks: list[RanksRowDoc] = []
+    for each, document in zip(found, documents, strict=True):
+        if each.kind == "batch":
+            rows += _rows(each.size, None, document)
+        elif each.kind == "prompt":
+            prompts += _rows((document.target and document.target.batch_size) or 1, each.size, document)
+        elif document.profile is not None:
+            ranks += ranks_rows(each.size, document.profile)
     ladder = better = None
     times = {
         mode: {row.batch_size: row.step_ns.median for row in rows if row.mode == mode and row.step_ns}
@@ -162,11 +182,10 @@ def _without_graphs(
     )
 
 
-def _rows(batch_size: int, prompt_length: int | None, document: ReportDocument) -> list[SweepRowDoc]:
-    modes: Mapping[str, ModeDoc] = {} if document.profile is None else document.profile.modes
+def _rows(batch_size: int, prompt_length: int | None, document: ReportDocument) -> Iterator[SweepRowDoc]:
     tokens = batch_size * (prompt_length or 1)
-    return [
-        SweepRowDoc(
+    for name, mode in ({} if document.profile is None else document.profile.modes).items():
+        yield SweepRowDoc(
             batch_size=batch_size,
             prompt_length=prompt_length,
             mode=name,
@@ -180,8 +199,46 @@ def _rows(batch_size: int, prompt_length: int | None, document: ReportDocument) 
             capture_ns=mode.capture_ns,
             error=mode.error,
         )
-        for name, mode in modes.items()
+
+
+def ranks_rows(ranks: int, profile: ProfileDoc) -> Iterator[RanksRowDoc]:
+    """A row per mode of a profile on so many ranks: one target, and what of a rank's step shrinks as they grow."""
+    together = None if profile.ranks is None else profile.ranks.modes
+    times = {name: mode.step_ns if together is None else together[name].step_ns for name, mode in profile.modes.items()}
+    for name, mode in profile.modes.items():
+        step, before = times[name], times.get(UNGRAPHED.get(name, ""))
+        each: Sequence[ModeDoc | RankDoc] = [mode] if together is None else together[name].ranks
+        alone = mode.gpu_work_ns if together is None else None  # it waits for nobody
+        yield RanksRowDoc(
+            ranks=ranks,
+            mode=name,
+            step_ns=step,
+            gpu_work_ns=max(_known(each, "gpu_work_ns"), default=None),
+            gpu_work_without_waiting_ns=median_or_none(_known(each, "gpu_work_without_waiting_ns")) or alone,
+            kernels=median_or_none(_known(each, "kernels")),
+            launches=median_or_none(_known(each, "launches")),
+            launch_tax_ns=max(_known(each, "launch_tax_ns"), default=None),
+            launch_share=None if step is None else median_or_none(_launching(each, step.median)),
+            waiting_ns=max(_known(each, "waiting_of_step_ns"), default=None),
+            transfer_ns=median_or_none(_known(each, "transfer_ns")),
+            exposed_ns=max(_known(each, "exposed_ns"), default=None),
+            graph_speedup=None if step is None or before is None else before.median / step.median,
+            error=next((one.error for one in each if one.error is not None), None),
+        )
+
+
+def _launching(ranks: Iterable[ModeDoc | RankDoc], step_ns: float) -> list[float]:
+    """The share of T for which each does nothing as its host is launching, or another's is."""
+    return [
+        (each.launch_tax_ns + (getattr(each, "waiting_of_step_ns", None) or 0.0)) / step_ns
+        for each in ranks
+        if each.launch_tax_ns is not None
     ]
+
+
+def _known(ranks: Iterable[ModeDoc | RankDoc], figure: str) -> list[float]:
+    """The figure of those that have it."""
+    return [value for each in ranks if (value := getattr(each, figure, None)) is not None]
 
 
 def _knees(rows: Sequence[SweepRowDoc], size_of: Callable[[SweepRowDoc], int]) -> dict[str, int | None]:

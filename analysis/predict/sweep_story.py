@@ -3,46 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
+from ..model.document import StepTimeDoc
 from ..model.units import MISSING, byte_size, duration, duration_interval, number, share, times
 from ..profile.ladder import LadderDoc
 from ..render.outputs import outputs_of
 from ..story.blocks import Bar, Bars, Block, Fact, Heading, Headline, Listing
-from ..story.tables import Column, Row, Table
-from .scaling import RanksRowDoc
-from .sweep import EagerDoc, SweepDoc, SweepRowDoc
+from ..story.tables import Cells, Column, Table
+from .sweep import EagerDoc, RanksRowDoc, SweepDoc, SweepRowDoc
 
-_COLUMNS = (
-    Column("batch"),
-    Column("prompt"),
-    Column("mode", right=False),
-    Column("step T"),
-    Column("tokens/s"),
-    Column("GPU work"),
-    Column("host N·τ"),
-    Column("launches"),
-    Column("launch tax"),
-    Column("graph\nmemory", rank=-1),
-    Column("capture", rank=-1),
+
+def _time(step: StepTimeDoc | None) -> str:
+    return MISSING if step is None else duration_interval(step.median, step.ci_low, step.ci_high)
+
+
+_COLUMNS: Final[Cells] = (
+    (Column("batch"), lambda row: number(row.batch_size)),
+    (Column("prompt"), lambda row: number(row.prompt_length)),
+    (Column("mode", right=False), lambda row: row.mode),
+    (Column("step T"), lambda row: _time(row.step_ns)),
+    (Column("tokens/s"), lambda row: number(row.tokens_per_s and round(row.tokens_per_s))),
+    (Column("GPU work"), lambda row: duration(row.gpu_work_ns)),
+    (Column("host N·τ"), lambda row: duration(row.host_submit_ns)),
+    (Column("launches"), lambda row: number(row.launches)),
+    (Column("launch tax"), lambda row: duration(row.launch_tax_ns)),
+    (Column("graph\nmemory", rank=-1), lambda row: byte_size(row.graph_memory_bytes)),
+    (Column("capture", rank=-1), lambda row: duration(row.capture_ns)),
 )
-
-
-_RANKS = (
-    Column("ranks"),
-    Column("mode", right=False),
-    Column("step T"),
-    Column("× by\ngraph"),
-    Column("kernels\na rank", rank=-1),
-    Column("launches\na rank"),
-    Column("launch tax¹"),
-    Column("waiting¹"),
-    Column("both,\nof T"),
-    Column("GPU work\nbut waiting"),
-    Column("transfer"),
+_RANKS: Final[Cells] = (
+    (Column("ranks"), lambda row: number(row.ranks)),
+    (Column("mode", right=False), lambda row: row.mode),
+    (Column("step T"), lambda row: _time(row.step_ns)),
+    (Column("× by\ngraph"), lambda row: times(row.graph_speedup)),
+    (Column("kernels\na rank", rank=-1), lambda row: number(row.kernels)),
+    (Column("launches\na rank"), lambda row: number(row.launches)),
+    (Column("launch tax¹"), lambda row: duration(row.launch_tax_ns)),
+    (Column("waiting¹"), lambda row: duration(row.waiting_ns)),
+    (Column("both,\nof T"), lambda row: share(row.launch_share)),
+    (Column("GPU work\nbut waiting"), lambda row: duration(row.gpu_work_without_waiting_ns)),
+    (Column("transfer"), lambda row: duration(row.transfer_ns)),
 )
-_MOST = "of the rank that has the most of it; all else is of the median rank"
-
-_ONE_PROCESS = (
+_MOST: Final = "of the rank that has the most of it; all else is of the median rank"
+_ONE_PROCESS: Final = (
     "every time is of one process, so without an interval; on a shared host eager times of two processes differ by up "
     "to a factor of two, and the size where the GPU becomes the limit with them: --repeats 3 tells intervals"
 )
@@ -50,26 +53,24 @@ _ONE_PROCESS = (
 
 def _tell(doc: SweepDoc, *, verbose: bool) -> Iterator[Block]:
     del verbose  # there is no more to tell
-    sizes = sorted({row.batch_size for row in doc.rows if row.prompt_length is None})
-    prompts = sorted({row.prompt_length for row in doc.rows if row.prompt_length is not None})
+    sizes = {
+        "batch": sorted({row.batch_size for row in doc.rows if row.prompt_length is None}),
+        "prompt": sorted({row.prompt_length for row in doc.rows if row.prompt_length is not None}),
+        "ranks": sorted({row.ranks for row in doc.ranks}),
+    }
     gpu = None if doc.environment is None else doc.environment.get("gpu")
+    ranges = [f"{word} {each[0]} to {each[-1]}" for word, each in sizes.items() if each]
     name = "sweep" if doc.target is None else doc.target.name
-    ranks = sorted({row.ranks for row in doc.ranks})
-    ranges = [
-        f"{word} {each[0]} to {each[-1]}"
-        for word, each in (("batch", sizes), ("prompt", prompts), ("ranks", ranks))
-        if each
-    ]
     yield Heading(name, " · ".join([*ranges, str(gpu)] if gpu else ranges))
-    knees = [_knee(mode, knee, sizes, "batch") for mode, knee in doc.knees.items()]
-    knees += [_knee(f"{mode} prefill", knee, prompts, "prompt") for mode, knee in doc.prompt_knees.items()]
     if doc.rows:
+        knees = [_knee(mode, knee, sizes["batch"], "batch") for mode, knee in doc.knees.items()]
+        knees += [_knee(f"{mode} prefill", knee, sizes["prompt"], "prompt") for mode, knee in doc.prompt_knees.items()]
         yield Headline("; ".join(knees))
-        yield Listing(Table(_COLUMNS, [_row(row) for row in doc.rows]).without_empty_columns(MISSING))
+        yield Listing(Table.of(_COLUMNS, doc.rows).without_empty_columns(MISSING))
     yield from _plot(doc)
     if doc.ranks:
         yield Headline(_scaling(doc.ranks))
-        yield Listing(Table(_RANKS, [_ranks_row(row) for row in doc.ranks]).without_empty_columns(MISSING), [_MOST])
+        yield Listing(Table.of(_RANKS, doc.ranks).without_empty_columns(MISSING), [_MOST])
     every = [*(row.step_ns for row in doc.rows), *(row.step_ns for row in doc.ranks)]
     timed = [time for time in every if time is not None]
     if timed and all(time.ci_low is None for time in timed):
@@ -97,32 +98,13 @@ def _knee(mode: str, knee: int | None, sizes: list[int], word: str) -> str:
 
 def _scaling(rows: Sequence[RanksRowDoc]) -> str:
     """By mode, T on the fewest and on the most ranks."""
-    told = []
+    texts = []
     for mode in dict.fromkeys(row.mode for row in rows):
         taken = [(row.ranks, row.step_ns.median) for row in rows if row.mode == mode and row.step_ns is not None]
         if len(taken) > 1:
             (few, first), (many, last) = taken[0], taken[-1]
-            told.append(f"{mode}: {duration(first)} on {few} → {duration(last)} on {many}, {times(first / last)}")
-    return "; ".join(told) or "the step on several ranks"
-
-
-def _ranks_row(row: RanksRowDoc) -> Row:
-    time = row.step_ns
-    return Row(
-        [
-            number(row.ranks),
-            row.mode,
-            MISSING if time is None else duration_interval(time.median, time.ci_low, time.ci_high),
-            MISSING if row.graph_speedup is None else times(row.graph_speedup),
-            number(row.kernels),
-            number(row.launches),
-            duration(row.launch_tax_ns),
-            duration(row.waiting_ns),
-            share(row.launch_share),
-            duration(row.gpu_work_without_waiting_ns),
-            duration(row.transfer_ns),
-        ]
-    )
+            texts.append(f"{mode}: {duration(first)} on {few} → {duration(last)} on {many}, {times(first / last)}")
+    return "; ".join(texts) or "the step on several ranks"
 
 
 def _point(row: SweepRowDoc) -> str:
@@ -138,25 +120,6 @@ def _eager(doc: EagerDoc) -> str:
     return (
         f"running without graphs gives back {byte_size(doc.graph_memory_bytes)} at the most (each graph was measured "
         f"alone) and costs {lost}"
-    )
-
-
-def _row(row: SweepRowDoc) -> Row:
-    time = row.step_ns
-    return Row(
-        [
-            number(row.batch_size),
-            number(row.prompt_length),
-            row.mode,
-            MISSING if time is None else duration_interval(time.median, time.ci_low, time.ci_high),
-            number(row.tokens_per_s and round(row.tokens_per_s)),
-            duration(row.gpu_work_ns),
-            duration(row.host_submit_ns),
-            number(row.launches),
-            duration(row.launch_tax_ns),
-            byte_size(row.graph_memory_bytes),
-            duration(row.capture_ns),
-        ]
     )
 
 

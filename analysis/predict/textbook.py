@@ -11,7 +11,7 @@ bandwidth, and says beside it what its own W and step times were. ``launchscope 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Final
@@ -20,11 +20,13 @@ import msgspec
 
 from ..model.document import baseline
 from ..model.errors import LaunchscopeError
+from ..model.units import byte_size, duration, number, rate, share, times
 from ..model.version import __version__
+from ..render.outputs import outputs_of
 from ..report import Report
-from ..step_model.bound import StepModel, bound_ns, replay_ns, serial_ns
-from ..step_model.measured_step import step_of_mode, step_of_trace
-from ..step_model.step_bytes import least_ns
+from ..step_model.bound import StepModel, bound_ns, least_ns, replay_ns, serial_ns, step_of_mode, step_of_trace
+from ..story.blocks import Bar, Bars, Block, Fact, Headline, Listing
+from ..story.tables import Cells, Column, Table
 
 _BASIS: Final = "predicted: W is weights ÷ bandwidth, a graph is launched in τ"
 
@@ -143,18 +145,11 @@ def steps_from(
     """As ``steps``, with what was measured where nothing is given; with its own W first where that may stay."""
     gap = start.node_gap_ns if node_gap_ns is None else node_gap_ns
     kernels, taus_ns = kernels or [start.kernels], taus_ns or [start.tau_ns]
-    found = []
+    found: list[PredictedStepDoc] = []
     if not weights and not bandwidths:
-        for count, tau in product(kernels, taus_ns):
-            one = _step(start.gpu_work_ns, count, tau, gap)
-            found.append(
-                msgspec.structs.replace(
-                    one,
-                    weight_bytes=start.weight_bytes,
-                    bandwidth_bytes_per_s=start.bandwidth_bytes_per_s,
-                    gpu_work_from="measured",
-                )
-            )
+        of_start = (start.weight_bytes, start.bandwidth_bytes_per_s)
+        measured = product(kernels, taus_ns)
+        found = [_step(start.gpu_work_ns, count, tau, gap, *of_start, "measured") for count, tau in measured]
     weights = weights or ([start.weight_bytes] if start.weight_bytes else [])
     bandwidths = bandwidths or ([start.bandwidth_bytes_per_s] if start.bandwidth_bytes_per_s else [])
     found += steps(weights, kernels, taus_ns, bandwidths, gap)
@@ -176,20 +171,28 @@ def steps(
 
 def step(weight_bytes: float, kernels: float, tau_ns: float, bandwidth: float, node_gap_ns: float) -> PredictedStepDoc:
     """One combination."""
-    told = _step(least_ns(weight_bytes, bandwidth), kernels, tau_ns, node_gap_ns)
-    return msgspec.structs.replace(told, weight_bytes=weight_bytes, bandwidth_bytes_per_s=bandwidth)
+    return _step(least_ns(weight_bytes, bandwidth), kernels, tau_ns, node_gap_ns, weight_bytes, bandwidth, "bytes")
 
 
-def _step(work_ns: float, kernels: float, tau_ns: float, node_gap_ns: float) -> PredictedStepDoc:
+def _step(
+    work_ns: float,
+    kernels: float,
+    tau_ns: float,
+    node_gap_ns: float,
+    weight_bytes: float | None,
+    bandwidth: float | None,
+    work_from: str,
+) -> PredictedStepDoc:
     serial, bound = serial_ns(work_ns, kernels, tau_ns), bound_ns(work_ns, kernels, tau_ns)
     graph = replay_ns(work_ns, kernels, node_gap_ns) + tau_ns
     return PredictedStepDoc(
-        weight_bytes=None,
+        weight_bytes=weight_bytes,
         kernels=kernels,
         tau_ns=tau_ns,
-        bandwidth_bytes_per_s=None,
+        bandwidth_bytes_per_s=bandwidth,
         node_gap_ns=node_gap_ns,
         gpu_work_ns=work_ns,
+        gpu_work_from=work_from,
         launch_ns=kernels * tau_ns,
         serial_ns=serial,
         bound_ns=bound,
@@ -198,3 +201,63 @@ def _step(work_ns: float, kernels: float, tau_ns: float, node_gap_ns: float) -> 
         speedup_bound=bound / graph,
         launch_tax_share=kernels * tau_ns / serial,
     )
+
+
+def _name(step: PredictedStepDoc) -> str:
+    """What sets a step apart: the bytes that it reads, or that its W is measured."""
+    return "measured W" if step.gpu_work_from == "measured" else byte_size(step.weight_bytes)
+
+
+_COLUMNS: Final[Cells] = (
+    (Column("weights"), _name),
+    (Column("kernels"), lambda step: number(step.kernels)),
+    (Column("τ"), lambda step: duration(step.tau_ns)),
+    (Column("bandwidth", optional=True), lambda step: rate(step.bandwidth_bytes_per_s, "B")),
+    (Column("GPU work\nW"), lambda step: duration(step.gpu_work_ns)),
+    (Column("launching\nN·τ"), lambda step: duration(step.launch_ns)),
+    (Column("serial\nW + N·τ"), lambda step: duration(step.serial_ns)),
+    (Column("bound\nmax(W, N·τ)"), lambda step: duration(step.bound_ns)),
+    (Column("graph"), lambda step: duration(step.graph_ns)),
+    (Column("serial ÷\ngraph"), lambda step: times(step.speedup_serial)),
+    (Column("bound ÷\ngraph"), lambda step: times(step.speedup_bound)),
+    (Column("launch tax\nof serial"), lambda step: share(step.launch_tax_share)),
+)
+_IN_HEADLINE: Final = 3  # steps
+
+
+def _tell(doc: ModelDoc, *, verbose: bool) -> Iterator[Block]:
+    """A table of predicted step times, and a plot of what each is made of."""
+    del verbose  # there is no more to tell
+    names = _names(doc.steps)
+    answers = [
+        f"{name}: a graph is {times(each.speedup_bound)} to {times(each.speedup_serial)} as fast"
+        for name, each in zip(names[:_IN_HEADLINE], doc.steps, strict=False)
+    ]
+    answers += [f"{len(names) - _IN_HEADLINE} more below"] if len(names) > _IN_HEADLINE else []
+    yield Headline(f"PREDICTED: {'; '.join(answers)}")
+    yield Listing(Table.of(_COLUMNS, doc.steps))
+    longest = max(each.serial_ns for each in doc.steps)
+    for name, each in zip(names, doc.steps, strict=True):
+        bars = [
+            Bar("serial", each.serial_ns / longest, f"{duration(each.serial_ns)}, host and GPU wait for each other"),
+            Bar("bound", each.bound_ns / longest, f"{duration(each.bound_ns)}, they overlap fully"),
+            Bar("graph", each.graph_ns / longest, f"{duration(each.graph_ns)}, one launch"),
+        ]
+        yield Bars(name, bars)
+    nothing = "nothing here was measured" if doc.source is None else f"what was not given is of {doc.source}"
+    gap = duration(doc.steps[0].node_gap_ns) if doc.steps[0].node_gap_ns else "0, as none is known"
+    yield Fact("basis", [doc.basis, f"graph = W + τ + (N − 1)·ν, ν {gap} · {nothing}"])
+    if doc.measured_ns:
+        yield Fact("measured T", [" · ".join(f"{mode} {duration(ns)}" for mode, ns in doc.measured_ns.items())])
+
+
+def _names(steps: Sequence[PredictedStepDoc]) -> list[str]:
+    """What sets each step apart from the others: its bytes, and what else they differ in."""
+    kernels = [f"{number(each.kernels)} kernels" for each in steps]
+    taus = [f"τ {duration(each.tau_ns)}" for each in steps]
+    rates = [rate(each.bandwidth_bytes_per_s, "B") for each in steps]
+    differing = [texts for texts in (kernels, taus, rates) if len(set(texts)) > 1]
+    return [", ".join([_name(each), *(texts[row] for texts in differing)]) for row, each in enumerate(steps)]
+
+
+render_terminal, render_json, render_markdown = outputs_of(_tell)

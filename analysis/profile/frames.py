@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from ..figures.analyses import TraceAnalysis
+from ..figures.registry import FIGURES
 from ..model.columns import follow, named
 from ..model.trace import NONE, Ints, OpKind
 
@@ -24,6 +25,21 @@ def kernels_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
     import pandas as pd
 
     return _stack(analyses, lambda a: pd.DataFrame([msgspec.structs.asdict(row) for row in a.document.kernels]))
+
+
+def figure_frame(analyses: Sequence[TraceAnalysis], name: str) -> pd.DataFrame:
+    """The typed table of a figure. KeyError with the names there are for one without a table."""
+    import pandas as pd
+
+    figures = {figure.name: figure for figure in FIGURES if figure.table is not None}
+    if name not in figures:
+        raise KeyError(f"no table of a figure is called {name!r}; there are {', '.join(figures)}")
+
+    def one(analysis: TraceAnalysis) -> pd.DataFrame:
+        found = figures[name].typed_table(analysis.document)
+        return pd.DataFrame([] if found is None else found.records())
+
+    return _stack(analyses, one)
 
 
 def gaps_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
@@ -42,7 +58,7 @@ def collectives_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
     import pandas as pd
 
     def one(analysis: TraceAnalysis) -> pd.DataFrame:
-        found, waits = analysis.collectives, analysis.waits
+        found, waits = analysis.collectives, analysis.context.waits
         unknown = np.full(len(found), NONE, np.int64)
         return pd.DataFrame(
             {

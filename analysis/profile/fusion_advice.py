@@ -9,11 +9,10 @@ from typing import Final
 import msgspec
 
 from ..figures.analyses import TraceAnalysis
-from ..figures.fused_run import Recorded, fused_run
 from ..figures.fusion.advisor import findings, fusion_doc
-from ..figures.fusion.ops import Finding, Occurrence
-from ..figures.fusion.step import FusionStep, OpTimes, fusion_step
-from ..figures.fusion.times import names_of_step, op_times
+from ..figures.fusion.fused_run import Recorded, fused_run
+from ..figures.fusion.scan import Finding, Occurrence
+from ..figures.fusion.step import FusionStep, OpTimes, fusion_step, names_of_step, op_times
 from ..figures.fusion.worth import TAU_STEP, Rates
 from ..model.capture import Calibration
 from ..model.fusion_document import FusedRunDoc
@@ -71,16 +70,9 @@ def _rates(analysis: TraceAnalysis, calibration: Calibration | None) -> Rates:
     """τ as the trace's short kernels have it; the rest as calibrated."""
     short = analysis.document.short_kernels
     is_gpu_bound = analysis.document.verdict.verdict_class == _GPU_BOUND
-    if calibration is None:
-        return Rates(short.tau_ns, short.tau_source, is_gpu_bound=is_gpu_bound)
-    return Rates(
-        short.tau_ns,
-        short.tau_source,
-        calibration.tau_floor_ns,
-        calibration.bandwidth_bytes_per_s,
-        calibration.node_gap_ns,
-        is_gpu_bound,
-    )
+    costs = calibration or Calibration()
+    calibrated = (costs.tau_floor_ns, costs.bandwidth_bytes_per_s, costs.node_gap_ns)
+    return Rates(short.tau_ns, short.tau_source, *calibrated, is_gpu_bound)
 
 
 def _times(analysis: TraceAnalysis, analyses: Sequence[TraceAnalysis]) -> OpTimes | None:
@@ -90,11 +82,9 @@ def _times(analysis: TraceAnalysis, analyses: Sequence[TraceAnalysis]) -> OpTime
     submit = None
     if short.tau_source == TAU_STEP and short.tau_ns is not None and steps is not None and steps.launches.median:
         submit = short.tau_ns * steps.launches.median
-    for other in of_pass(of_mode(analyses, mode_of(analysis)), TIMES[0]):
-        times = op_times(other.context, names, submit)
-        if times is not None:
-            return times
-    return op_times(analysis.context, names, None)
+    recordings = of_pass(of_mode(analyses, mode_of(analysis)), TIMES[0])
+    of_others = (op_times(other.context, names, submit) for other in recordings)
+    return next(filter(None, of_others), None) or op_times(analysis.context, names, None)
 
 
 def _fused(analyses: Sequence[TraceAnalysis]) -> Recorded | None:

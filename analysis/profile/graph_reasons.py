@@ -6,7 +6,7 @@ docs/graphs.md says from where each reason is read, and what can't be told.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Final
 
@@ -36,10 +36,6 @@ def profile_findings(modes: Mapping[str, MeasuredMode], first: str | None, batch
     ]
     for mode in modes.values():
         found += _of_traces(mode, waits=mode.name == first and not any(f.code == "capture_failed" for f in found))
-    return _merged(found)
-
-
-def _merged(found: Iterable[FindingDoc]) -> list[FindingDoc]:
     merged: dict[tuple[str, str, str | None], FindingDoc] = {}
     for each in found:
         key = (each.code, each.what, each.line)
@@ -53,19 +49,17 @@ def _failed(mode: MeasuredMode) -> Iterator[FindingDoc]:
     """Why nothing of a graph mode or a compiled mode was timed."""
     if mode.error is None or mode.name in ("eager", AS_WRITTEN):
         return
-    failure = next((p.failure for p in mode.record.processes if p.failure is not None), None)
-    if failure is None:
-        failure = _from_words(mode.error)
+    failure = next((p.failure for p in mode.record.processes if p.failure is not None), _from_words(mode.error))
     if failure.reason.startswith(_NO_CAPTURE):
         yield _not_captured(failure, "the step can't be captured", mode.name)
-    else:
-        yield FindingDoc(
-            code="mode_failed",
-            what=f"the mode failed: {one_line(failure.reason)}",
-            line=failure.line,
-            how=_after_failure(failure),
-            mode=mode.name,
-        )
+        return
+    how = "mend what the message says; eager runs without it"
+    if failure.reason.startswith("out of GPU memory"):
+        how = "free memory, or take a smaller batch, context or model: the mode needs more than eager does"
+    elif failure.phase == "compile" or failure.reason.startswith("torch.compile failed"):
+        how = "run the step under torch.compile by itself: its own message says more (TORCH_LOGS=+dynamo)"
+    what = f"the mode failed: {one_line(failure.reason)}"
+    yield FindingDoc(code="mode_failed", what=what, line=failure.line, how=how, mode=mode.name)
 
 
 def _from_words(error: str) -> Failure:
@@ -88,23 +82,14 @@ def _not_captured(failure: Failure, what: str, mode: str | None) -> FindingDoc:
     )
 
 
-def _after_failure(failure: Failure) -> str:
-    if failure.reason.startswith("out of GPU memory"):
-        return "free memory, or take a smaller batch, context or model: the mode needs more than eager does"
-    if failure.phase == "compile" or failure.reason.startswith("torch.compile failed"):
-        return "run the step under torch.compile by itself: its own message says more (TORCH_LOGS=+dynamo)"
-    return "mend what the message says; eager runs without it"
-
-
 def _target(modes: Mapping[str, MeasuredMode], first: str | None, batch_size: int | None) -> Iterator[FindingDoc]:
     """What the target did with graphs and buffers of its own: the same in every process."""
     processes = [process for mode in modes.values() for process in mode.record.processes]
     own = next((p.own_graphs for p in processes if p.own_graphs is not None), None)
     replaced = next((p.replaced for p in processes if p.replaced), ())
     if own is not None:
-        for failure in own.failed:
-            what = "a capture in the target's own code failed, and it went on without a graph"
-            yield _not_captured(failure, what, first)
+        what = "a capture in the target's own code failed, and it went on without a graph"
+        yield from (_not_captured(failure, what, first) for failure in own.failed)
         if own.captured and not own.replayed:
             yield _not_replayed(own, batch_size, first)
         if own.unread_inputs:
@@ -170,11 +155,10 @@ def _outputs(mode: MeasuredMode) -> Iterator[FindingDoc]:
     for check in checks:
         names = ", ".join(repr(name) for name in check.frozen_inputs)
         if names or (check.note or "").startswith("frozen"):
+            reads_not = f"the graph does not read the input {names}"
             yield FindingDoc(
                 code="frozen_input",
-                what=f"the graph does not read the input {names}"
-                if names
-                else "the graph is frozen on its first input",
+                what=reads_not if names else "the graph is frozen on its first input",
                 evidence=["changed by itself, it changes eager's outputs and not the graph's"] if names else [],
                 how="keep it a tensor that the step overwrites: a number read by Python is baked in at the capture",
                 mode=mode.name,
@@ -185,7 +169,8 @@ def _compiled(mode: MeasuredMode) -> Iterator[FindingDoc]:
     """What torch.compile said of itself; of captures that are older than its record, the number of breaks."""
     records = [p.compiler for p in mode.record.processes if p.compiler is not None]
     if records:
-        yield from _compiler(max(records, key=_size), mode.name)
+        most = max(records, key=lambda r: len(r.graph_breaks) + len(r.recompiles) + len(r.cudagraph_skips))
+        yield from _compiler(most, mode.name)
         return
     notes = chain.from_iterable(p.notes for p in mode.record.processes)
     broken = next((found for note in notes if (found := _BREAKS.search(note))), None)
@@ -196,10 +181,6 @@ def _compiled(mode: MeasuredMode) -> Iterator[FindingDoc]:
             how="TORCH_LOGS=graph_breaks names them; profile again with this launchscope, which does, too",
             mode=mode.name,
         )
-
-
-def _size(record: CompileRecord) -> int:
-    return len(record.graph_breaks) + len(record.recompiles) + len(record.cudagraph_skips)
 
 
 def _compiler(record: CompileRecord, mode: str) -> Iterator[FindingDoc]:
@@ -244,15 +225,10 @@ def _without_break(line: str | None, hint: str | None) -> str:
 
 def _of_traces(mode: MeasuredMode, *, waits: bool) -> list[FindingDoc]:
     """By the `cuda` pass, which slows a step the least; operators and lines from the pass that knows most of them."""
-    chosen = next(iter(ranked(mode.cuda, TIMES, mode)), None)
-    if chosen is None or chosen.document.graph_doctor is None:
+    chosen = next((each.document for each in ranked(mode.cuda, TIMES, mode)), None)
+    if chosen is None or chosen.graph_doctor is None:
         return []
     named = ranked(mode.analyses, LINES, mode)[0].document
-    steps = chosen.document.steps
-    found = trace_findings(
-        chosen.document.graph_doctor,
-        named.blocking_calls,
-        None if steps is None else steps.period_ns,
-        named.graph_doctor,
-    )
+    period = None if chosen.steps is None else chosen.steps.period_ns
+    found = trace_findings(chosen.graph_doctor, named.blocking_calls, period, named.graph_doctor)
     return [replace(each, mode=mode.name) for each in found if waits or each.code != "waits_in_step"]

@@ -86,8 +86,8 @@ class MeasuredMode:
     @cached_property
     def without_waiting_ns(self) -> float | None:
         """W without what it waits inside collectives, where the other ranks' traces tell; median over processes."""
-        told = [a.document.communication.work_without_waiting_ns for a in self.cuda if a.document.communication]
-        return median_or_none(summary.median for summary in told if summary is not None and summary.median is not None)
+        known = [a.document.communication.work_without_waiting_ns for a in self.cuda if a.document.communication]
+        return median_or_none(summary.median for summary in known if summary is not None and summary.median is not None)
 
     @cached_property
     def work_ns(self) -> float | None:
@@ -98,7 +98,11 @@ class MeasuredMode:
     def unsplit_ns(self) -> float:
         """Of W, inside collectives of which waiting and transfer can't be told apart; as recorded."""
         found = [
-            0.0 if a.times is None else a.times.exposed_ns if a.waits is None else float(np.median(a.waits.unsplit_ns))
+            0.0
+            if a.context.times is None
+            else a.context.times.exposed_ns
+            if a.context.waits is None
+            else float(np.median(a.context.waits.unsplit_ns))
             for a in self.cuda
         ]
         return median_or_none(found) or 0.0
@@ -200,16 +204,16 @@ class MeasuredMode:
         """
         waiting = idle = 0.0
         for analysis in self.cuda:
-            gaps, waits = analysis.headline_steady, analysis.waits
+            gaps, waits = analysis.headline_steady, analysis.context.waits
             if gaps is None or waits is None or not waits.told.any():
                 continue
             taxes = taxes_without_observer(analysis.context, self.manifest.calibration)
             idle += float(gaps.idle_ns) if taxes is None else sum(taxes.values())
             period = has_period(first_op_ns(analysis.trace, analysis.steps, gaps.device), analysis.steps)
             with_period = period[analysis.steps.kept_rows]
-            told = waits.told & with_period
-            if told.any():
-                waiting += float(waits.exposed_waiting_ns[told].mean() * with_period.sum())
+            known = waits.told & with_period
+            if known.any():
+                waiting += float(waits.exposed_waiting_ns[known].mean() * with_period.sum())
         return waiting, idle
 
     @cached_property
@@ -308,7 +312,7 @@ def _submits_as_profiled(analysis: TraceAnalysis) -> bool:
     steps = analysis.document.steps
     if steps is None:
         return False
-    if analysis.waits is None:
+    if analysis.context.waits is None:
         return submits_as_profiled(steps, analysis.document.queue_depth)
     return bool(steps.blocking_calls.median) or (steps.launches.median or 0) >= QUEUE_FULL
 

@@ -16,7 +16,6 @@ import msgspec
 
 from ..figures.analyses import TraceAnalysis
 from ..figures.communication import NO_COLLECTIVES, NOT_IN_COMMON
-from ..figures.next_steps import ModeFigures, next_steps
 from ..figures.observer import observer_effect
 from ..figures.verdict import StepFacts, verdict
 from ..model import units
@@ -33,10 +32,12 @@ from ..model.document import (
     VerdictDoc,
     baseline,
 )
+from ..model.withheld import known, settle
 from ..step_model.bound import bound_ns, serial_ns
 from .graph_reasons import profile_findings
 from .measured_mode import MeasuredMode, median_or_none
 from .mode_warnings import mode_warnings
+from .next_steps import ModeFigures, next_steps
 from .select import of_mode
 
 OVER_STEP: Final = 0.05  # share of T that N·τ, measured apart, may lie over it
@@ -71,72 +72,54 @@ def profile_document(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> P
 
 
 def _mode_document(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> ModeDoc:
-    figures = _Figures()
-    _time_figures(figures, mode, modes)
-    _idle_figures(figures, mode)
-    _prediction_figures(figures, mode, modes)
-    _cost_figures(figures, mode)
-    bound = _bound_document(mode)
-    if bound is None:
-        figures.withheld["bound"] = mode.error or "needs T and W"
-    judged = _verdict(mode, modes)
-    if judged is None:
-        figures.withheld["verdict"] = mode.error or "nothing was timed"
-    return ModeDoc(
-        **figures.values,
+    document = ModeDoc(
+        **_time_figures(mode, modes),
+        **_idle_figures(mode),
+        **_prediction_figures(mode, modes),
+        **_cost_figures(mode),
         processes=[_process_document(p) for p in mode.record.processes],
         host_submit_source=_source(mode),
-        bound=bound,
-        verdict=judged,
+        bound=known(_bound_document(mode), mode.error or "needs T and W"),
+        verdict=known(_verdict(mode, modes), mode.error or "nothing was timed"),
         observer_effect=observer_effect(mode.sessions),
         error=mode.error,
         warnings=mode_warnings(mode),
-        withheld=figures.withheld,
+        withheld={},
     )
+    document, reasons = settle(document)
+    return msgspec.structs.replace(document, withheld=reasons)
 
 
-class _Figures:
-    """The figures of one mode, each with its reason where it is null."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-        self.withheld: dict[str, str] = {}
-
-    def put(self, name: str, value: object, otherwise: str) -> None:
-        self.values[name] = value
-        if value is None:
-            self.withheld[name] = otherwise
-
-
-def _time_figures(figures: _Figures, mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> None:
-    untimed = mode.error or "nothing was timed"
+def _time_figures(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> dict[str, Any]:
     no_trace = mode.error or "no `cuda` trace of this mode with steps"
-    figures.put("step_ns", mode.step_ns, untimed)
-    figures.put("host_submit_ns", mode.host_submit_ns, mode.error or "it was not measured")
-    figures.put("tau_step_ns", mode.tau_step_ns, mode.error or "needs host_submit_ns and launches")
-    figures.put("tau_api_ns", mode.tau_api_ns, no_trace)
-    figures.put("gpu_work_ns", mode.busy_ns, no_trace)
     untold = mode.error or _why_waiting_is_untold(mode) or no_trace
-    figures.put("gpu_work_without_waiting_ns", mode.without_waiting_ns, untold)
-    figures.put("waiting_ns", mode.waiting_ns, untold)
-    figures.put("gpu_work_uncertainty_ns", mode.uncertainty_ns, no_trace)
-    figures.put("launches", mode.launches, no_trace)
-    figures.put("kernels", mode.kernels, no_trace)
-    figures.put("gpu_ops", mode.gpu_ops, no_trace)
-    figures.put("floor_ns", mode.floor_ns, _why_no_floor(mode.manifest))
     eager = modes.get("eager")
-    figures.put("speedup", _speedup(eager, mode) if eager else None, "no repeat has both eager and this mode")
+    return {
+        "step_ns": known(mode.step_ns, mode.error or "nothing was timed"),
+        "host_submit_ns": known(mode.host_submit_ns, mode.error or "it was not measured"),
+        "tau_step_ns": known(mode.tau_step_ns, mode.error or "needs host_submit_ns and launches"),
+        "tau_api_ns": known(mode.tau_api_ns, no_trace),
+        "gpu_work_ns": known(mode.busy_ns, no_trace),
+        "gpu_work_without_waiting_ns": known(mode.without_waiting_ns, untold),
+        "waiting_ns": known(mode.waiting_ns, untold),
+        "gpu_work_uncertainty_ns": known(mode.uncertainty_ns, no_trace),
+        "launches": known(mode.launches, no_trace),
+        "kernels": known(mode.kernels, no_trace),
+        "gpu_ops": known(mode.gpu_ops, no_trace),
+        "floor_ns": known(mode.floor_ns, _why_no_floor(mode.manifest)),
+        "speedup": known(_speedup(eager, mode) if eager else None, "no repeat has both eager and this mode"),
+    }
 
 
 def _why_waiting_is_untold(mode: MeasuredMode) -> str | None:
     """None without a trace."""
     if not mode.cuda:
         return None
-    told = [a.document.communication for a in mode.cuda]
-    return next((each.reason or NOT_IN_COMMON for each in told if each is not None), NO_COLLECTIVES)
+    found = [a.document.communication for a in mode.cuda]
+    return next((each.reason or NOT_IN_COMMON for each in found if each is not None), NO_COLLECTIVES)
 
 
-def _idle_figures(figures: _Figures, mode: MeasuredMode) -> None:
+def _idle_figures(mode: MeasuredMode) -> dict[str, Any]:
     if mode.exposed_ns is None:
         why = mode.error or "needs T and W"
     elif not mode.resolved:
@@ -145,16 +128,15 @@ def _idle_figures(figures: _Figures, mode: MeasuredMode) -> None:
         why = "the `cuda` pass has no steady idle time that could be split, or no calibration to replace the profiler's"
     else:
         why = ""
-    figures.put("exposed_idle_ns", mode.exposed_ns, why)
     fraction = None
     if mode.resolved and mode.exposed_ns is not None and mode.step_ns is not None and mode.step_ns.median > 0:
         fraction = mode.exposed_ns / mode.step_ns.median
-    figures.put("true_idle_fraction", fraction, why)
-    for tax, name in TAX_FIELDS.items():
-        figures.put(name, None if mode.taxes_ns is None else mode.taxes_ns[tax], why)
+    taxes = {name: None if mode.taxes_ns is None else mode.taxes_ns[tax] for tax, name in TAX_FIELDS.items()}
+    figures = {"exposed_idle_ns": mode.exposed_ns, "true_idle_fraction": fraction, **taxes}
+    return {name: known(value, why) for name, value in figures.items()}
 
 
-def _prediction_figures(figures: _Figures, mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> None:
+def _prediction_figures(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> dict[str, Any]:
     """The graph time that the ungraphed mode predicts, beside both; its error against the graph that was measured."""
     source = modes.get(UNGRAPHED.get(mode.name, mode.name))
     graph = modes.get(GRAPH_OF.get(mode.name, mode.name)) if mode.name != AS_WRITTEN else None
@@ -164,14 +146,16 @@ def _prediction_figures(figures: _Figures, mode: MeasuredMode, modes: dict[str, 
     else:
         needed = f"needs W of {UNGRAPHED.get(mode.name, mode.name)} and a whole calibration (launchscope calibrate)"
     replays = source is not None and source.replays_graphs
-    figures.put("predicted_graph_ns", predicted, "the step replays graphs already" if replays else needed)
     error = None
     if predicted is not None and graph is not None and graph.step_ns is not None and graph.exposed_ns:
         error = (predicted - graph.step_ns.median) / graph.exposed_ns
-    figures.put("predicted_graph_error", error, "needs the prediction, and T and W of the graph mode")
+    return {
+        "predicted_graph_ns": known(predicted, "the step replays graphs already" if replays else needed),
+        "predicted_graph_error": known(error, "needs the prediction, and T and W of the graph mode"),
+    }
 
 
-def _cost_figures(figures: _Figures, mode: MeasuredMode) -> None:
+def _cost_figures(mode: MeasuredMode) -> dict[str, Any]:
     graphed = mode.name in UNGRAPHED
     compiled = mode.name in COMPILED
     as_written = mode.name == AS_WRITTEN  # by whose hand, and when, nobody measured
@@ -179,16 +163,22 @@ def _cost_figures(figures: _Figures, mode: MeasuredMode) -> None:
     no_graph = unmeasured if graphed or as_written else "not a graph mode"
     no_compile = unmeasured if as_written else mode.error or "no process compiled from a cold cache"
     memory = mode.median_of("graph_memory_bytes")
-    figures.put("capture_ns", mode.median_of("capture_ns"), no_graph)
-    figures.put("graph_memory_bytes", None if memory is None else round(memory), no_graph)
-    figures.put("compile_ns", mode.compile_ns, no_compile if compiled or as_written else "not compiled")
     checks = [p.output for p in mode.record.processes if p.output is not None]
     unchecked = "eager is the reference" if mode.name == "eager" else mode.error or "no output to compare"
-    figures.put("output_matches_eager", all(c.matches for c in checks) if checks else None, unchecked)
-    for name in ("max_abs_error", "max_relative_error"):
-        errors = [error for check in checks if (error := getattr(check, name)) is not None and isfinite(error)]
-        figures.put(name, max(errors, default=None), unchecked if not checks else "no floating-point output compared")
-    figures.put("output_tolerance", min((c.tolerance for c in checks), default=None), unchecked)
+    uncompared = "no floating-point output compared" if checks else unchecked
+    return {
+        "capture_ns": known(mode.median_of("capture_ns"), no_graph),
+        "graph_memory_bytes": known(None if memory is None else round(memory), no_graph),
+        "compile_ns": known(mode.compile_ns, no_compile if compiled or as_written else "not compiled"),
+        "output_matches_eager": known(all(c.matches for c in checks) if checks else None, unchecked),
+        "max_abs_error": known(_largest(c.max_abs_error for c in checks), uncompared),
+        "max_relative_error": known(_largest(c.max_relative_error for c in checks), uncompared),
+        "output_tolerance": known(min((c.tolerance for c in checks), default=None), unchecked),
+    }
+
+
+def _largest(errors: Iterable[float | None]) -> float | None:
+    return max((error for error in errors if error is not None and isfinite(error)), default=None)
 
 
 def _speedup(eager: MeasuredMode, mode: MeasuredMode) -> float | None:
@@ -267,7 +257,7 @@ def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc |
             waiting_ns=mode.waiting_ns or 0.0,
             unsplit_ns=mode.unsplit_of_step_ns,
             waits_for=_waits_for(mode),
-            alone=all(a.waits is None for a in mode.cuda),
+            alone=all(a.context.waits is None for a in mode.cuda),
             gpu_ops=1.0 if mode.gpu_ops is None else mode.gpu_ops,
             launches=mode.launches or 0.0,
             tau_ns=mode.tau_step_ns,
@@ -288,7 +278,7 @@ def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc |
 
 def _waits_for(mode: MeasuredMode) -> int | None:
     """The rank for which it waits mostly in every recording; null where that differs."""
-    found = {a.waits_for for a in mode.cuda}
+    found = {a.context.waits_for for a in mode.cuda}
     return found.pop() if len(found) == 1 else None
 
 

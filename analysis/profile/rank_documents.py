@@ -104,7 +104,9 @@ def _of_profile(rank: _OfRank, together: Sequence[Together]) -> RankDoc:
 
 def _recorded_step(mode: MeasuredMode) -> StepTimeDoc | None:
     """T inside the `cuda` sessions, that what was recorded in them is a part of."""
-    step = median_or_none(analysis.times.step_ns for analysis in mode.cuda if analysis.times is not None)
+    step = median_or_none(
+        analysis.context.times.step_ns for analysis in mode.cuda if analysis.context.times is not None
+    )
     return None if step is None else StepTimeDoc(median=step, ci_low=None, ci_high=None)
 
 
@@ -125,7 +127,7 @@ def traces_document(together: Together) -> RanksOfStepDoc:
 
 
 def _of_trace(analysis: TraceAnalysis, rank: int, together: Sequence[Together]) -> RankDoc:
-    document, times = analysis.document, analysis.times
+    document, times = analysis.document, analysis.context.times
     assert times is not None, "a trace of a set has GPU ops"
     device = next((d.name for d in document.devices if d.device == document.headline_device), None)
     communication, steps = document.communication, document.steps

@@ -86,7 +86,7 @@ def sets_of_ranks(analyses: Sequence[TraceAnalysis]) -> list[list[TraceAnalysis]
 
     Traces without a GPU op, or of which no rank is known, belong to none.
     """
-    known = [(each.document.rank, each) for each in analyses if each.times is not None]
+    known = [(each.document.rank, each) for each in analyses if each.context.times is not None]
     ranked = [(rank, each) for rank, each in known if rank is not None]
     sets = sets_of_files([each.name for _, each in ranked], [rank for rank, _ in ranked])
     return [[ranked[place][1] for place in sorted(own, key=lambda place: ranked[place][0])] for own in sets]

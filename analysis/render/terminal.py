@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from ..model.units import one_line, printable, share, without_commands
-from ..story import tables
 from ..story.blocks import Bars, Block, Fact, Heading, Headline, Listing, superscript
-from ..story.tables import middle, pad, wrap
+from . import table_layout
+from .table_layout import middle, pad, wrap
 
 LABEL: Final = 15  # cells of the label column; a longer label, such as 'bound, fused_graph', pushes its line on
 MIN_WIDTH: Final = 60
@@ -111,10 +111,10 @@ def _bar(fraction: float, room: int) -> str:
 
 def _listing(block: Listing, width: int) -> Iterator[Line]:
     table = block.table.map(printable)
-    for number, layout in enumerate(tables.fold(table, width)):
+    for number, layout in enumerate(table_layout.fold(table, width)):
         if number:
             yield []
-        yield from ([(text, role)] for text, role in tables.lines(table, layout, width, spans=not number))
+        yield from ([(text, role)] for text, role in table_layout.lines(table, layout, width, spans=not number))
     if table.more:
         yield [(f"… {table.more} more", "dim")]
     for number, note in enumerate(block.notes, 1):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from ...analysis.figures.parts import headline_gaps
+from ...analysis.figures.devices import headline_gaps
 from ...analysis.model.document import CAUSES, TAX_FIELDS, TAXES, GapsDoc, ModeDoc, TraceDoc
 from ...analysis.model.units import duration, duration_pm, ratio, share
 from ...analysis.profile.mode_table import TAX_TITLES, shown_name

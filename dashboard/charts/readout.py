@@ -17,9 +17,8 @@ from ...analysis.model.units import (
     rate,
     share,
 )
-from ...analysis.step_model.bound import Prediction, StepModel, predict, turning_kernels, turning_tau_ns
+from ...analysis.step_model.bound import Prediction, StepBytes, StepModel, predict, turning_kernels, turning_tau_ns
 from ...analysis.step_model.knobs import Knobs
-from ...analysis.step_model.step_bytes import StepBytes
 from ..view import View
 from .starting_point import FORMATS, StartingPoint, apply
 

@@ -10,8 +10,7 @@ from ...analysis.figures.parts import SMALL_CAUSE
 from ...analysis.model.capture import COMPILED
 from ...analysis.model.document import CAUSES
 from ...analysis.model.units import MISSING, duration, share
-from ...analysis.step_model.bound import predict
-from ...analysis.step_model.measured_step import MOSTLY
+from ...analysis.step_model.bound import MOSTLY, predict
 from ..band import Band
 from ..plotting import (
     NS_PER_US,

@@ -7,20 +7,37 @@ the row in the timeline (``op`` null without one), ``id`` is ``band|op|place`` a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
 
 from ...analysis.facts.gaps import Gaps
+from ...analysis.figures.figure import Figure
+from ...analysis.figures.kernels import KERNELS
+from ...analysis.figures.registry import FIGURES
 from ...analysis.model.columns import follow, named, numbered
-from ...analysis.model.document import CAUSES, KernelDoc
+from ...analysis.model.document import CAUSES
 from ...analysis.model.kernel_names import short_names
 from ...analysis.model.trace import NONE, Ints, OpKind
 from ...analysis.model.units import number, one_line, printable
 from ...analysis.profile.mode_table import WORTH_A_REASON
+from ...analysis.story.typed import TypedColumn
 from ..band import Band
-from ..grid_table import BAND, SEVERAL_LINES, Row, TableData, figure, in_us, said, text, with_ids
+from ..grid_table import (
+    BAND,
+    SEVERAL_LINES,
+    Row,
+    TableData,
+    figure,
+    in_us,
+    said,
+    text,
+    typed_columns,
+    typed_row,
+    with_ids,
+)
 from ..opened_report import OpenedReport
 from ..plotting import NS_PER_US
 from ..ranks.table import has_ranks, ranks_table
@@ -30,7 +47,6 @@ MOST_ROWS: Final = 50_000
 """Of one table: a browser's grid sorts and filters so many at once, and a zipped megabyte carries them."""
 
 NO_OPERATOR: Final = "–"
-INFERRED: Final = " (inferred)"
 
 _LENGTH: Final[Callable[[Mapping[str, Any]], float]] = itemgetter("us")
 
@@ -62,48 +78,30 @@ def _step_numbers(band: Band, steps: Ints) -> list[int | None]:
     return _nullable(numbers[steps])
 
 
-def _kernels(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
-    names = short_names(doc.name for band in bands for doc in band.analysis.document.kernels)
+def _figure_table(figure: Figure[Any], opened: OpenedReport, bands: Sequence[Band]) -> TableData:
+    """The typed table of a figure, of these bands one under the other."""
+    del opened
     rows: list[Row] = []
-    notes, inferred = [], ""
+    columns: dict[str, TypedColumn] = {}
+    notes = []
     for band in bands:
-        docs, first = band.analysis.document.kernels, _first_ops(band)
-        if not docs:
-            notes.append((band, _why(band, "headline_device", "no GPU op")))
-        rows += [
-            {
-                "band": band.key,
-                "op": first.get((doc.name, doc.category)),
-                "kernel": names[doc.name] or "(no name)",
-                "name": printable(doc.name),
-                "category": doc.category,
-                "count": doc.count,
-                "per_step": doc.count_per_step,
-                "us_per_step": in_us(doc.ns_per_step),
-                "total_us": in_us(doc.total_ns),
-                "median_us": in_us(doc.median_ns),
-                "p90_us": in_us(doc.p90_ns),
-                "share": round(doc.share_of_busy * 100, 3),
-                "operator": _operator(doc),
-            }
-            for doc in docs
-        ]
-        if any(doc.operator and doc.operator_inferred for doc in docs):
-            inferred = "operators marked as inferred are those of the aligned recording that has them"
-    columns = [
-        BAND,
-        text("kernel", "kernel", tooltipField="name", minWidth=360, flex=4),
-        text("category", "kind", minWidth=104, maxWidth=120),
-        figure("count", "count"),
-        figure("per_step", "count per step", 1),
-        figure("us_per_step", "µs per step", 2),
-        figure("total_us", "total µs", 2),
-        figure("median_us", "median µs", 2),
-        figure("p90_us", "p90 µs", 2),
-        figure("share", "% of busy", 2),
-        text("operator", "operator", minWidth=140, flex=1),
-    ]
-    return TableData(columns, with_ids(rows), said(inferred, of=notes))
+        found = figure.typed_table(band.analysis.document)
+        if found is None or not found.rows:
+            notes.append((band, _why(band, figure.path, "nothing of it in the recording")))
+        if found is not None:
+            columns |= {column.field: column for column in found.columns}
+            op_of = _OP_OF[figure.name](band) if figure.name in _OP_OF else {}
+            for row in found.rows:
+                first = op_of.get((row.name, row.category)) if op_of else None
+                rows.append({"band": band.key, "op": first, **typed_row(found.columns, row)})
+            notes += [(band, note) for note in found.notes]
+    return TableData([BAND, *typed_columns([*columns.values()])], with_ids(rows), said(of=notes))
+
+
+def _has_rows(figure: Figure[Any], opened: OpenedReport, bands: Sequence[Band]) -> bool:
+    del opened
+    found = (figure.typed_table(band.analysis.document) for band in bands)
+    return any(table is not None and table.rows for table in found)
 
 
 def _first_ops(band: Band) -> dict[tuple[str, str], int]:
@@ -119,12 +117,6 @@ def _first_ops(band: Band) -> dict[tuple[str, str], int]:
     names = named(band.analysis.trace.names, ops.name[found])
     kinds = [OpKind(kind).word for kind in ops.kind[found].tolist()]
     return {(name or "", kind): row for name, kind, row in zip(names, kinds, found.tolist(), strict=True)}
-
-
-def _operator(doc: KernelDoc) -> str:
-    if doc.operator is None:
-        return NO_OPERATOR
-    return printable(doc.operator) + (INFERRED if doc.operator_inferred else "")
 
 
 def _gaps(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
@@ -356,19 +348,28 @@ def _why(band: Band, path: str, otherwise: str) -> str:
     return band.analysis.document.withheld.get(path, otherwise)
 
 
+_OP_OF: Final = {KERNELS.name: _first_ops}
+"""Figures whose rows lead to a GPU op, by name and category."""
+
+_OTHERS: Final = {
+    figure.name.replace("_", " "): figure for figure in FIGURES if figure.table is not None and figure is not KERNELS
+}
+
 TABLES: Final[Mapping[str, Callable[[OpenedReport, Sequence[Band]], TableData]]] = {
-    "kernels": _kernels,
+    "kernels": partial(_figure_table, KERNELS),
     "gaps": _gaps,
     "launches": _launches,
     "replays": _replays,
+    **{name: partial(_figure_table, figure) for name, figure in _OTHERS.items()},
     "fusion": fusion_table,
     "serving": serving_table,
     "ranks": ranks_table,
     "warnings": _warnings,
 }
-"""Name → what makes it, in the order of the page."""
+"""Name → what makes it, in the order of the page: those of the registry, and those of single ops and gaps."""
 
 _WHERE_FOUND: Final[Mapping[str, Callable[[OpenedReport, Sequence[Band]], bool]]] = {
+    **{name: partial(_has_rows, figure) for name, figure in _OTHERS.items()},
     "fusion": has_candidates,
     "serving": has_phases,
     "ranks": has_ranks,

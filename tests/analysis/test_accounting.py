@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from launchscope.analysis.facts.context import Context
 from launchscope.analysis.facts.gaps import Gaps, find_gaps
 from launchscope.analysis.facts.steps import Steps, find_steps, first_op_ns, steady_windows
-from launchscope.analysis.figures.coverage import coverage
+from launchscope.analysis.figures.coverage import coverage_doc
 from launchscope.analysis.model.document import CAUSES, TAXES
 from launchscope.analysis.model.trace import NONE, Trace
 from launchscope.fixtures.builder import TraceBuilder, trace
@@ -114,7 +114,7 @@ def test_causes_are_those_of_the_definitions(builder: TraceBuilder) -> None:
 
 def check_accounting(built: Trace, steps: Steps) -> None:
     """Everything that adds up, on every device and in both scopes."""
-    counts = coverage(Context(built)).counts
+    counts = coverage_doc(Context(built))
     assert counts.linked + counts.unlinked == counts.gpu_ops == len(built.gpu_ops)
     assert counts.kernels <= counts.gpu_ops
     for device in built.devices:

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from launchscope.analysis.model.document import ModeDoc, ProfileDoc
 from launchscope.analysis.model.errors import LaunchscopeError
-from launchscope.analysis.predict.whatif.prediction import what_if
+from launchscope.analysis.predict.whatif import what_if
 from launchscope.analysis.step_model.knobs import Knobs
 
 from .captures import shipped

@@ -14,8 +14,7 @@ from typing import Any
 import launchscope
 import pytest
 from launchscope.analysis.model.document import StepTimeDoc
-from launchscope.analysis.predict.scaling import RanksRowDoc
-from launchscope.analysis.predict.sweep import Measured, sweep_document
+from launchscope.analysis.predict.sweep import Measured, RanksRowDoc, sweep_document
 
 from .captures import shipped
 

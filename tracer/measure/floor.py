@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from ...analysis.model.capture import Floor
-from ..target.step import short_dtype
+from ..target.options import short_dtype
 from .device import Step
 
 _GATHERS: Final = {
@@ -49,11 +49,7 @@ def count_floor(step: Step) -> Floor:
     with reads, FlopCounterMode(display=False, custom_mapping=_ATTENTION) as flops:
         step()
     dtype = reads.dtypes.most_common(1)
-    return Floor(
-        bytes=reads.bytes(),
-        flops=flops.get_total_flops(),
-        dtype=short_dtype(dtype[0][0]) if dtype else None,
-    )
+    return Floor(bytes=reads.bytes(), flops=flops.get_total_flops(), dtype=short_dtype(dtype[0][0]) if dtype else None)
 
 
 class _Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]

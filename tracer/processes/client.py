@@ -11,16 +11,17 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self, TypeVar
 
 import msgspec
 
 from ...analysis.model.errors import MissingRequirement
-from .server import STOP, Event, Request, stacks_of, whole
+from .server import STOP, Event, Request, stacks_of
 
 _GRACE_S: Final = 10.0
 _MEANWHILE_S: Final = 0.25  # how often a wait lets its caller look elsewhere
 
+Found = TypeVar("Found")
 Meanwhile = Callable[[], None]
 """Called again and again during a wait."""
 
@@ -41,7 +42,7 @@ class ProcessFailed(Exception):
         self.kept = kept
         self.timed_out = timed_out
         self.stopped = stopped  # by ForkServer.stop
-        self.stacks = stacks  # of its threads, of one that outlived its time; where that was asked for
+        self.stacks = stacks  # of its threads, of one that outlived its time
 
 
 class ForkServer:
@@ -52,10 +53,7 @@ class ForkServer:
     """
 
     def __init__(
-        self,
-        preload: Sequence[str],
-        environment: Mapping[str, str] | None = None,
-        meanwhile: Meanwhile | None = None,
+        self, preload: Sequence[str], environment: Mapping[str, str] | None = None, meanwhile: Meanwhile | None = None
     ) -> None:
         self._preload = preload
         self._environment = dict(environment or {})
@@ -95,15 +93,8 @@ class ForkServer:
         return self
 
     def run(
-        self,
-        function: str,
-        argument: object,
-        kind: type[Any],
-        timeout_s: float,
-        tell: Callable[[str], None],
-        *,
-        stacks: bool = False,
-    ) -> Any:
+        self, function: str, argument: object, kind: type[Found], timeout_s: float, tell: Callable[[str], None]
+    ) -> Found:
         """One job in a fresh process: its result as ``kind``. ProcessFailed when it left none."""
         self._jobs += 1
         result = Path(self._scratch.name, f"result-{self._jobs}.json")
@@ -112,15 +103,11 @@ class ForkServer:
             argument=msgspec.Raw(msgspec.json.encode(argument)),
             result=str(result),
             timeout_s=timeout_s,
-            stacks=stacks,
         )
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(msgspec.json.encode(request) + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError as error:
-            raise ProcessFailed(self._gone()) from error
+        self._say(msgspec.json.encode(request))
+        done = False
         while (event := self._next_event()) is not None:
+            done |= event.done
             if event.phase is not None:
                 tell(event.phase)
             if event.end:
@@ -129,16 +116,20 @@ class ForkServer:
                     raise ProcessFailed(
                         event.error, kept, timed_out=event.timed_out, stopped=event.stopped, stacks=_read(result)
                     )
-                if not whole(result).is_file():  # os._exit(0), in the target or in a library of it
+                if not done or kept is None:  # os._exit(0), in the target or in a library of it
                     raise ProcessFailed("ended itself before it was done, with exit status 0", kept)
-                return msgspec.json.decode(result.read_bytes(), type=kind)
-        raise ProcessFailed(self._gone())
+                return msgspec.json.decode(kept, type=kind)
+        raise ProcessFailed(f"the process that starts the others is gone (exit status {self._process.poll()})")
 
     def stop(self) -> None:
         """End the job that runs; ``run`` raises ProcessFailed. To be called from ``meanwhile``."""
+        self._say(STOP)
+
+    def _say(self, line: bytes) -> None:
+        """A server that is gone is noticed by its events, which end."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(STOP + b"\n")
+            self._process.stdin.write(line + b"\n")
             self._process.stdin.flush()
 
     def __exit__(self, *exception: object) -> None:
@@ -154,9 +145,6 @@ class ForkServer:
             self._pending += received
         line, _, self._pending = self._pending.partition(b"\n")
         return msgspec.json.decode(line, type=Event)
-
-    def _gone(self) -> str:
-        return f"the process that starts the others is gone (exit status {self._process.poll()})"
 
     def _close(self) -> None:
         assert self._process.stdin is not None

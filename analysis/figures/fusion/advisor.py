@@ -7,42 +7,60 @@ savings add up. Nothing is told without the shapes of operators' inputs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
 from ...model.fusion_document import AbstainedDoc, AlreadyFusedDoc, CandidateDoc, FusionDoc
-from . import attention as fusion_attention
-from . import chains as fusion_chains
-from . import layers as fusion_layers
-from . import moe as fusion_moe
-from . import projections as fusion_projections
-from . import quantised as fusion_quantised
-from .ops import Abstention, Already, Finding, Occurrence, Pattern, Scan
-from .sampling import sampling
+from . import attention, choices, layers, products
+from .scan import Abstention, Already, Finding, Occurrence, Pattern, Scan
 from .step import FusionStep, StepOp
 from .worth import Prices, Rates
 
 PATTERNS: Final[tuple[Pattern, ...]] = (
-    fusion_chains.compiled,
-    fusion_layers.norms,
-    fusion_moe.mixtures,
-    sampling,
-    fusion_quantised.weights,
-    fusion_quantised.rows,
-    fusion_attention.in_parts,
-    fusion_projections.gate_up,
-    fusion_projections.qkv,
-    fusion_projections.merged_gate_up,
-    fusion_projections.activation_mul,
-    fusion_layers.rope_and_cache,
-    fusion_attention.for_fused,
-    fusion_chains.chains,
+    layers.compiled,
+    layers.norms,
+    choices.mixtures,
+    choices.sampling,
+    products.dequantised_weights,
+    products.quantised_rows,
+    attention.in_parts,
+    products.gate_up,
+    products.qkv,
+    products.merged_gate_up,
+    products.activation_mul,
+    attention.rope_and_cache,
+    attention.around_fused,
+    layers.chains,
 )
 """In this order: what one takes, those behind don't see."""
 
+_ONE_LINEAR: Final = "one nn.Linear whose weight is torch.cat([q.weight, k.weight, v.weight]), its output split"
+HOW: Final = {
+    "attention": "torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=…, enable_gqa=…); "
+    'in transformers attn_implementation="sdpa"',
+    "attention_mask": "make the mask once per step, in the type of q and with -inf in it, and pass that to every layer",
+    "repeat_kv": "enable_gqa=True of scaled_dot_product_attention, or an attention that knows groups of heads",
+    "rope_kv": "one Triton kernel that turns q and k and writes k and v into the cache, or torch.compile of that part",
+    "residual_norm": "torch.nn.functional.rms_norm, or torch.compile of the norm; with the add in front: "
+    "a Triton kernel (fused_add_rms_norm, as vLLM, SGLang and Liger have it)",
+    "qkv": f"{_ONE_LINEAR}; cache and RoPE stay",
+    "projections": _ONE_LINEAR,
+    "gate_up": "one nn.Linear whose weight is torch.cat([gate.weight, up.weight]), its output in two with chunk(2, -1)",
+    "silu_mul": "one kernel for act(gate) * up: torch.compile of it, or a Triton kernel (silu_and_mul)",
+    "dequantise": "a product that reads the quantised weight itself: torch._weight_int8pack_mm, "
+    "torch.ops.aten._weight_int4pack_mm, torchao's, Marlin's",
+    "quantise": "quantise in the norm's or the activation's kernel before it, and scale in the product's epilogue",
+    "moe_routing": "one kernel for softmax, topk and scaling (vLLM's topk_softmax), or torch.compile of the router",
+    "moe_experts": "grouped products: torch._grouped_mm, or a fused mixture (vLLM's and SGLang's fused_moe)",
+    "sampling": "one sampling kernel (FlashInfer's, vLLM's), or torch.compile of the sampler, in the graph of the step",
+    "chain": "torch.compile of the function that these are in",
+}
+"""By kind: what to do."""
+
 LINES: Final = 4  # of the model's code, told for each candidate
+Its = TypeVar("Its")
 
 
 def findings(step: FusionStep) -> list[Finding]:
@@ -61,12 +79,11 @@ def fusion_doc(step: FusionStep, found: Sequence[Finding], rates: Rates, *, time
     """The part of the report. ``times_from`` names the recording of the kernels' times, null for the trace's own."""
     prices = Prices(rates, step)
     occurrences = [each for each in found if isinstance(each, Occurrence)]
-    groups: dict[tuple[str, str], list[Occurrence]] = {}
-    for each in occurrences:
-        groups.setdefault((each.kind, each.title), []).append(each)
-    candidates = [_candidate(step, prices, group) for group in groups.values()]
-    candidates = [each for each in candidates if each.launches_saved > 0]
-    kept = {(each.kind, each.title) for each in candidates}
+    groups = _grouped(occurrences, lambda each: (each.kind, each.title))
+    saving = {key: group for key, group in groups.items() if sum(each.launches_saved for each in group) > 0}
+    candidates = [_candidate(step, prices, group) for group in saving.values()]
+    already = Counter((each.kind, each.what) for each in found if isinstance(each, Already))
+    abstentions = (each for each in found if isinstance(each, Abstention))
     document = FusionDoc(
         layers=step.layers,
         launches=sum(op.launches for op in step.ops),
@@ -79,17 +96,28 @@ def fusion_doc(step: FusionStep, found: Sequence[Finding], rates: Rates, *, time
         times_from=times_from,
         host_sets_pace=prices.host_sets_pace,
         candidates=sorted(candidates, key=lambda each: (-(each.eager_saves_ns or 0.0), -each.launches_saved)),
-        total=prices.worth(each for each in occurrences if (each.kind, each.title) in kept),
-        already=_already([each for each in found if isinstance(each, Already)]),
-        abstained=_abstained([each for each in found if isinstance(each, Abstention)]),
+        total=prices.worth(each for each in occurrences if (each.kind, each.title) in saving),
+        already=[AlreadyFusedDoc(kind=kind, what=what, places=places) for (kind, what), places in already.items()],
+        abstained=[
+            AbstainedDoc(kind=kind, reason=reason, places=len(group), operators=_names(group[0].ops))
+            for (kind, reason), group in _grouped(abstentions, lambda each: (each.kind, each.reason)).items()
+        ],
         withheld={},
     )
     return msgspec.structs.replace(document, withheld=_withheld(document))
 
 
+def _grouped(found: Iterable[Its], key: Callable[[Its], tuple[str, str]]) -> dict[tuple[str, str], list[Its]]:
+    groups: dict[tuple[str, str], list[Its]] = {}
+    for each in found:
+        groups.setdefault(key(each), []).append(each)
+    return groups
+
+
 def _candidate(step: FusionStep, prices: Prices, group: Sequence[Occurrence]) -> CandidateDoc:
     first = group[0]
     ops = [op for each in group for op in each.ops]
+    lines = Counter(op.line for op in ops if op.line is not None)
     layers = sorted({layer for each in group if (layer := step.layer_of[each.ops[-1].position]) is not None})
     return CandidateDoc(
         **msgspec.structs.asdict(prices.worth(group)),
@@ -101,54 +129,33 @@ def _candidate(step: FusionStep, prices: Prices, group: Sequence[Occurrence]) ->
         launches_per_step=sum(op.launches for op in ops),
         launches_after=sum(each.launches_after for each in group),
         kernels_ns=sum(op.ns for op in ops),
-        operators=names_of(first.ops),
-        where=_lines(ops),
+        operators=_names(first.ops),
+        where=[line for line, _ in lines.most_common(LINES)],
         relied_on=first.relied_on,
-        how=first.how,
+        how=HOW[first.kind],
     )
 
 
-def names_of(ops: Sequence[StepOp]) -> list[str]:
-    """Names of operators, in launch order."""
+def _names(ops: Sequence[StepOp]) -> list[str]:
     return [op.name or "?" for op in ops]
-
-
-def _lines(ops: Sequence[StepOp]) -> list[str]:
-    counts = Counter(op.line for op in ops if op.line is not None)
-    return [line for line, _ in counts.most_common(LINES)]
-
-
-def _already(found: Sequence[Already]) -> list[AlreadyFusedDoc]:
-    counts = Counter((each.kind, each.what) for each in found)
-    return [AlreadyFusedDoc(kind=kind, what=what, places=count) for (kind, what), count in counts.items()]
-
-
-def _abstained(found: Sequence[Abstention]) -> list[AbstainedDoc]:
-    groups: dict[tuple[str, str], list[Abstention]] = {}
-    for each in found:
-        groups.setdefault((each.kind, each.reason), []).append(each)
-    return [
-        AbstainedDoc(kind=kind, reason=reason, places=len(group), operators=names_of(group[0].ops))
-        for (kind, reason), group in groups.items()
-    ]
 
 
 def _withheld(document: FusionDoc) -> dict[str, str]:
     """Path in the document → why the figure is null."""
-    found = {}
-    if document.tau_ns is None:
-        found["tau_ns"] = "no launch in the file"
-    for name in ("tau_floor_ns", "bandwidth_bytes_per_s", "node_gap_ns"):
-        if getattr(document, name) is None:
-            found[name] = "not calibrated: captures of `launchscope profile` are, other traces are not"
-    if document.bandwidth_bytes_per_s is None or document.node_gap_ns is None:
-        found["total.graph_saves_ns"] = "bandwidth or ν is not known"
-    if document.total.eager_saves_ns is None and document.tau_ns is not None:
-        found["total.eager_saves_ns"] = (
-            "the GPU sets the pace, and what it would save isn't known without a calibration"
-        )
-    if document.total.bytes_saved is None:
-        found["total.bytes_saved"] = "a tensor has a type whose size is not known"
-    if document.total.eager_high_ns is None:
-        found["total.eager_high_ns"] = "no recording tells the host's time before each launch"
-    return found
+    uncalibrated = "not calibrated: captures of `launchscope profile` are, other traces are not"
+    total, known = document.total, document.tau_ns is not None
+    figures: list[tuple[str, object, str]] = [
+        ("tau_ns", document.tau_ns, "no launch in the file"),
+        ("tau_floor_ns", document.tau_floor_ns, uncalibrated),
+        ("bandwidth_bytes_per_s", document.bandwidth_bytes_per_s, uncalibrated),
+        ("node_gap_ns", document.node_gap_ns, uncalibrated),
+        ("total.graph_saves_ns", total.graph_low_ns, "bandwidth or ν is not known"),
+        (
+            "total.eager_saves_ns",
+            total.eager_saves_ns if known else 0,
+            "the GPU sets the pace, and what it would save isn't known without a calibration",
+        ),
+        ("total.bytes_saved", total.bytes_saved, "a tensor has a type whose size is not known"),
+        ("total.eager_high_ns", total.eager_high_ns, "no recording tells the host's time before each launch"),
+    ]
+    return {path: reason for path, value, reason in figures if value is None}

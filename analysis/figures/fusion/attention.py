@@ -1,98 +1,58 @@
-"""Attention in parts, and what is done for a fused attention in every layer: masks converted, keys repeated."""
+"""Attention: in parts, and what is done for it in every layer: RoPE, cache writes, masks converted, keys repeated."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Final
 
 from ...facts.tensor_shapes import Tensor
-from .ops import (
-    Abstention,
-    Already,
-    Finding,
-    Occurrence,
-    Scan,
-    intermediate_bytes,
-    is_elementwise,
-    outputs_twice,
-)
+from .scan import Abstention, Already, Finding, Occurrence, Scan, intermediate_bytes, outputs_twice
 from .step import StepOp
-
-ATTENTION: Final = "attention"
-ATTENTION_MASK: Final = "attention_mask"
-REPEAT_KV: Final = "repeat_kv"
 
 _SDPA: Final = "scaled_dot_product_attention"
 _PARTS: Final = 14  # operators from QKᵀ to ·V
 _BEFORE: Final = 8  # operators that launch between the keys' repetition and the attention
 _SOFTMAX: Final = ("_softmax", "softmax", "_safe_softmax", "_masked_softmax")
 _BETWEEN: Final = ("baddbmm", "any", "all", "native_dropout", "triu", "tril", "fill_", "zeros_like", *_SOFTMAX)
-_HOW: Final = (
-    "torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=…, enable_gqa=…); in transformers "
-    'attn_implementation="sdpa"'
-)
-_HOW_MASK: Final = "make the mask once per step, in the type of q and with -inf in it, and pass that to every layer"
-_HOW_REPEAT: Final = "enable_gqa=True of scaled_dot_product_attention, or an attention that knows groups of heads"
+_WRITES: Final = ("index_copy_", "index_put_", "_index_put_impl_", "scatter_", "copy_", "slice_scatter")
+_BETWEEN_ROPE_AND_WRITE: Final = 4  # operators on positions that launch between
 
 
 def in_parts(scan: Scan) -> Iterator[Finding]:
     """QKᵀ, scale, mask, softmax and ·V as operators of their own."""
     for op in scan.free():
-        if op.name not in ("bmm", "baddbmm") or op.output is None:
-            continue
-        ops = _up_to_values(scan, op)
-        if not ops:
-            continue
-        keys = op.tensors[-1]
-        repeats = _repeats(scan, op.position, keys)
-        whole = [*repeats, *ops]
-        softmax = next(other for other in ops if other.name in _SOFTMAX and other.tensors)
-        positions = softmax.tensors[0].width
-        relied = (
-            f"a softmax over {positions:,} between two batched products: the first one's output is what it reads, its "
-            "own what the second one does, by shape"
-        )
-        yield Occurrence(
-            ATTENTION,
-            "attention (QKᵀ, softmax, ·V)",
-            tuple(whole),
-            1,
-            intermediate_bytes(whole),
-            relied,
-            _HOW,
-        )
+        ops = _up_to_values(scan, op, op.output) if op.name in ("bmm", "baddbmm") and op.output is not None else []
+        if ops:
+            softmax = next(other for other in ops if other.name in _SOFTMAX and other.tensors)
+            relied_on = (
+                f"a softmax over {softmax.tensors[0].width:,} between two batched products: the first one's output is "
+                "what it reads, its own what the second one does, by shape"
+            )
+            ops = [*_repeats(scan, op, op.tensors[-1]), *ops]
+            saved = intermediate_bytes(ops)
+            yield Occurrence("attention", "attention (QKᵀ, softmax, ·V)", tuple(ops), 1, saved, relied_on)
 
 
-def _up_to_values(scan: Scan, first: StepOp) -> list[StepOp]:
+def _up_to_values(scan: Scan, first: StepOp, scores: Tensor) -> list[StepOp]:
     """From the product with the keys to that with the values; empty where no softmax stands between them."""
-    scores = first.output
-    assert scores is not None
-    found = [first]
-    has_softmax = False
-    for op in scan.run(first.position + 1, _PARTS):
+    found, has_softmax = [first], False
+    for op in scan.behind(first, _PARTS):
         found.append(op)
+        reads_scores = bool(op.tensors) and op.tensors[0].numel == scores.numel
         if op.name == "bmm":
-            weights = op.tensors[0] if op.tensors else None
-            is_whole = has_softmax and weights is not None and weights.numel == scores.numel
-            return found if is_whole else []
-        is_softmax = op.name in _SOFTMAX and bool(op.tensors) and op.tensors[0].numel == scores.numel
-        has_softmax = has_softmax or is_softmax
-        if not (is_softmax or is_elementwise(op) or op.name in _BETWEEN):
+            return found if has_softmax and reads_scores else []
+        if not (op.is_elementwise or op.name in _BETWEEN):
             return []
+        has_softmax = has_softmax or (op.name in _SOFTMAX and reads_scores)
     return []
 
 
-def _repeats(scan: Scan, position: int, keys: Tensor) -> list[StepOp]:
+def _repeats(scan: Scan, attention: StepOp, keys: Tensor) -> list[StepOp]:
     """Copies that repeat keys or values for groups of heads, in what the attention then reads."""
-    found: list[StepOp] = []
-    for back in range(1, _BEFORE + 1):
-        op = scan.at(position - back)
-        if op is None or op.name in ("mm", "addmm", "index_copy_"):
-            break
-        if op.name == "copy_" and op.output is not None and _is_repeat(op.output, keys):
-            found.append(op)
-    return found[::-1]
+    near = takewhile(lambda op: op.name not in ("mm", "addmm", "index_copy_"), scan.before(attention, _BEFORE))
+    return [op for op in near if op.name == "copy_" and op.output is not None and _is_repeat(op.output, keys)][::-1]
 
 
 def _is_repeat(made: Tensor, keys: Tensor) -> bool:
@@ -104,55 +64,139 @@ def _is_repeat(made: Tensor, keys: Tensor) -> bool:
     return heads and sorted((first, second)) == sorted(made.dims[3:])
 
 
-def for_fused(scan: Scan) -> Iterator[Finding]:
+def around_fused(scan: Scan) -> Iterator[Finding]:
     """What stands around an attention that is one operator."""
-    masks: list[list[StepOp]] = []
+    masks: list[tuple[StepOp, ...]] = []
     for op in scan.free():
         if not op.is_attention or len(op.tensors) < 3:
             continue
-        name = next((n for n in op.around if n.startswith("_scaled")), op.name or "")
-        yield Already(ATTENTION, name, (op,))
-        keys = op.tensors[1]
-        before = scan.run_back(op.position - 1, _BEFORE)
-        mask = [other for other in before if _SDPA in other.around and not other.is_attention]
-        if mask and _is_for_mask(mask, op.tensors):
+        yield Already("attention", next((n for n in op.around if n.startswith("_scaled")), op.name or ""), (op,))
+        before = scan.before(op, _BEFORE)[::-1]
+        mask = tuple(other for other in before if _SDPA in other.around and not other.is_attention)
+        if mask and _makes_mask(mask, op.tensors[3:]):
             masks.append(mask)
-        repeats = _repeats(scan, op.position, keys)
-        if repeats:
-            yield _repeated(repeats)
+        if repeats := _repeats(scan, op, op.tensors[1]):
+            yield Occurrence(
+                "repeat_kv",
+                "keys and values repeated for their heads",
+                tuple(repeats),
+                0,
+                outputs_twice(repeats),
+                "copies into [batch, heads, times, positions, size] right before the attention, which reads "
+                "heads × times heads",
+            )
     yield from _masks(masks)
 
 
-def _is_for_mask(ops: Sequence[StepOp], of_attention: Sequence[Tensor]) -> bool:
-    """They end in a tensor of the mask's dimensions, from one of truth values."""
-    made = ops[-1].output
+def _makes_mask(ops: Sequence[StepOp], read: Sequence[Tensor]) -> bool:
+    """They end in a tensor of the dimensions of one that the attention reads, from one of truth values."""
     reads_truth = any(tensor.type == "bool" for op in ops for tensor in op.tensors)
-    return made is not None and reads_truth and any(tensor == made for tensor in of_attention[3:])
+    return ops[-1].output is not None and reads_truth and ops[-1].output in read
 
 
-def _masks(masks: Sequence[Sequence[StepOp]]) -> Iterator[Finding]:
+def _masks(masks: Sequence[tuple[StepOp, ...]]) -> Iterator[Finding]:
     """All layers but the first do again what the first did."""
     if len(masks) == 1:
-        yield Abstention(ATTENTION_MASK, "the mask is converted once only", tuple(masks[0]))
+        yield Abstention("attention_mask", "the mask is converted once only", masks[0])
         return
     for layer, ops in enumerate(masks):
         made = ops[-1].output
         size = None if made is None or made.bytes is None else made.bytes + sum(t.bytes or 0 for t in ops[-1].tensors)
         yield Occurrence(
-            ATTENTION_MASK,
+            "attention_mask",
             "the mask, converted in every layer",
-            tuple(ops),
+            ops,
             sum(op.launches for op in ops) if layer == 0 else 0,
             0 if layer == 0 else size,
             "these run inside of scaled_dot_product_attention before its kernel, and write what has the mask's shape; "
             "that the mask is one for all layers is taken from its shape",
-            _HOW_MASK,
         )
 
 
-def _repeated(ops: Sequence[StepOp]) -> Occurrence:
-    relied = (
-        "copies into [batch, heads, times, positions, size] right before the attention, which reads heads × times heads"
-    )
-    size = outputs_twice(ops)
-    return Occurrence(REPEAT_KV, "keys and values repeated for their heads", tuple(ops), 0, size, relied, _HOW_REPEAT)
+def rope_and_cache(scan: Scan) -> Iterator[Finding]:
+    """RoPE of q and k by halves, and the writes of k and v into the cache behind it."""
+    for op in scan.free():
+        if any(word in (op.name or "") for word in ("rotary", "rope")):
+            yield Already("rope_kv", op.name or "", (op,))
+            continue
+        ops = _turned(scan, op.position)
+        if not ops:
+            continue
+        second = _turned(scan, ops[-1].position + 1)
+        ops += second
+        writes = _cache_writes(scan, ops[-1])
+        ops += writes
+        relied_on = (
+            f"halves of {'q and k' if second else 'one tensor'} are multiplied, added and joined, with one of them "
+            "negated or taken off; shapes fit"
+        )
+        relied_on += f"; {len(writes)} writes behind have a source of k's shape" if writes else ""
+        title = "RoPE + KV-cache write" if writes else "RoPE"
+        saved = intermediate_bytes(ops[:-1] if len(writes) == 2 else ops)  # v comes from its projection
+        yield Occurrence("rope_kv", title, tuple(ops), 1, saved, relied_on)
+
+
+def _turned(scan: Scan, position: int) -> list[StepOp]:
+    """RoPE of one tensor, with the casts before and behind it; empty where something else stands there."""
+    first = scan.at(position)
+    cast = first if first is not None and first.name == "copy_" else None
+    start = position + (cast is not None)
+    ops = _in_five(scan, start) or _in_seven(scan, start)
+    made = ops[-1].output if ops else None
+    if cast is not None:
+        if made is None or cast.output is None or not _is_alike(made, cast.output):
+            return []
+        ops = [cast, *ops]
+    behind = scan.at(ops[-1].position + 1) if ops else None
+    if behind is None or made is None or behind.name != "copy_":
+        return ops
+    return [*ops, behind] if any(_is_alike(read, made) for read in behind.reads) else ops
+
+
+def _is_alike(one: Tensor, other: Tensor) -> bool:
+    """As many elements of the same type."""
+    return (one.numel, one.type) == (other.numel, other.type)
+
+
+def _in_five(scan: Scan, position: int) -> list[StepOp]:
+    """x · cos + rotate_half(x) · sin in five operators, the add last; empty where something else stands there."""
+    ops = scan.run(position, 5)
+    if sorted(op.name or "" for op in ops) != ["add", "cat", "mul", "mul", "neg"] or ops[-1].name != "add":
+        return []
+    whole = ops[-1].output
+    by_name = {op.name: op for op in ops}
+    half, joined = by_name["neg"].output, by_name["cat"].output
+    if whole is None or half is None or joined is None or not whole.dims or not half.dims:
+        return []
+    fits = 2 * half.width == whole.width and joined.dims == whole.dims
+    return ops if fits and all(op.output == whole for op in ops if op.name == "mul") else []
+
+
+def _in_seven(scan: Scan, position: int) -> list[StepOp]:
+    """[a · cos − b · sin, b · cos + a · sin] of halves or pairs, in seven operators, the join last; empty otherwise."""
+    ops = scan.run(position, 7)
+    if sorted(op.name or "" for op in ops) != ["add", "cat", "mul", "mul", "mul", "mul", "sub"]:
+        return []
+    halves, joined = [op.output for op in ops[:-1]], ops[-1]
+    if joined.name != "cat" or len(set(halves)) > 1 or len(joined.listed) != 2:
+        return []
+    half = halves[0]
+    return ops if half is not None and all(part.numel == half.numel for part in joined.listed) else []
+
+
+def _cache_writes(scan: Scan, turned: StepOp) -> list[StepOp]:
+    """Writes of what has k's shape into something larger, before the attention."""
+    key = turned.output
+    assert key is not None
+    found: list[StepOp] = []
+    others = 0
+    for op in scan.behind(turned, _BETWEEN_ROPE_AND_WRITE + 2):
+        in_attention = op.is_attention or any("attention" in name for name in op.around)
+        if in_attention or len(found) == 2 or others > _BETWEEN_ROPE_AND_WRITE:
+            break
+        is_write = op.name in _WRITES and op.are_kernels and op.tensors and op.tensors[0].numel >= key.numel
+        if is_write and any(_is_alike(tensor, key) for tensor in op.tensors[1:]):
+            found.append(op)
+        else:
+            others += 1
+    return found

@@ -1,4 +1,8 @@
-"""One step as a list of the operators that launched something, in launch order, each with its inputs and kernels."""
+"""One step as a list of the operators that launched something, in launch order, each with its inputs and kernels.
+
+Of a capture no time is taken from the `stacks` pass, which has the shapes: its ops are matched, one by one, with those
+of the `cuda` pass of the same mode, which stretches neither them nor the host before their launches.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,17 @@ from typing import Final
 
 import numpy as np
 
-from ...facts.alignment import step_ops
+from ...facts.alignment import in_launch_order, match_names, step_ops
 from ...facts.context import Context
 from ...facts.repetition import LEAST_REPEATS, find_repetition
 from ...facts.stacks import stacks_at
-from ...facts.tensor_shapes import Input, Tensor, inputs_of, output_of
+from ...facts.tensor_shapes import ELEMENTWISE, PACKED_PRODUCTS, Input, Tensor, inputs_of, output_of
 from ...model.columns import follow
-from ...model.trace import NONE, HostKind, Ints, Trace
+from ...model.trace import NONE, HostKind, Ints, Reals, Trace
 from ...model.user_lines import users_line
 
 _ATEN: Final = "aten::"
+_PRODUCTS: Final = frozenset({"mm", "addmm", "bmm", "baddbmm", *PACKED_PRODUCTS})
 _TO_SOFTMAX: Final = 8  # operators from QKᵀ to the softmax, and from there to ·V
 _NOT_A_MODEL: Final = re.compile(r"(^|/)torch/|(^|/)launchscope/tracer/|^<")
 _LIBRARY: Final = re.compile(r"(^|/)(transformers|site-packages|dist-packages)/")
@@ -51,6 +56,27 @@ class StepOp:
         """Inputs that are tensors, those of lists included."""
         parts = [[given] if isinstance(given, Tensor) else given or () for given in self.inputs]
         return [tensor for part in parts for tensor in part]
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Works element by element, in kernels."""
+        return self.name in ELEMENTWISE and self.are_kernels
+
+    @property
+    def is_product(self) -> bool:
+        """A product of matrices."""
+        return self.name in _PRODUCTS
+
+    @property
+    def rows(self) -> Tensor | None:
+        """The rows that a product of matrices multiplies, [rows, k]; None of another operator."""
+        at = 1 if self.name in ("addmm", "baddbmm") else 0
+        return self.tensors[at] if self.is_product and len(self.tensors) > at else None
+
+    @property
+    def is_sum_of_two_alike(self) -> bool:
+        """An add of two tensors of the same dimensions and type: the residual stream's, most likely."""
+        return self.name in ("add", "add_") and len(self.tensors) > 1 and self.tensors[0] == self.tensors[1]
 
     @property
     def is_attention(self) -> bool:
@@ -220,3 +246,34 @@ def _layers_by_repetition(tokens: Ints) -> tuple[list[int], int]:
     layers = found.length // found.period
     starts = [found.start + layer * found.period for layer in range(layers)]
     return starts, starts[-1] + found.period
+
+
+def op_times(context: Context, names: Sequence[str], host_submit_ns: float | None) -> OpTimes | None:
+    """Medians over the kept steps that run ops of these names in this order; None where none does.
+
+    The host's time is from the start of one launch call to that of the next, the first one's from the step's own
+    start, scaled to ``host_submit_ns`` in all, which no profiler stretched. None without it.
+    """
+    trace, op_step = context.trace, context.steps.op_step
+    steps = (in_launch_order(trace, np.flatnonzero(op_step == step)) for step in context.steps.kept_rows.tolist())
+    found = [rows for rows in steps if match_names(trace, rows) == list(names)]
+    if not found:
+        return None
+    ns = np.median([trace.gpu_ops.dur_ns[rows] for rows in found], axis=0)
+    host = np.median([_host_ns(context, rows) for rows in found], axis=0)
+    scaled = None if host_submit_ns is None or host.sum() <= 0 else (host * host_submit_ns / host.sum()).tolist()
+    return OpTimes(context.name, ns.tolist(), scaled)
+
+
+def names_of_step(context: Context) -> list[str]:
+    """What the GPU ops of a typical step are matched by, in launch order."""
+    return match_names(context.trace, step_ops(context.trace, context.steps))
+
+
+def _host_ns(context: Context, rows: Ints) -> Reals:
+    """From the launch call before to that of each op."""
+    trace, steps = context.trace, context.steps
+    launch_row = trace.gpu_ops.launch_row[rows]
+    begun = int(steps.start_ns[steps.op_step[rows[0]]]) if len(rows) else 0
+    starts = np.where(launch_row == NONE, begun, follow(trace.launches.start_ns, launch_row))
+    return np.maximum(np.diff(np.maximum.accumulate(starts), prepend=begun), 0).astype(np.float64)

@@ -1,23 +1,22 @@
 """What fewer launches and fewer bytes are worth, in eager mode and in a graph.
 
     eager   launches saved × τ, as long as the host sets the pace: max(W, N·τ) before less after
-    graph   bytes saved ÷ bandwidth + launches saved × ν + Σ beside − what stays
+    graph   bytes saved ÷ bandwidth + launches saved × ν + Σ start − what stays
 
-``beside`` is what a kernel takes beside its bytes: its time − bytes ÷ bandwidth. Of kernels of a few µs that is most,
+``start`` is what a kernel takes beyond its bytes: its time − bytes ÷ bandwidth. Of kernels of a few µs that is most,
 and one kernel in place of several has it once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ...model.fusion_document import WorthDoc
 from ...model.statistics import known_sum
-from ...step_model.bound import bound_ns
-from ...step_model.step_bytes import least_ns
-from .ops import Occurrence
+from ...step_model.bound import bound_ns, least_ns
+from .scan import Occurrence
 from .step import FusionStep, StepOp
 
 TAU_STEP: Final = "tau_step"
@@ -48,23 +47,23 @@ class Prices:
     def worth(self, found: Iterable[Occurrence]) -> WorthDoc:
         """Of all these together; each operator belongs to one."""
         occurrences = list(found)
-        saved = sum(o.launches - o.launches_after for o in occurrences)
+        saved = sum(o.launches_saved for o in occurrences)
         moved = self._moved_ns(sum(o.bytes_saved or 0 for o in occurrences))
-        nodes = _times(saved, self.rates.node_gap_ns)
-        middle, most = (self._beside_ns(occurrences, stays) for stays in (_of_largest, _of_quickest))
+        starts, most_starts = self._starts_ns(occurrences)
+        nodes, floor = _times(saved, self.rates.node_gap_ns), _times(saved, self.rates.tau_floor_ns)
+        eager = self._eager_ns(saved, _plus(moved, starts))
+        host = self._host_ns(occurrences)
         low = _plus(moved, nodes)
-        least = _times(saved, self.rates.tau_floor_ns)
-        eager, host = self._eager_ns(saved, _plus(moved, middle)), self._host_ns(occurrences)
         return WorthDoc(
             launches_saved=saved,
             bytes_saved=known_sum(o.bytes_saved for o in occurrences),
             eager_saves_ns=eager,
-            eager_low_ns=None if least is None or eager is None else min(least, eager),
+            eager_low_ns=None if floor is None or eager is None else min(floor, eager),
             eager_high_ns=None if host is None or eager is None else max(host, eager),
-            graph_saves_ns=_plus(low, middle or 0.0),
+            graph_saves_ns=_plus(low, starts or 0.0),
             graph_low_ns=low,
-            graph_high_ns=None if most is None else _plus(low, most),
-            gpu_work_ns=_plus(moved, middle or 0.0),
+            graph_high_ns=_plus(low, most_starts),
+            gpu_work_ns=_plus(moved, starts or 0.0),
         )
 
     def _moved_ns(self, moved: float) -> float | None:
@@ -93,33 +92,28 @@ class Prices:
 
     def _host_ns(self, found: Sequence[Occurrence]) -> float | None:
         """The host's time before the launches of each place, by the share of them that is saved."""
-        total = 0.0
-        for o in found:
-            before = [op.host_ns for op in o.ops if op.host_ns is not None]
-            if len(before) < len(o.ops):
-                return None
-            total += sum(before) * (o.launches - o.launches_after) / o.launches
-        return total
+        before = [(o, known_sum(op.host_ns for op in o.ops)) for o in found]
+        return known_sum([0.0, *(None if ns is None else ns * o.launches_saved / o.launches for o, ns in before)])
 
-    def _beside_ns(
-        self, found: Sequence[Occurrence], stays: Callable[[Sequence[float], Occurrence], float]
-    ) -> float | None:
-        """What the kernels take beside their bytes, less what those that stay will; None where that isn't known."""
-        total = 0.0
+    def _starts_ns(self, found: Sequence[Occurrence]) -> tuple[float | None, float | None]:
+        """What the kernels take beyond their bytes, less what those that stay will; None where that isn't known.
+
+        What stays is as the slowest of them usually, of products as the largest; for the most as the quickest.
+        """
+        usual = most = 0.0
         for o in found:
-            if o.launches_after >= o.launches:
+            if o.launches_saved <= 0:
                 continue
-            beside = [self._beside(op) for op in o.ops]
-            known = [ns for ns in beside if ns is not None]
-            if len(known) < len(beside):
-                return None
-            kept = min(1 if o.is_product else o.launches_after, len(known))
-            total += max(sum(known) - kept * stays(known, o), 0.0)
-        return total
-
-    def _beside(self, op: StepOp) -> float | None:
-        moved = self._moved_ns(bytes_of(op))
-        return None if moved is None else max(op.ns - moved, 0.0)
+            sizes = [bytes_of(op) for op in o.ops]
+            moved = [self._moved_ns(size) for size in sizes]
+            starts = [max(op.ns - ns, 0.0) for op, ns in zip(o.ops, moved, strict=True) if ns is not None]
+            if len(starts) < len(o.ops):
+                return None, None
+            kept = min(1 if o.is_product else o.launches_after, len(starts))
+            stays = starts[sizes.index(max(sizes))] if o.is_product else max(starts)
+            usual += max(sum(starts) - kept * stays, 0.0)
+            most += max(sum(starts) - kept * min(starts), 0.0)
+        return usual, most
 
 
 def bytes_of(op: StepOp) -> int:
@@ -128,19 +122,6 @@ def bytes_of(op: StepOp) -> int:
         return 0
     tensors = [*op.reads, *([] if op.output is None else [op.output])]
     return sum(tensor.bytes or 0 for tensor in tensors)
-
-
-def _of_largest(beside: Sequence[float], found: Occurrence) -> float:
-    """One kernel in place of products works as the largest of them does; any other as the slowest, beside bytes."""
-    if not found.is_product:
-        return max(beside)
-    largest = max(range(len(beside)), key=lambda place: bytes_of(found.ops[place]))
-    return beside[largest]
-
-
-def _of_quickest(beside: Sequence[float], found: Occurrence) -> float:
-    del found
-    return min(beside)
 
 
 def _times(count: int, each_ns: float | None) -> float | None:

@@ -1,30 +1,36 @@
-"""Did CUDA graphs engage in a trace: what runs in replays, what is launched beside them, and which steps fell back.
+"""Did CUDA graphs engage in a trace: what runs in replays, what launching them costs, and which steps fell back.
 
 Over the kept steps where there are any, else over the whole file. docs/metrics.md, "Graph doctor", defines all.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+import msgspec
 import numpy as np
 
 from ...facts.context import Context
-from ...model.graph_document import GraphDoctorDoc, GraphStepDoc
-from ...model.trace import NONE
-from .beside import between_replays, launched_outside
-from .fallback import fallback
-from .launch_cost import graph_launch
+from ...model.graph_document import FallbackDoc, GraphDoctorDoc, GraphLaunchDoc, GraphStepDoc
+from ...model.trace import NONE, Bools, HostKind, Ints, Reals
+from ...step_model.bound import graph_launch_cost_ns
+from .outside_replays import between_replays, launched_outside
+
+SHAPES: Final = 3  # operators with other shapes that are told
+
+_Shapes = dict[str, Counter[int]]
+"""By operator: how often it was called with which shapes, as an index into Trace.shapes."""
 
 
 def graph_doctor(context: Context) -> GraphDoctorDoc:
     """Everything that the trace tells; the findings are added by those who put them in words."""
-    ops, launches = context.trace.gpu_ops, context.trace.launches
-    replays = (
-        np.flatnonzero(np.isin(context.replays.launch_row, context.graph_launches))
-        if len(context.graph_launches)
-        else ()
-    )
+    ops, launches, rows = context.trace.gpu_ops, context.trace.launches, context.graph_launches
+    replays = int(np.isin(context.replays.launch_row, rows).sum()) if len(rows) else 0
     kernels, in_graphs = int(context.linked_kernels.sum()), int(context.graph_kernels.sum())
-    outside = ~launches.is_graph & context.in_scope(context.steps.launch_step)
+    counts = np.bincount(ops.launch_row[context.graph_kernels], minlength=len(launches))[rows]
     return GraphDoctorDoc(
         engaged=None if not kernels else "none" if not in_graphs else "all" if in_graphs == kernels else "part",
         scope="steps" if context.has_steps else "whole",
@@ -32,39 +38,152 @@ def graph_doctor(context: Context) -> GraphDoctorDoc:
         kernels_in_graphs=in_graphs,
         kernel_ns=int(ops.dur_ns[context.linked_kernels].sum()),
         kernel_ns_in_graphs=int(ops.dur_ns[context.graph_kernels].sum()),
-        launches_outside=int(outside.sum()),
-        replays=len(replays),
-        kernels_per_replay=_kernels_per_replay(context),
+        launches_outside=int((~launches.is_graph & context.in_scope(context.steps.launch_step)).sum()),
+        replays=replays,
+        kernels_per_replay=[int(counts.min()), int(np.median(counts)), int(counts.max())] if len(rows) else [],
         under_recorded=int(context.replays.under_recorded.sum()),
-        graph_launch=graph_launch(context),
-        fallback=fallback(context),
+        graph_launch=_graph_launch(context) if len(rows) else None,
+        fallback=_fallback(context),
         outside=launched_outside(context) if in_graphs else [],
-        between=between_replays(context) if len(replays) > 1 else [],
+        between=between_replays(context) if replays > 1 else [],
         steps=_steps(context) if context.replaying.any() else [],
         findings=[],
     )
 
 
-def _kernels_per_replay(context: Context) -> list[int]:
-    ops = context.trace.gpu_ops
-    counts = np.bincount(ops.launch_row[context.graph_kernels], minlength=len(context.trace.launches))[
-        context.graph_launches
-    ]
-    return [int(counts.min()), int(np.median(counts)), int(counts.max())] if len(counts) else []
-
-
 def _steps(context: Context) -> list[GraphStepDoc]:
     ops, launches, steps = context.trace.gpu_ops, context.trace.launches, context.steps
-    columns = [context.steps.counted(steps.launch_step[launches.is_graph])]
-    columns += [context.steps.counted(steps.op_step[rows]) for rows in (context.linked_kernels, context.graph_kernels)]
-    for rows in (context.linked_kernels, context.graph_kernels):
-        inside = rows & (steps.op_step != NONE)
-        columns.append(np.bincount(steps.op_step[inside], weights=ops.dur_ns[inside], minlength=len(steps)))
-    columns.append(context.steps.counted(steps.launch_step[~launches.is_graph]))
+    kernels = (context.linked_kernels, context.graph_kernels)
+    times = (np.flatnonzero(rows & (steps.op_step != NONE)) for rows in kernels)
+    columns = [
+        steps.counted(steps.launch_step[launches.is_graph]),
+        *(steps.counted(steps.op_step[rows]) for rows in kernels),
+        *(np.bincount(steps.op_step[rows], weights=ops.dur_ns[rows], minlength=len(steps)) for rows in times),
+        steps.counted(steps.launch_step[~launches.is_graph]),
+    ]
+    fields = GraphStepDoc.__struct_fields__[1:]
     return [
         GraphStepDoc(
             step=steps.names[row],
-            **dict(zip(GraphStepDoc.__struct_fields__[1:], (int(column[row]) for column in columns), strict=True)),
+            **dict(zip(fields, (int(column[row]) for column in columns), strict=True)),
         )
         for row in steps.kept_rows.tolist()
     ]
+
+
+def _graph_launch(context: Context) -> GraphLaunchDoc:
+    """Unprofiled, by the calibration, in our own captures, where most of the call is CUPTI's; else as profiled.
+
+    Exposed is the part of the call in the gap before the replay, over the steady windows where there are any: the
+    first launch of all always finds an idle GPU.
+    """
+    rows, launches, launch_row = context.graph_launches, context.trace.launches, context.trace.gpu_ops.launch_row
+    gaps = context.headline_gaps
+    before_replay = np.flatnonzero(gaps.observer)
+    exposed_ns = gaps.parts_ns["launch"][before_replay].astype(np.float64)
+    nodes = np.bincount(launch_row[launch_row != NONE], minlength=len(launches))
+    profiled = float(np.median(launches.dur_ns[rows]))
+    host, exposed, source = profiled, float(exposed_ns.sum()), "as profiled"
+    costs = _launch_costs_ns(context, nodes) if context.own_capture else None
+    if costs is not None:
+        launched = launch_row[gaps.next_op[before_replay]]
+        exposed = float(np.minimum(exposed_ns, _unhidden(context, launched, costs[launched])).sum())
+        host, source = float(np.median(costs[rows])), "calibration"
+    is_known = costs is not None or not context.own_capture
+    steps = context.replaying if context.headline_steady is None else context.replaying & (context.to_next_ns != NONE)
+    return GraphLaunchDoc(
+        count=len(rows),
+        per_step=context.per_step(len(rows), context.replaying),
+        nodes=float(np.median(nodes[rows])),
+        host_ns=host if is_known else None,
+        as_profiled_ns=profiled,
+        source=source,
+        exposed_ns=None if not is_known else context.per_step(exposed, steps) if context.has_steps else exposed,
+    )
+
+
+def _launch_costs_ns(context: Context, nodes: Ints) -> Reals | None:
+    """Unprofiled host cost of launching a graph of so many nodes; None without a calibration of it."""
+    if context.calibration is None or graph_launch_cost_ns(1, context.calibration) is None:
+        return None
+    return np.array([graph_launch_cost_ns(count, context.calibration) for count in nodes.tolist()], np.float64)
+
+
+def _unhidden(context: Context, rows: Ints, costs: Reals) -> Reals:
+    """How much of each launch the replay before it can't hide.
+
+    All of it, where the host waited for the GPU since the launch before. Else the host runs ahead: only what it takes
+    from one launch to the next, longer than that replay. Profiled, it falls behind by the profiler's own doing.
+    """
+    launches, calls, replays = context.trace.launches, context.trace.blocking_calls, context.replays
+    every = np.flatnonzero(launches.is_graph)
+    place = np.searchsorted(every, rows)
+    before = every[np.maximum(place - 1, 0)]
+    since, until = launches.end_ns[before], launches.start_ns[rows]
+    ends = np.sort(calls.end_ns)
+    waited = (place == 0) | (np.searchsorted(ends, until, "right") > np.searchsorted(ends, since, "right"))
+    replay_ns = np.zeros(len(launches))
+    linked = replays.launch_row != NONE
+    replay_ns[replays.launch_row[linked]] = (replays.end_ns - replays.start_ns)[linked]
+    ahead = np.clip(until - since + costs - replay_ns[before], 0, costs)
+    return np.where(waited, costs, ahead)
+
+
+def _fallback(context: Context) -> FallbackDoc | None:
+    """Steps that launch kernel by kernel where others replay; None where every one with kernels replays, or none."""
+    steps, linked = context.steps, context.linked_kernels
+    kernels = steps.counted(steps.op_step[linked])
+    fell = steps.kept & ~context.replaying & (kernels > 0)
+    if not context.replaying.any() or not fell.any():
+        return None
+    here, there = typical = [_typical(kernels, rows) for rows in (fell, context.replaying)]
+    names = [Counter(context.trace.gpu_ops.name[linked & (steps.op_step == step)].tolist()) for step in typical]
+    return FallbackDoc(
+        steps=[steps.names[row] for row in np.flatnonzero(fell).tolist()],
+        of=int(steps.kept.sum()),
+        kernels=float(np.median(kernels[fell])),
+        period_ns=_median(context.to_next_ns[fell]),
+        replayed_kernels=float(np.median(kernels[context.replaying])),
+        replayed_period_ns=_median(context.to_next_ns[context.replaying]),
+        shared_kernels=(names[0] & names[1]).total() / max(each.total() for each in names),
+        other_shapes=list(islice(_other_shapes(context, here, there), SHAPES)),
+    )
+
+
+def _median(periods: Ints) -> float | None:
+    known = periods[periods != NONE]
+    return float(np.median(known)) if len(known) else None
+
+
+def _typical(kernels: Ints, steps: Bools) -> int:
+    """The step whose number of kernels is the middle one."""
+    rows = np.flatnonzero(steps)
+    return int(rows[np.argsort(kernels[rows], kind="stable")[len(rows) // 2]])
+
+
+def _other_shapes(context: Context, fell: int, replayed: int) -> Iterator[str]:
+    """Operators that both steps call, outside of replays, and never with the same shapes: the batch, most likely."""
+    here, there = _shapes_in(context, fell), _shapes_in(context, replayed)
+    for name in here.keys() & there.keys():
+        if not here[name] & there[name]:
+            mine, its = (_dims(context, shapes[name].most_common(1)[0][0]) for shapes in (here, there))
+            yield f"{name} of {mine}, in a step that replays of {its}"
+
+
+def _shapes_in(context: Context, step: int) -> _Shapes:
+    host = context.trace.host_ops
+    inside = (host.start_ns >= context.steps.start_ns[step]) & (host.start_ns < context.steps.end_ns[step])
+    rows = np.flatnonzero(inside & (host.kind == HostKind.OPERATOR) & (host.shapes != NONE))
+    found: _Shapes = defaultdict(Counter)
+    for name, shapes in zip(host.name[rows].tolist(), host.shapes[rows].tolist(), strict=True):
+        found[context.trace.name(name)][shapes] += 1
+    return found
+
+
+def _dims(context: Context, shapes: int) -> str:
+    """The dimensions alone: ``[[13, 1], [13, 1]]``."""
+    try:
+        dims = msgspec.json.decode(context.trace.shapes[shapes], type=tuple[msgspec.Raw, msgspec.Raw])[0]
+    except msgspec.MsgspecError:
+        return context.trace.shapes[shapes]
+    return bytes(dims).decode()

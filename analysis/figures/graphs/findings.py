@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ...model.document import BlockingCallDoc, Summary
-from ...model.graph_document import BetweenDoc, FallbackDoc, FindingDoc, GraphDoctorDoc
+from ...model.graph_document import FallbackDoc, FindingDoc, GraphDoctorDoc, GraphLaunchDoc
 from ...model.units import brief, duration, number, part, plural, share
 from ...model.user_lines import users_line
 
 NOTEWORTHY: Final = 0.02
-"""Share of a step's time, or of its kernels, from which something beside the replays is a finding."""
+"""Share of a step's time, or of its kernels, from which something outside the replays is a finding."""
 
 SAME_WORK: Final = 0.9
 """Share of kernels, by name, from which a step that fell back does the work of those that replay."""
@@ -36,10 +36,7 @@ _REMEDIES: Final = (
         "copy without waiting (non_blocking=True, pinned host memory), before the first or after the last replay; draw "
         "tokens on the GPU",
     ),
-    (
-        r"multinomial",
-        "draw by the Gumbel trick (logits + noise, argmax), which waits for nothing",
-    ),
+    (r"multinomial", "draw by the Gumbel trick (logits + noise, argmax), which waits for nothing"),
     (r"[sS]ynchronize", "take the wait out of the step: wait once, for the step before, after launching the next one"),
 )
 WAITS: Final = "take what waits for the GPU out of what is captured"
@@ -64,15 +61,13 @@ def trace_findings(
 
     ``named``: of another recording of the same steps, in which operators and lines are known; times are never its.
     """
-    step_ns = None if period is None else period.median
     if doctor.engaged in (None, "none"):
         return list(_waits(blocking))
-    found = [
-        *_fell_back(doctor.fallback),
-        *_outside(doctor, named or doctor),
-        *_between(doctor, named or doctor, step_ns),
-        *_exposed(doctor, step_ns),
-    ]
+    found = [] if doctor.fallback is None else [_fell_back(doctor.fallback)]
+    found += _outside(doctor, named or doctor)
+    if period is not None and period.median is not None:
+        found += _between(doctor, named or doctor, period.median)
+        found += [] if doctor.graph_launch is None else _exposed(doctor.graph_launch, period.median)
     return sorted(found, key=lambda finding: -(finding.cost_ns or 0.0))
 
 
@@ -83,74 +78,63 @@ def _waits(blocking: Sequence[BlockingCallDoc]) -> Iterator[FindingDoc]:
         for call in blocking
         if call.count_per_step is not None and call.count_per_step >= 0.5
     ]
-    if not places:
-        return
-    first = min(places, key=lambda place: place[1] is None)
-    count = sum(place[3] or 0.0 for place in places)
-    yield FindingDoc(
-        code="waits_in_step",
-        what=f"the step waits for the GPU {_times(count)}, which no capture can hold",
-        evidence=_told(places),
-        line=first[2],
-        how=remedy(first[1], first[2], first[0]),
-    )
+    if places:
+        api, operator, line, _ = min(places, key=lambda place: place[1] is None)
+        count = sum(place[3] for place in places)
+        yield FindingDoc(
+            code="waits_in_step",
+            what=f"the step waits for the GPU {_times(count)}, which no capture can hold",
+            evidence=_first(places),
+            line=line,
+            how=remedy(operator, line, api),
+        )
 
 
 def _times(count: float) -> str:
     return "once" if count == 1 else f"{number(count)} times"
 
 
-def _told(places: Sequence[Place]) -> list[str]:
+def _first(places: Sequence[Place]) -> list[str]:
     """The first few places, and how many more there are."""
     texts = []
     for name, operator, line, count in places[:PLACES]:
         where = brief(name) + ("" if operator is None else f" in {brief(operator)}")
         where += "" if line is None else f", at {brief(line)}"
         texts.append(where + ("" if count is None else f" ({number(round(count, 3))} per step)"))
-    if len(places) > PLACES:
-        texts.append(plural(len(places) - PLACES, "more place"))
-    return texts
+    return texts if len(places) <= PLACES else [*texts, plural(len(places) - PLACES, "more place")]
 
 
-def _fell_back(fallback: FallbackDoc | None) -> Iterator[FindingDoc]:
-    if fallback is None:
-        return
-    same = fallback.shared_kernels >= SAME_WORK
-    cost = None
+def _fell_back(fallback: FallbackDoc) -> FindingDoc:
+    same, shapes, steps = fallback.shared_kernels >= SAME_WORK, fallback.other_shapes, fallback.steps
     evidence = [
         f"{number(fallback.kernels)} kernels launched one by one, where a step that replays runs "
         f"{number(fallback.replayed_kernels)}; {share(fallback.shared_kernels)} of them are the same by name"
     ]
+    cost = None
     if fallback.period_ns is not None and fallback.replayed_period_ns is not None:
         usual = duration(fallback.replayed_period_ns)
         evidence.append(f"such a step takes {duration(fallback.period_ns)}, the others {usual}")
         if same:
-            cost = max(fallback.period_ns - fallback.replayed_period_ns, 0.0) * len(fallback.steps) / fallback.of
-    evidence += [f"other shapes: {brief(text)}" for text in fallback.other_shapes]
-    evidence.append(f"steps {', '.join(brief(name) for name in fallback.steps[:PLACES])}{_more(fallback.steps)}")
-    yield FindingDoc(
-        code="fell_back",
-        what=f"{part(len(fallback.steps), fallback.of)} steps launch kernel by kernel while the others replay",
-        evidence=evidence,
-        how=_without_fallback(same=same, shapes=bool(fallback.other_shapes)),
-        basis="measured" if same else "inferred",
-        cost_ns=cost,
-    )
-
-
-def _without_fallback(*, same: bool, shapes: bool) -> str:
+            cost = max(fallback.period_ns - fallback.replayed_period_ns, 0.0) * len(steps) / fallback.of
+    evidence += [f"other shapes: {brief(text)}" for text in shapes]
+    more = f" and {len(steps) - PLACES} more" if len(steps) > PLACES else ""
+    evidence.append(f"steps {', '.join(map(brief, steps[:PLACES]))}{more}")
+    how = "nothing to do if these are prefill steps; else capture their size, or pad to one that is captured"
     if shapes:
-        return "capture a graph for these shapes, or pad to those that are captured; prefill steps may stay as they are"
-    if same:
-        return (
+        how = "capture a graph for these shapes, or pad to those that are captured; prefill steps may stay as they are"
+    elif same:
+        how = (
             "the same work launched one by one: find what skips the replay in these steps (a batch size without a "
             "graph, a flag of the engine), and pad to a size that is captured"
         )
-    return "nothing to do if these are prefill steps; else capture their size, or pad to one that is captured"
-
-
-def _more(names: Sequence[str]) -> str:
-    return f" and {len(names) - PLACES} more" if len(names) > PLACES else ""
+    return FindingDoc(
+        code="fell_back",
+        what=f"{part(len(steps), fallback.of)} steps launch kernel by kernel while the others replay",
+        evidence=evidence,
+        how=how,
+        basis="measured" if same else "inferred",
+        cost_ns=cost,
+    )
 
 
 def _outside(doctor: GraphDoctorDoc, named: GraphDoctorDoc) -> Iterator[FindingDoc]:
@@ -165,48 +149,43 @@ def _outside(doctor: GraphDoctorDoc, named: GraphDoctorDoc) -> Iterator[FindingD
     yield FindingDoc(
         code="outside_replays",
         what=f"{part(kernels, whole)} kernels of {where} are launched one by one beside the replays",
-        evidence=[f"{of_time} of the kernels' time", *_told(places)],
+        evidence=[f"{of_time} of the kernels' time", *_first(places)],
         line=places[0][2] if places else None,
         how="capture them with the rest; what no capture can hold goes before the first replay or after the last",
     )
 
 
-def _between(doctor: GraphDoctorDoc, named: GraphDoctorDoc, step_ns: float | None) -> Iterator[FindingDoc]:
+def _between(doctor: GraphDoctorDoc, named: GraphDoctorDoc, step_ns: float) -> Iterator[FindingDoc]:
     """Waits by the GPU's idle time around them, copies by the GPU time they take."""
-    per = max(sum(step.replays > 0 for step in doctor.steps), 1)
+    replaying = max(sum(step.replays > 0 for step in doctor.steps), 1)
     for what in ("sync", "copy"):
         rows = [row for row in doctor.between if row.what == what]
-        costs = [row.idle_ns_per_step or 0.0 if what == "sync" else row.ns / per for row in rows]
-        cost = sum(costs)
-        if step_ns is None or not rows or cost < NOTEWORTHY * step_ns:
+        cost = sum(row.idle_ns_per_step or 0.0 if what == "sync" else row.ns / replaying for row in rows)
+        if not rows or cost < NOTEWORTHY * step_ns:
             continue
-        told = [row for row in named.between if row.what == what] or rows
-        places = [(row.name, row.operator, row.line, row.count_per_step) for row in told]
-        first = min(places, key=lambda place: (place[2] is None, place[1] is None))
+        places: list[Place] = [
+            (row.name, row.operator, row.line, row.count_per_step)
+            for row in [row for row in named.between if row.what == what] or rows
+        ]
+        name, operator, line, _ = min(places, key=lambda place: (place[2] is None, place[1] is None))
+        count = round(sum(row.count_per_step or 0.0 for row in rows), 3)
+        words = f"{plural(count, 'memory copy', 'memory copies')} per step between replays"
+        costs = "they take the GPU"
+        if what == "sync":
+            words = f"the host waits for the GPU {_times(count)} per step between replays"
+            costs = "the GPU is idle around it for"
         yield FindingDoc(
             code=f"{what}_between_replays",
-            what=_between_words(what, rows),
-            evidence=[f"{_cost_words(what)} {duration(cost)} per step ({share(cost / step_ns)} of it)", *_told(places)],
-            line=first[2],
-            how=remedy(first[1], first[0]),
+            what=words,
+            evidence=[f"{costs} {duration(cost)} per step ({share(cost / step_ns)} of it)", *_first(places)],
+            line=line,
+            how=remedy(operator, name),
             cost_ns=cost,
         )
 
 
-def _between_words(what: str, rows: Sequence[BetweenDoc]) -> str:
-    count = sum(row.count_per_step or 0.0 for row in rows)
-    if what == "sync":
-        return f"the host waits for the GPU {_times(round(count, 3))} per step between replays"
-    return f"{plural(round(count, 3), 'memory copy', 'memory copies')} per step between replays"
-
-
-def _cost_words(what: str) -> str:
-    return "the GPU is idle around it for" if what == "sync" else "they take the GPU"
-
-
-def _exposed(doctor: GraphDoctorDoc, step_ns: float | None) -> Iterator[FindingDoc]:
-    launch = doctor.graph_launch
-    if launch is None or launch.exposed_ns is None or step_ns is None or launch.exposed_ns < NOTEWORTHY * step_ns:
+def _exposed(launch: GraphLaunchDoc, step_ns: float) -> Iterator[FindingDoc]:
+    if launch.exposed_ns is None or launch.exposed_ns < NOTEWORTHY * step_ns:
         return
     profiled = launch.source == "as profiled"
     evidence = [

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ...model.graph_document import BetweenDoc, FindingDoc, GraphDoctorDoc, GraphStepDoc, OutsideDoc
+from ...model.graph_document import BetweenDoc, FindingDoc, GraphDoctorDoc, OutsideDoc
 from ...model.units import MISSING, duration, number, part, plural, ratio, share
 from ...story.blocks import Fact, Listing
 from ...story.tables import Column, Row, Table
 
-TOLD: Final = 5  # findings, without --verbose
+MOST: Final = 5  # findings, without --verbose
 LABEL: Final = "graph doctor"
 
 
@@ -22,18 +22,16 @@ def graph_story(
     if lines:
         yield Fact(LABEL, lines)
     for mode, doctor in _engaged(doctors).items() if verbose else ():
-        yield from _tables(mode, doctor)
-    told = findings if verbose else findings[:TOLD]
-    rows = [
-        Row([str(order), what(finding), how(finding, verbose=verbose)]) for order, finding in enumerate(told, start=1)
-    ]
+        yield from _tables(f" of {mode}" if mode else "", doctor)
+    shown = findings if verbose else findings[:MOST]
+    rows = [Row([str(place), what(each), how(each, verbose=verbose)]) for place, each in enumerate(shown, 1)]
     if rows:
         columns = [
             Column("", right=False),
             Column("in the way of graphs", right=False, least=24, wraps=True),
             Column("what to do", right=False, least=22, wraps=True),
         ]
-        yield Listing(Table(columns, rows, headless=True, more=len(findings) - len(told)))
+        yield Listing(Table(columns, rows, headless=True, more=len(findings) - len(shown)))
 
 
 def engaged_lines(doctors: Mapping[str, GraphDoctorDoc], findings: Sequence[FindingDoc]) -> list[str]:
@@ -43,7 +41,7 @@ def engaged_lines(doctors: Mapping[str, GraphDoctorDoc], findings: Sequence[Find
         return [f"{' and '.join(engaged)}: every kernel runs in a graph, and every launch behind the replay before it"]
     if not engaged and findings:
         return ["no kernel runs in a graph replay"]
-    return [f"{mode}: {_summary(doctor)}" if mode else _summary(doctor) for mode, doctor in engaged.items()]
+    return [(f"{mode}: " if mode else "") + " · ".join(_summary(doctor)) for mode, doctor in engaged.items()]
 
 
 def _engaged(doctors: Mapping[str, GraphDoctorDoc]) -> dict[str, GraphDoctorDoc]:
@@ -56,79 +54,71 @@ def _is_well(doctor: GraphDoctorDoc) -> bool:
     return doctor.engaged == "all" and exposed == 0 and not (doctor.between or doctor.under_recorded or doctor.findings)
 
 
-def _summary(doctor: GraphDoctorDoc) -> str:
-    return " · ".join([_share(doctor), *_launch(doctor), *_beside(doctor), *_faults(doctor)])
-
-
-def _share(doctor: GraphDoctorDoc) -> str:
+def _summary(doctor: GraphDoctorDoc) -> Iterator[str]:
+    """What runs in replays, what launching them takes, waits and copies of a step, and faults of the trace."""
     least, middle, most = doctor.kernels_per_replay
-    each = number(middle) if least == most else f"{number(least)}–{number(most)}"
     launch = doctor.graph_launch
     per_step = None if launch is None else launch.per_step
     replays = plural(doctor.replays, "replay") if per_step is None else f"{plural(per_step, 'replay')} per step"
+    replays += f" of {number(middle) if least == most else f'{number(least)}–{number(most)}'} kernels"
     if doctor.engaged == "all":
-        return f"every kernel runs in a graph, {replays} of {each} kernels"
-    in_graphs = part(doctor.kernels_in_graphs, doctor.kernels)
-    of_time = share(doctor.kernel_ns_in_graphs / max(doctor.kernel_ns, 1))
-    return f"{in_graphs} kernels run in graphs, {of_time} of their time; {replays} of {each} kernels"
-
-
-def _launch(doctor: GraphDoctorDoc) -> Iterator[str]:
-    launch = doctor.graph_launch
-    if launch is None:
-        return
-    if launch.host_ns is None:
+        yield f"every kernel runs in a graph, {replays}"
+    else:
+        of_time = share(doctor.kernel_ns_in_graphs / max(doctor.kernel_ns, 1))
+        in_graphs = part(doctor.kernels_in_graphs, doctor.kernels)
+        yield f"{in_graphs} kernels run in graphs, {of_time} of their time; {replays}"
+    if launch is not None and launch.host_ns is None:
         yield "host time of a launch withheld: in the recording it is mostly the profiler's, and nothing is calibrated"
-        return
-    exposed = f"{duration(launch.exposed_ns)} exposed" if launch.exposed_ns else "none of it exposed"
-    source = "unprofiled, calibrated" if launch.source == "calibration" else launch.source
-    yield f"a launch takes the host {duration(launch.host_ns)} ({source}), {exposed}"
-
-
-def _beside(doctor: GraphDoctorDoc) -> Iterator[str]:
-    """Waits and copies of a step, which cost time or not."""
-    words = {"sync": ("wait", "waits"), "copy": ("copy", "copies"), "set": ("memory set", "memory sets")}
+    elif launch is not None:
+        exposed = f"{duration(launch.exposed_ns)} exposed" if launch.exposed_ns else "none of it exposed"
+        source = "unprofiled, calibrated" if launch.source == "calibration" else launch.source
+        yield f"a launch takes the host {duration(launch.host_ns)} ({source}), {exposed}"
     counted = []
-    for what, names in words.items():
-        count = sum(row.count_per_step or 0.0 for row in doctor.between if row.what == what)
-        if count:
-            counted.append(plural(round(count, 3), *names))
+    for kind, names in {"sync": ("wait", "waits"), "copy": ("copy", "copies"), "set": ("memory set", None)}.items():
+        count = sum(row.count_per_step or 0.0 for row in doctor.between if row.what == kind)
+        counted += [plural(round(count, 3), *names)] if count else []
     if counted:
         idle = sum(row.idle_ns_per_step or 0.0 for row in doctor.between)
         around = f", the GPU idle for {duration(idle)} around waits" if idle else ""
         yield f"beside it {', '.join(counted)} per step{around}"
-
-
-def _faults(doctor: GraphDoctorDoc) -> Iterator[str]:
     if doctor.under_recorded:
         verb = "lacks" if doctor.under_recorded == 1 else "lack"
         yield f"{plural(doctor.under_recorded, 'replay')} {verb} records: a fault of the trace, no fallback"
 
 
-def _tables(mode: str, doctor: GraphDoctorDoc) -> Iterator[Listing]:
-    """All that is beside the replays, and the steps that differ in it."""
-    title = f"beside the replays{f' of {mode}' if mode else ''}"
-    rows = [_beside_row(row.api, row, row.launches_per_step or row.launches, row.kernel_ns) for row in doctor.outside]
-    rows += [_beside_row(row.name, row, row.count_per_step or row.count, row.ns) for row in doctor.between]
+def _tables(of_mode: str, doctor: GraphDoctorDoc) -> Iterator[Listing]:
+    """All that is outside the replays, and the steps that differ in it."""
+    rows = [_row(row.api, row, row.launches_per_step or row.launches, row.kernel_ns) for row in doctor.outside]
+    rows += [_row(row.name, row, row.count_per_step or row.count, row.ns) for row in doctor.between]
     if rows:
-        columns = [Column(title, right=False, least=20, foreign=True), Column("operator", right=False, foreign=True)]
-        columns += [Column("line", right=False, rank=1, least=16, foreign=True)]
-        columns += [Column("per step" if doctor.steps else "in all"), Column("time in all")]
+        columns = [
+            Column(f"beside the replays{of_mode}", right=False, least=20, foreign=True),
+            Column("operator", right=False, foreign=True),
+            Column("line", right=False, rank=1, least=16, foreign=True),
+            Column("per step" if doctor.steps else "in all"),
+            Column("time in all"),
+        ]
         yield Listing(Table(columns, rows).without_empty_columns(MISSING))
-    kinds = {(step.replays, step.kernels, step.kernels_in_graphs) for step in doctor.steps}
-    if len(kinds) > 1:
-        columns = [Column(f"step{f' of {mode}' if mode else ''}", right=False, least=16, foreign=True)]
-        columns += [Column("replays"), Column("kernels"), Column("in graphs"), Column("by time")]
-        yield Listing(Table(columns, [_step_row(step) for step in doctor.steps]))
+    if len({(step.replays, step.kernels, step.kernels_in_graphs) for step in doctor.steps}) > 1:
+        columns = [Column(f"step{of_mode}", right=False, least=16, foreign=True)]
+        columns += map(Column, ("replays", "kernels", "in graphs", "by time"))
+        rows = [
+            Row(
+                [
+                    step.step,
+                    number(step.replays),
+                    number(step.kernels),
+                    ratio(step.kernels_in_graphs, step.kernels),
+                    ratio(step.kernel_ns_in_graphs, step.kernel_ns),
+                ]
+            )
+            for step in doctor.steps
+        ]
+        yield Listing(Table(columns, rows))
 
 
-def _beside_row(name: str, row: OutsideDoc | BetweenDoc, count: float, ns: int) -> Row:
+def _row(name: str, row: OutsideDoc | BetweenDoc, count: float, ns: int) -> Row:
     return Row([name, row.operator or MISSING, row.line or MISSING, number(round(count, 3)), duration(ns)])
-
-
-def _step_row(step: GraphStepDoc) -> Row:
-    shares = (ratio(step.kernels_in_graphs, step.kernels), ratio(step.kernel_ns_in_graphs, step.kernel_ns))
-    return Row([step.step, number(step.replays), number(step.kernels), *shares])
 
 
 def what(finding: FindingDoc) -> str:

@@ -11,20 +11,10 @@ from ...facts.phase_names import engine_of, phase_of
 from ...model.document import PHASES, ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary
 from ...model.statistics import summarize
 from ...model.trace import NONE, Bools, HostKind, Ints, Trace
-from .figures import ServingFigures, ServingRanges
-from .host_phases import (
-    BETWEEN,
-    COPY_BACK,
-    EVIDENCE,
-    FORWARD,
-    IN_REPLAY,
-    OTHER,
-    SAMPLE,
-    HostPhases,
-    host_phases,
-)
-from .launches import ServingLaunches, may_sample, sampling_in_replays
-from .step_kinds import KINDS, StepKinds, step_kinds
+from .gpu_phases import ServingFigures
+from .host_phases import BETWEEN, COPY_BACK, EVIDENCE, FORWARD, IN_REPLAY, OTHER, SAMPLE, HostPhases, host_phases
+from .launches import ServingLaunches, ServingSteps, may_sample, sampling_in_replays
+from .step_kinds import KINDS, step_kinds
 
 LEAST_SERVING: Final = 0.9
 """Share of the steps that must sample and copy back for a loop without annotations to be a serving loop."""
@@ -40,41 +30,45 @@ def serving(context: Context) -> ServingDoc | str | None:
     trace, host = context.trace, context.trace.host_ops
     if context.headline is None:
         return None
-    annotations = [trace.name(int(n)) for n in np.unique(host.name[host.kind == HostKind.ANNOTATION])]
+    annotations = [trace.name(name) for name in np.unique(host.name[host.kind == HostKind.ANNOTATION]).tolist()]
     engine = engine_of(annotations)
     is_named = engine is not None or {phase_of(name) for name in annotations} >= {"forward", "sample"}
-    ranges = ServingRanges.of(context) if is_named or may_sample(trace) else None
-    if ranges is None:
+    steps = ServingSteps.of(context) if is_named or may_sample(trace) else None
+    if steps is None:
         return None
     sampling = sampling_in_replays(context)
-    launches = _launching_thread(trace, sampling, ranges)
+    launches = _launching_thread(trace, sampling, steps)
     if launches is None:
         return None
     if context.steps.source == "repetition":
-        ranges = _from_operators(ranges, launches)
-    if (ranges.end_ns < ranges.start_ns).any():
+        steps = steps.from_operators(launches)
+    if (steps.end_ns < steps.start_ns).any():
         return NO_RANGE
-    has_next = [row < len(context.steps) - 1 for row in range(len(context.steps))]
-    phases = host_phases(trace, launches, ranges.start_ns, ranges.end_ns, has_next)
-    if not is_named and not _is_serving(phases, ranges.used):
+    phases = host_phases(trace, launches, steps)
+    if not is_named and not _is_serving(phases, steps.used):
         return None
-    figures = ServingFigures.of(context, launches, phases, ranges, sampling)
+    figures = ServingFigures.of(context, launches, phases, steps, sampling)
     sampling_ns = figures.busy_ns[:, SAMPLE]
     work_ns = figures.busy_ns.sum(axis=1) - sampling_ns
-    kinds = step_kinds(trace, ranges.start_ns, ranges.end_ns, ranges.used, work_ns, sampling_ns, figures.replays)
+    kinds = step_kinds(trace, steps, work_ns, sampling_ns, figures.replays)
+    by_kind = {kind: steps.used[kinds.kind[steps.used] == kind] for kind in (*range(len(KINDS)), NONE)}
     return ServingDoc(
         engine=engine,
-        steps=len(ranges.used),
+        steps=len(steps.used),
         idle_scope="whole" if context.headline_steady is None else "steady",
-        kinds=[_kind(kind, rows, kinds, figures, phases, ranges) for kind, rows in _by_kind(kinds, ranges.used)],
+        kinds=[
+            _kind(None if kind == NONE else KINDS[kind], kinds.evidence_of(rows), rows, figures, phases, steps)
+            for kind, rows in by_kind.items()
+            if len(rows)
+        ],
         kinds_reason=kinds.reason,
     )
 
 
-def _launching_thread(trace: Trace, sampling: Bools, ranges: ServingRanges) -> ServingLaunches | None:
+def _launching_thread(trace: Trace, sampling: Bools, steps: ServingSteps) -> ServingLaunches | None:
     """The launches of the thread that launches most inside the steps that count; None where none does."""
     launches = trace.launches
-    inside = np.isin(ranges.step_at(launches.start_ns), ranges.used)
+    inside = np.isin(steps.at(launches.start_ns), steps.used)
     threads, counts = np.unique(
         np.stack([launches.process[inside], launches.thread[inside]]), axis=1, return_counts=True
     )
@@ -84,45 +78,24 @@ def _launching_thread(trace: Trace, sampling: Bools, ranges: ServingRanges) -> S
     return ServingLaunches.of(trace, sampling, process, thread)
 
 
-def _from_operators(ranges: ServingRanges, launches: ServingLaunches) -> ServingRanges:
-    """Steps by repetition begin with their first launch: its operator began before."""
-    row = np.searchsorted(launches.at_ns, ranges.start_ns)
-    found = row < len(launches.at_ns)
-    start_ns = ranges.start_ns.copy()
-    start_ns[found] = np.minimum(start_ns[found], launches.start_ns[row[found]])
-    start_ns = np.maximum.accumulate(start_ns)
-    return ServingRanges(
-        start_ns, np.append(start_ns[1:], ranges.end_ns[-1]), ranges.used, ranges.first_op_ns, ranges.has_period
-    )
-
-
 def _is_serving(phases: HostPhases, used: Ints) -> bool:
     """Whether nearly all steps sample, or their replays do, and copy back."""
-    serves = [
-        COPY_BACK not in phases.reasons[step] and phases.reasons[step].get(SAMPLE) in (None, IN_REPLAY)
-        for step in used.tolist()
-    ]
+    reasons = [phases.reasons[step] for step in used.tolist()]
+    serves = [COPY_BACK not in each and each.get(SAMPLE) in (None, IN_REPLAY) for each in reasons]
     return float(np.mean(serves)) >= LEAST_SERVING
 
 
-def _by_kind(kinds: StepKinds, used: Ints) -> list[tuple[int, Ints]]:
-    """The steps that count by kind: prefill, mixed, decode, then those of no known kind."""
-    groups = [(kind, used[kinds.kind[used] == kind]) for kind in (*range(len(KINDS)), NONE)]
-    return [(kind, rows) for kind, rows in groups if len(rows)]
-
-
 def _kind(
-    kind: int, rows: Ints, kinds: StepKinds, figures: ServingFigures, phases: HostPhases, ranges: ServingRanges
+    kind: str | None, evidence: str | None, rows: Ints, figures: ServingFigures, phases: HostPhases, steps: ServingSteps
 ) -> ServingKindDoc:
-    timed = rows[ranges.has_period[rows]]
-    periods = ranges.first_op_ns[timed + 1] - ranges.first_op_ns[timed] if len(timed) else timed
+    timed = rows[steps.has_period[rows]]
     found = [_phase(phase, rows, figures, phases, bool(len(timed))) for phase in range(len(PHASES))]
     return ServingKindDoc(
-        kind=None if kind == NONE else KINDS[kind],
-        evidence=kinds.evidence_of(rows),
+        kind=kind,
+        evidence=evidence,
         count=len(rows),
         host_ns=_summary(figures.host_ns[rows].sum(axis=1)),
-        period_ns=_summary(periods) if len(timed) else None,
+        period_ns=_summary(steps.first_op_ns[timed + 1] - steps.first_op_ns[timed]) if len(timed) else None,
         gpu_busy_ns=_summary(figures.busy_ns[rows].sum(axis=1)),
         gpu_idle_ns=_summary(figures.idle_ns[rows].sum(axis=1)),
         phases=[phase for phase in found if phase is not None],
@@ -133,47 +106,36 @@ def _phase(
     phase: int, rows: Ints, figures: ServingFigures, phases: HostPhases, has_next: bool
 ) -> ServingPhaseDoc | None:
     """The phase in these steps; None where it has no time and no reason is known."""
-    own = np.isin(phases.step, rows) & (phases.phase == phase)
     reasons = [phases.reasons[step][phase] for step in rows.tolist() if phase in phases.reasons[step]]
-    reason = reasons[0] if reasons else None
-    if phase == BETWEEN and not has_next:
-        reason = NO_NEXT
-
-    def per_step(figure: Ints) -> Summary:
-        return _summary(figure[rows, phase])
-
-    has_host = bool(figures.host_ns[rows, phase].any())
-    has_gpu = bool(figures.busy_ns[rows, phase].any() or figures.idle_ns[rows, phase].any())
-    if not has_host and not has_gpu and (reason is None or phase == OTHER):
+    reason = NO_NEXT if phase == BETWEEN and not has_next else next(iter(reasons), None)
+    host, busy, idle = (figure[rows, phase] for figure in (figures.host_ns, figures.busy_ns, figures.idle_ns))
+    has_host = bool(host.any())
+    if not has_host and not busy.any() and not idle.any() and (reason is None or phase == OTHER):
         return None
-    evidence = np.unique(phases.evidence[own])
-    is_forward = phase == FORWARD and bool(figures.forward_replays[rows].any())
+    evidence = np.unique(phases.evidence[np.isin(phases.step, rows) & (phases.phase == phase)])
+    is_replayed = phase == FORWARD and bool(figures.in_replays["launches"][rows].any())
     return ServingPhaseDoc(
         phase=PHASES[phase],
-        evidence=", ".join(EVIDENCE[e] for e in evidence.tolist()) or None,
-        host_ns=per_step(figures.host_ns) if has_host else None,
-        blocked_ns=per_step(figures.blocked_ns) if has_host else None,
-        gpu_busy_ns=per_step(figures.busy_ns),
-        gpu_idle_ns=per_step(figures.idle_ns),
-        launches=per_step(figures.launches),
+        evidence=", ".join(EVIDENCE[each] for each in evidence.tolist()) or None,
+        host_ns=_summary(host) if has_host else None,
+        blocked_ns=_summary(figures.blocked_ns[rows, phase]) if has_host else None,
+        gpu_busy_ns=_summary(busy),
+        gpu_idle_ns=_summary(idle),
+        launches=_summary(figures.launches[rows, phase]),
         reason=None if has_host and len(reasons) < len(rows) else reason,
-        in_replays=_part(rows, figures, inside=True) if is_forward else None,
-        outside=_part(rows, figures, inside=False) if is_forward else None,
+        in_replays=_part(rows, figures, inside=True) if is_replayed else None,
+        outside=_part(rows, figures, inside=False) if is_replayed else None,
     )
 
 
 def _part(rows: Ints, figures: ServingFigures, *, inside: bool) -> ServingPartDoc:
     """What the forward's graph launches did, or the rest of it."""
-    parts: list[Ints] = []
-    for whole, replayed in (
-        (figures.host_ns[rows, FORWARD], figures.replay_host_ns[rows]),
-        (figures.busy_ns[rows, FORWARD], figures.replay_busy_ns[rows, FORWARD]),
-        (figures.kernels[rows, FORWARD], figures.replay_kernels[rows, FORWARD]),
-        (figures.launches[rows, FORWARD], figures.forward_replays[rows]),
-    ):
-        parts.append(replayed if inside else whole - replayed)
-    host, busy, kernels, launches = (_summary(part) for part in parts)
-    return ServingPartDoc(host_ns=host, gpu_busy_ns=busy, kernels=kernels, launches=launches)
+    columns = (figures.host_ns, figures.busy_ns, figures.kernels, figures.launches)
+    whole = dict(zip(ServingPartDoc.__struct_fields__, columns, strict=True))
+    parts = {name: replayed[rows] for name, replayed in figures.in_replays.items()}
+    if not inside:
+        parts = {name: whole[name][rows, FORWARD] - replayed for name, replayed in parts.items()}
+    return ServingPartDoc(**{name: _summary(part) for name, part in parts.items()})
 
 
 def _summary(figure: Ints) -> Summary:

@@ -1,4 +1,4 @@
-"""The GPU's side of serving steps: whose phase its work belongs to, and what it waited for when it was idle."""
+"""The figures of serving steps, phase by phase: host time, and on the GPU what it did and what it waited for."""
 
 from __future__ import annotations
 
@@ -11,97 +11,127 @@ from ...facts.context import Context
 from ...model.columns import follow
 from ...model.document import PHASES
 from ...model.trace import NONE, Bools, Ints, Trace
-from .host_phases import COPY_BACK, OTHER, PREPARE, SAMPLE, HostPhases
-from .launches import COPY_IN, COPY_OUT, ServingLaunches
+from .host_phases import COPY_BACK, FORWARD, OTHER, PREPARE, SAMPLE, HostPhases
+from .launches import COPY_IN, COPY_OUT, ServingLaunches, ServingSteps, matching
 
-_ASKED_FOR: Final = ("host", "sync", "launch")
-"""Parts of a gap, at its start, in which the host had not asked for the next op yet, or was asking."""
+_NOT_LAUNCHED: Final = ("host", "sync", "launch")
+"""Parts of a gap, at its start, in which the host had not launched the next op yet, or was launching it."""
 
 
 @dataclass(frozen=True, eq=False)
 class GpuPhases:
     """Step and phase of every GPU op."""
 
-    op_step: Ints  # NONE outside of every step
-    op_phase: Ints
+    step: Ints  # NONE outside of every step
+    phase: Ints
     in_replay: Bools  # of a graph launch in the file
 
+    @classmethod
+    def of(
+        cls, trace: Trace, launches: ServingLaunches, phases: HostPhases, steps: ServingSteps, sampling: Bools
+    ) -> GpuPhases:
+        """An op has the phase of its launch; what samples in a replay is sampling; copies of other threads are copies.
 
-def gpu_phases(
-    trace: Trace, launches: ServingLaunches, phases: HostPhases, starts_ns: Ints, ends_ns: Ints, sampling: Bools
-) -> GpuPhases:
-    """An op has the phase of its launch; what samples inside a replay is sampling; copies of other threads are copies.
-
-    An op without a launch in the file is in the step that it starts in, of no phase that could be told.
-    """
-    ops = trace.gpu_ops
-    at_ns = follow(trace.launches.start_ns, ops.launch_row, absent=0)
-    linked = ops.launch_row != NONE
-    at_ns = np.where(linked, at_ns, ops.start_ns)
-    step = np.searchsorted(starts_ns, at_ns, side="right") - 1
-    inside = (step >= 0) & (at_ns < ends_ns[step])
-    phase = np.where(linked, phases.phases_at(at_ns), OTHER)
-    own = np.zeros(len(trace.launches), np.bool_)
-    own[launches.row] = True
-    elsewhere = linked & ~follow(own, ops.launch_row, absent=0)
-    for pattern, its_phase in ((COPY_IN, PREPARE), (COPY_OUT, COPY_BACK)):
-        names = np.unique(ops.name[elsewhere])
-        named = [n for n in names.tolist() if pattern.search(trace.name(n))]
-        phase[elsewhere & np.isin(ops.name, named)] = its_phase
-    phase[sampling & linked] = SAMPLE
-    in_replay = follow(trace.launches.is_graph, ops.launch_row, absent=0)
-    return GpuPhases(np.where(inside, step, NONE), phase, in_replay)
+        An op without a launch in the file is in the step that it starts in, of no phase that could be told.
+        """
+        ops = trace.gpu_ops
+        linked = ops.launch_row != NONE
+        at_ns = np.where(linked, follow(trace.launches.start_ns, ops.launch_row), ops.start_ns)
+        phase = np.where(linked, phases.phases_at(at_ns), OTHER)
+        elsewhere = np.flatnonzero(linked & ~np.isin(ops.launch_row, launches.row))
+        for pattern, its_phase in ((COPY_IN, PREPARE), (COPY_OUT, COPY_BACK)):
+            phase[elsewhere[matching(trace, pattern, ops.name[elsewhere])]] = its_phase
+        phase[sampling & linked] = SAMPLE
+        return cls(steps.at(at_ns), phase, follow(trace.launches.is_graph, ops.launch_row, absent=False))
 
 
-def busy_ns(trace: Trace, gpu: GpuPhases, device: int, steps: int) -> tuple[Ints, Ints]:
-    """[step, phase] GPU work, and the part of it inside replays: an instant counts once, for the op that came first.
+@dataclass(frozen=True, eq=False)
+class ServingFigures:
+    """[step, phase] of all steps, but where it says [step]."""
 
-    The phases of a step add up to the union of its ops.
-    """
-    ops = trace.gpu_ops
-    rows = np.flatnonzero((ops.device == device) & (gpu.op_step != NONE))
-    rows = rows[np.argsort(gpu.op_step[rows], kind="stable")]
-    work, replayed = np.zeros((steps, len(PHASES)), np.int64), np.zeros((steps, len(PHASES)), np.int64)
-    for own in np.split(rows, np.flatnonzero(np.diff(gpu.op_step[rows])) + 1):
-        if len(own):
-            end = ops.end_ns[own]
-            reached = np.maximum.accumulate(np.append(ops.start_ns[own[:1]], end[:-1]))
-            new = np.maximum(end - np.maximum(ops.start_ns[own], reached), 0)
-            np.add.at(work[gpu.op_step[own[0]]], gpu.op_phase[own], new)
-            np.add.at(replayed[gpu.op_step[own[0]]], gpu.op_phase[own], np.where(gpu.in_replay[own], new, 0))
-    return work, replayed
+    host_ns: Ints
+    blocked_ns: Ints
+    busy_ns: Ints
+    idle_ns: Ints
+    launches: Ints
+    kernels: Ints
+    replays: Ints  # [step] graph launches
+    in_replays: dict[str, Ints]  # [step] of the forward what its graph launches did, by field of a ServingPartDoc
+
+    @classmethod
+    def of(
+        cls, context: Context, launches: ServingLaunches, phases: HostPhases, steps: ServingSteps, sampling: Bools
+    ) -> ServingFigures:
+        trace, ops, calls, count = context.trace, context.trace.gpu_ops, context.trace.launches, len(steps)
+        gpu = GpuPhases.of(trace, launches, phases, steps, sampling)
+        rows = np.flatnonzero((ops.device == context.device) & (gpu.step != NONE))
+        rows = rows[np.argsort(gpu.step[rows], kind="stable")]
+        new_ns = _uncovered_ns(ops.start_ns[rows], ops.end_ns[rows], gpu.step[rows])
+        kernels = rows[ops.is_kernel[rows]]
+        is_replayed = gpu.in_replay & (gpu.phase == FORWARD)
+        call_step, call_phase = steps.at(calls.start_ns), phases.phases_at(calls.start_ns)
+        inside = call_step != NONE
+        graphs = inside & calls.is_graph
+        forward = graphs & (call_phase == FORWARD) & np.isin(np.arange(len(calls)), launches.row)
+        blocked = launches.waits.covered_ns(phases.start_ns, phases.end_ns)
+        host = _added(count, phases.step, phases.phase, phases.end_ns - phases.start_ns)
+        assert np.array_equal(host.sum(axis=1), steps.end_ns - steps.start_ns), "phases add up to the step"
+        return cls(
+            host_ns=host,
+            blocked_ns=_added(count, phases.step, phases.phase, blocked),
+            busy_ns=_added(count, gpu.step[rows], gpu.phase[rows], new_ns),
+            idle_ns=_idle_ns(context, launches, phases, gpu, steps),
+            launches=_added(count, call_step[inside], call_phase[inside], 1),
+            kernels=_added(count, gpu.step[kernels], gpu.phase[kernels], 1),
+            replays=np.bincount(call_step[graphs], minlength=count),
+            in_replays={
+                "host_ns": np.bincount(call_step[forward], calls.dur_ns[forward], count).astype(np.int64),
+                "gpu_busy_ns": np.bincount(gpu.step[rows], new_ns * is_replayed[rows], count).astype(np.int64),
+                "kernels": np.bincount(gpu.step[kernels[is_replayed[kernels]]], minlength=count),
+                "launches": np.bincount(call_step[forward], minlength=count),
+            },
+        )
 
 
-def idle_ns(
-    context: Context,
-    launches: ServingLaunches,
-    phases: HostPhases,
-    gpu: GpuPhases,
-    ranges: tuple[Ints, Ints],
-    counts: Bools,
+def _added(steps: int, step: Ints, phase: Ints, values: Ints | int) -> Ints:
+    """[step, phase] sums of the values of these rows."""
+    found = np.zeros((steps, len(PHASES)), np.int64)
+    np.add.at(found, (step, phase), values)
+    return found
+
+
+def _uncovered_ns(start_ns: Ints, end_ns: Ints, step: Ints) -> Ints:
+    """How much of each op none before it in its step covers: an instant counts once, for the op that came first."""
+    found = np.zeros(len(step), np.int64)
+    for own in np.split(np.arange(len(step)), np.flatnonzero(np.diff(step)) + 1):
+        reached = np.maximum.accumulate(np.append(start_ns[own[:1]], end_ns[own[:-1]]))
+        found[own] = np.maximum(end_ns[own] - np.maximum(start_ns[own], reached), 0)
+    return found
+
+
+def _idle_ns(
+    context: Context, launches: ServingLaunches, phases: HostPhases, gpu: GpuPhases, steps: ServingSteps
 ) -> Ints:
-    """[step, phase] idle time of the headline device's gaps, by what the host did before it asked for the next op.
+    """[step, phase] idle time of the headline device's gaps, by what the host did before it launched the next op.
 
     It adds up to that of the gaps. What is left of a gap when the op was launched (dispatch, dependencies, node to
     node) is of the op's own phase, as is a gap before an op that another thread launched. Each part is of the step
     that the host was in, or the op is of; where that one does not count, of the step whose first op came last before
-    the gap. ``ranges`` are the steps' host ranges.
+    the gap.
     """
-    gaps, (starts_ns, ends_ns) = context.headline_gaps, ranges
-    asked = sum((gaps.parts_ns[cause].astype(np.int64) for cause in _ASKED_FOR), np.zeros(len(gaps), np.int64))
-    asked = np.where(np.isin(context.trace.gpu_ops.launch_row[gaps.next_op], launches.row), asked, 0)
-    until = gaps.start_ns + asked
-    before = np.searchsorted(starts_ns, gaps.start_ns, side="right") - 1
-    cut = np.clip(ends_ns[before], gaps.start_ns, until)
-    rest = np.zeros((len(gaps), len(PHASES)), np.int64)
-    rest[np.arange(len(gaps)), gpu.op_phase[gaps.next_op]] = gaps.dur_ns - asked
+    gaps = context.headline_gaps
+    waited = sum((gaps.parts_ns[cause].astype(np.int64) for cause in _NOT_LAUNCHED), np.zeros(len(gaps), np.int64))
+    waited = np.where(np.isin(context.trace.gpu_ops.launch_row[gaps.next_op], launches.row), waited, 0)
+    until = gaps.start_ns + waited
+    before, after = (np.searchsorted(steps.start_ns, times, side="right") - 1 for times in (gaps.start_ns, until))
+    cut = np.clip(steps.end_ns[before], gaps.start_ns, until)
+    rest = _added(len(gaps), np.arange(len(gaps)), gpu.phase[gaps.next_op], gaps.dur_ns - waited)
     parts = (phases.within(gaps.start_ns, cut), phases.within(cut, until), rest)
     assert np.array_equal(sum(part.sum(axis=1) for part in parts), gaps.dur_ns), "phases add up to the gap"
-    in_step = (before, np.searchsorted(starts_ns, until, side="right") - 1, gpu.op_step[gaps.next_op])
     otherwise = _last_begun(context.first_op_ns[gaps.device], gaps.start_ns)
-    found = np.zeros((len(starts_ns), len(PHASES)), np.int64)
-    for part, step in zip(parts, in_step, strict=True):
-        own = np.where((step >= 0) & counts[step], step, otherwise)
+    found = np.zeros((len(steps), len(PHASES)), np.int64)
+    for part, step in zip(parts, (before, after, gpu.step[gaps.next_op]), strict=True):
+        own = np.where(np.isin(step, steps.used), step, otherwise)
         np.add.at(found, own[own >= 0], part[own >= 0])
     return found
 

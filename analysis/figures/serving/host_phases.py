@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from ...facts.phase_names import phase_of, phase_of_frame
 from ...model.document import PHASES
 from ...model.intervals import Intervals
 from ...model.trace import HostKind, Ints, Trace
-from .launches import ServingLaunches
+from .launches import ServingLaunches, ServingSteps
 
 SCHEDULE, PREPARE, FORWARD, SAMPLE, COPY_BACK, BETWEEN, OTHER = range(len(PHASES))
 
@@ -61,27 +62,29 @@ class HostPhases:
         return found
 
 
-def host_phases(
-    trace: Trace, launches: ServingLaunches, starts_ns: Ints, ends_ns: Ints, has_next: Sequence[bool]
-) -> HostPhases:
-    """The phases of steps with these host ranges; one without a next step has no time between."""
-    annotated = _annotated(trace, launches.process, launches.thread)
-    rows: list[tuple[Stretch, int]] = []
+def host_phases(trace: Trace, launches: ServingLaunches, steps: ServingSteps) -> HostPhases:
+    """The phases of these steps; the last one has no time between steps."""
+    named = _named(trace, launches.process, launches.thread)
+    rows: list[tuple[int, int, int, int, int]] = []
     reasons: list[dict[int, str]] = []
-    ends = np.array([stretch[1] for stretch in annotated], np.int64)
-    first = np.searchsorted(ends, starts_ns, side="right").tolist()
-    for step, (start, end) in enumerate(zip(starts_ns.tolist(), ends_ns.tolist(), strict=True)):
-        told, reason = _by_structure(launches, start, end, has_next[step])
+    first = np.searchsorted([stretch[1] for stretch in named], steps.start_ns, side="right").tolist()
+    for step, (start, end) in enumerate(zip(steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)):
+        has_next = step < len(steps) - 1
+        by_structure, reason = _by_structure(launches, start, end, has_next)
         reasons.append(reason)
-        own = _clipped(annotated, first[step], start, end)
-        rows += [(stretch, step) for stretch in _filled(launches, own, told, start, end, has_next[step])]
-    columns = np.array([(*stretch, step) for stretch, step in rows], np.int64).reshape(-1, 5).T
-    since_ns, until_ns, phase, evidence, step_of_row = columns
-    return HostPhases(since_ns, until_ns, phase, step_of_row, evidence, tuple(reasons))
+        own = _clipped(named[first[step] :], start, end)
+        rows += [(*stretch, step) for stretch in _filled(launches, own, by_structure, start, end, has_next)]
+    start_ns, end_ns, phase, evidence, of_step = np.array(rows, np.int64).reshape(-1, 5).T
+    return HostPhases(start_ns, end_ns, phase, of_step, evidence, tuple(reasons))
 
 
 def _filled(
-    launches: ServingLaunches, own: Sequence[Stretch], told: Sequence[Stretch], start: int, end: int, has_next: bool
+    launches: ServingLaunches,
+    own: Sequence[Stretch],
+    by_structure: Sequence[Stretch],
+    start: int,
+    end: int,
+    has_next: bool,
 ) -> list[Stretch]:
     """Named stretches of a step with what the structure tells of the rest.
 
@@ -94,39 +97,35 @@ def _filled(
         if same and not launches.between(at, stretch[0]).is_model.any():
             found += [(at, stretch[0], stretch[2], BY_STRUCTURE)] if stretch[0] > at else []
         else:
-            found += _clipped(told, 0, at, stretch[0])
+            found += _clipped(by_structure, at, stretch[0])
         found.append(stretch)
         at = stretch[1]
     if own and has_next:  # behind the last named phase the next step's are awaited
         return [*found, (at, end, BETWEEN, BY_STRUCTURE)] if at < end else found
-    return [*found, *_clipped(told, 0, at, end)]
+    return [*found, *_clipped(by_structure, at, end)]
 
 
-def _clipped(stretches: Sequence[Stretch], first: int, start: int, end: int) -> list[Stretch]:
-    """The parts of the stretches, from the one with this number on, inside [start, end)."""
-    found = []
-    for since, until, phase, evidence in stretches[first:]:
-        if since >= end:
-            break
-        if until > start < end:
-            found.append((max(since, start), min(until, end), phase, evidence))
-    return found
+def _clipped(stretches: Sequence[Stretch], start: int, end: int) -> list[Stretch]:
+    """The parts of the stretches inside [start, end)."""
+    inside = takewhile(lambda stretch: stretch[0] < end, stretches)
+    return [
+        (max(since, start), min(until, end), phase, by) for since, until, phase, by in inside if until > start < end
+    ]
 
 
-def _annotated(trace: Trace, process: int, thread: int) -> list[Stretch]:
+def _named(trace: Trace, process: int, thread: int) -> list[Stretch]:
     """The thread's annotations and frames that name a phase, the innermost where several hold; disjoint, by start."""
     host = trace.host_ops
-    found: list[tuple[int, int, int, int]] = []
+    found: list[Stretch] = []
     for kind, name_to_phase, evidence in (
         (HostKind.ANNOTATION, phase_of, BY_ANNOTATION),
         (HostKind.PYTHON, phase_of_frame, BY_FRAMES),
     ):
         rows = np.flatnonzero((host.kind == kind) & (host.process == process) & (host.thread == thread))
-        phases = {int(name): name_to_phase(trace.name(int(name))) for name in np.unique(host.name[rows])}
-        named = np.array([name for name, phase in phases.items() if phase is not None], np.int64)
-        for row in rows[np.isin(host.name[rows], named)].tolist():
-            phase = PHASES.index(phases[int(host.name[row])] or "")
-            found.append((int(host.start_ns[row]), int(host.end_ns[row]), phase, evidence))
+        phases = {name: name_to_phase(trace.name(name)) for name in np.unique(host.name[rows]).tolist()}
+        places = {name: PHASES.index(phase) for name, phase in phases.items() if phase is not None}
+        for row in rows[np.isin(host.name[rows], list(places))].tolist():
+            found.append((int(host.start_ns[row]), int(host.end_ns[row]), places[int(host.name[row])], evidence))
     return _innermost(sorted(found, key=lambda stretch: (stretch[0], -stretch[1])))
 
 
@@ -173,58 +172,38 @@ def _by_structure(
         prepared = int(own.start_ns[first])
     else:
         prepared = int(own.end_ns[copies_in[-1]])
-    sampled = _samples(own, last, reasons)
-    chosen = int(np.flatnonzero(own.draws)[-1]) if sampled else last
-    leaves = _leaves(launches, own, chosen, end)
-    ended = leaves[1] if leaves else int(own.end_ns[-1])
-    if leaves is None:
-        reasons[COPY_BACK] = NO_COPY_OUT
-    forward_end = int(own.start_ns[last + 1]) if sampled else (leaves[0] if leaves else ended)
-    ends = [(prepared, PREPARE), (forward_end, FORWARD)]
-    if sampled:
-        ends.append((leaves[0] if leaves else ended, SAMPLE))
-    if leaves is not None:
-        ends.append((leaves[1], COPY_BACK))
-    return _in_a_row(start, end, [*ends, *_tail(own, ended, end, has_next)]), reasons
-
-
-def _in_a_row(start: int, end: int, ends: Sequence[tuple[int, int]]) -> list[Stretch]:
-    """Stretches by the times that they end at; where calls overlap one begins no earlier than the last one ended."""
-    found: list[Stretch] = []
-    for until, phase in ends:
-        since = found[-1][1] if found else start
-        if min(until, end) > since:
-            found.append((since, min(until, end), phase, BY_STRUCTURE))
-    return found
-
-
-def _leaves(launches: ServingLaunches, own: ServingLaunches, last: int, end: int) -> tuple[int, int] | None:
-    """From the first copy to the host, or wait, after this launch to the end of the last wait, or of the copies."""
-    copies = np.flatnonzero(own.is_copy_out[last + 1 :]) + last + 1
-    waits = launches.waits_between(int(own.end_ns[last]), end)
-    if not len(copies) and not len(waits):
-        return None
-    starts = [int(own.start_ns[copies[0]])] if len(copies) else []
-    starts += [int(waits[0, 0])] if len(waits) else []
-    ends = [int(own.end_ns[copies[-1]])] if len(copies) else []
-    ends += [int(waits[-1, 1])] if len(waits) else []
-    return min(starts), min(max(ends), end)
-
-
-def _samples(own: ServingLaunches, last: int, reasons: dict[int, str]) -> bool:
-    """Whether sampling follows the forward in launches of its own."""
     if own.draws[:last].any():
         reasons[SAMPLE] = TWO_SAMPLINGS
     elif own.draws_in_replay[last]:
         reasons[SAMPLE] = IN_REPLAY
     elif not own.draws[last + 1 :].any():
         reasons[SAMPLE] = NO_SAMPLING
-    return SAMPLE not in reasons
+    samples = SAMPLE not in reasons
+    leaves = _leaves(launches, own, int(np.flatnonzero(own.draws)[-1]) if samples else last, end)
+    sampled, ended = leaves or (int(own.end_ns[-1]), int(own.end_ns[-1]))
+    ends = [(prepared, PREPARE), (int(own.start_ns[last + 1]) if samples else sampled, FORWARD)]
+    ends += [(sampled, SAMPLE)] if samples else []
+    if leaves is None:
+        reasons[COPY_BACK] = NO_COPY_OUT
+    else:
+        ends.append((ended, COPY_BACK))
+    if has_next:  # copies to the GPU behind the copy back are the next step's already
+        later = own.start_ns[own.is_copy_in & (own.start_ns >= ended)]
+        ends += [(int(later[0]) if len(later) else end, BETWEEN), (end, PREPARE)]
+    else:
+        ends.append((end, OTHER))
+    found: list[Stretch] = []
+    for until, phase in ends:  # where calls overlap a stretch begins no earlier than the one before ended
+        since = found[-1][1] if found else start
+        if min(until, end) > since:
+            found.append((since, min(until, end), phase, BY_STRUCTURE))
+    return found, reasons
 
 
-def _tail(own: ServingLaunches, ended: int, end: int, has_next: bool) -> list[tuple[int, int]]:
-    """What follows the copy back: the time between, and copies to the GPU that are the next step's already."""
-    if not has_next:
-        return [(end, OTHER)]
-    later = own.start_ns[own.is_copy_in & (own.start_ns >= ended)]
-    return [(int(later[0]) if len(later) else end, BETWEEN), (end, PREPARE)]
+def _leaves(launches: ServingLaunches, own: ServingLaunches, last: int, end: int) -> tuple[int, int] | None:
+    """From the first copy to the host, or wait, after this launch to the end of the last wait, or of the copies."""
+    copies = np.flatnonzero(own.is_copy_out[last + 1 :]) + last + 1
+    waits = launches.waits_between(int(own.end_ns[last]), end)
+    starts = np.append(own.start_ns[copies[:1]], waits.start_ns[:1])
+    ends = np.append(own.end_ns[copies[-1:]], waits.end_ns[-1:])
+    return (int(starts.min()), min(int(ends.max()), end)) if len(starts) else None

@@ -1,15 +1,18 @@
-"""What the launches of the thread that runs a model are: copies in and out, the model's, sampling."""
+"""The steps of a serving loop, and what the launches of the thread that runs its model are.
+
+Copies in and out, the model's, sampling.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final, Self
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
 
 import numpy as np
 
 from ...facts.context import Context
+from ...facts.steps import has_period
 from ...model.columns import follow
 from ...model.intervals import Intervals
 from ...model.trace import NONE, Bools, HostKind, Ints, OpKind, Trace
@@ -39,9 +42,42 @@ _DRAW: Final = re.compile(
 """A token is chosen. Softmax, topk and sort say nothing: attention and the routing of experts have them, too."""
 
 
-def is_product(operator: str | None, kernel: str) -> bool:
-    """Whether a launch by this operator, of this kernel first, is a matrix product."""
-    return bool(_PRODUCT_KERNEL.search(kernel)) or (operator is not None and bool(_PRODUCT_OPERATOR.search(operator)))
+@dataclass(frozen=True, eq=False)
+class ServingSteps:
+    """The n steps' host ranges, each up to the next one, and the rows of those that count."""
+
+    start_ns: Ints
+    end_ns: Ints
+    used: Ints
+    first_op_ns: Ints
+    has_period: Bools
+
+    @classmethod
+    def of(cls, context: Context) -> Self | None:
+        """None where no step counts."""
+        steps, first = context.steps, context.first_op_ns[context.device]
+        periods = has_period(first, steps)
+        used = np.flatnonzero(periods) if periods.any() else steps.kept_rows
+        if not len(used):
+            return None
+        return cls(steps.start_ns, np.append(steps.start_ns[1:], steps.end_ns[-1:]), used, first, periods)
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def at(self, times_ns: Ints) -> Ints:
+        """The step at each time; NONE outside of every step."""
+        step = np.searchsorted(self.start_ns, times_ns, side="right") - 1
+        return np.where((step >= 0) & (times_ns < self.end_ns[step]), step, NONE)
+
+    def from_operators(self, launches: ServingLaunches) -> Self:
+        """Steps by repetition begin with their first launch: its operator began before."""
+        row = np.searchsorted(launches.at_ns, self.start_ns)
+        found = row < len(launches.at_ns)
+        start_ns = self.start_ns.copy()
+        start_ns[found] = np.minimum(start_ns[found], launches.start_ns[row[found]])
+        start_ns = np.maximum.accumulate(start_ns)
+        return replace(self, start_ns=start_ns, end_ns=np.append(start_ns[1:], self.end_ns[-1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,112 +96,79 @@ class ServingLaunches:
     is_copy_out: Bools
     draws: Bools  # a launch of its own that chooses tokens
     draws_in_replay: Bools  # a replay whose ops after the last matrix product choose tokens
-    waits_ns: Ints  # [w, 2] the thread's blocking calls, as a union
+    waits: Intervals  # the thread's blocking calls
 
     @classmethod
     def of(cls, trace: Trace, sampling: Bools, process: int, thread: int) -> Self:
         """``sampling`` are the GPU ops that sample inside a replay."""
-        launches, ops = trace.launches, trace.gpu_ops
+        launches, ops, calls = trace.launches, trace.gpu_ops, trace.blocking_calls
         row = np.flatnonzero((launches.process == process) & (launches.thread == thread))
         first = trace.first_ops()[row] if len(row) else row
         operator = follow(trace.host_ops.name, launches.operator_row[row])
-        kernel = ops.name[first]
-        is_kernel = ops.kind[first] == OpKind.KERNEL
-        is_graph = launches.is_graph[row]
-        alone = is_kernel & ~is_graph
-        product = alone & _pairs(trace, operator, kernel, alone)
-        drawing = _named(trace, _DRAW, (*np.unique(operator[alone]), *np.unique(kernel[alone])))
-        is_copy = (ops.kind[first] == OpKind.MEMCPY) & ~is_graph
-        copy_in = is_copy & np.isin(kernel, _named(trace, COPY_IN, np.unique(kernel[is_copy])))
-        copy_out = is_copy & np.isin(kernel, _named(trace, COPY_OUT, np.unique(kernel[is_copy])))
-        at_ns = launches.start_ns[row]
-        start_ns, end_ns = _with_operators(trace, process, thread, at_ns, launches.end_ns[row])
-        sampled = np.zeros(len(launches) + 1, np.bool_)
-        sampled[ops.launch_row[sampling & (ops.launch_row != NONE)]] = True
-        calls = trace.blocking_calls
-        own = (calls.process == process) & (calls.thread == thread)
-        waits = Intervals.union(calls.start_ns[own], calls.end_ns[own])
+        name, kind, is_graph = ops.name[first], ops.kind[first], launches.is_graph[row]
+        alone, is_copy = (kind == OpKind.KERNEL) & ~is_graph, (kind == OpKind.MEMCPY) & ~is_graph
+        is_product = matching(trace, _PRODUCT_OPERATOR, operator) | matching(trace, _PRODUCT_KERNEL, name)
+        start_ns, end_ns = _with_operators(trace, process, thread, launches.start_ns[row], launches.end_ns[row])
+        waits = (calls.process == process) & (calls.thread == thread)
         return cls(
             process=process,
             thread=thread,
             row=row,
-            at_ns=at_ns,
+            at_ns=launches.start_ns[row],
             start_ns=start_ns,
             end_ns=end_ns,
             is_graph=is_graph,
-            is_model=is_graph | product,
-            is_copy_in=copy_in,
-            is_copy_out=copy_out,
-            draws=alone & (np.isin(operator, drawing) | np.isin(kernel, drawing)),
-            draws_in_replay=is_graph & sampled[row],
-            waits_ns=np.stack([waits.start_ns, waits.end_ns], axis=1),
+            is_model=is_graph | (alone & is_product),
+            is_copy_in=is_copy & matching(trace, COPY_IN, name),
+            is_copy_out=is_copy & matching(trace, COPY_OUT, name),
+            draws=alone & (matching(trace, _DRAW, operator) | matching(trace, _DRAW, name)),
+            draws_in_replay=is_graph & np.isin(row, ops.launch_row[sampling]),
+            waits=Intervals.union(calls.start_ns[waits], calls.end_ns[waits]),
         )
 
     def between(self, start_ns: int, end_ns: int) -> Self:
         """The launches whose call starts in [start, end)."""
         first, last = np.searchsorted(self.at_ns, (start_ns, end_ns))
-        columns = (
-            "row",
-            "at_ns",
-            "start_ns",
-            "end_ns",
-            "is_graph",
-            "is_model",
-            "is_copy_in",
-            "is_copy_out",
-            "draws",
-            "draws_in_replay",
-        )
-        own = {name: getattr(self, name)[first:last] for name in columns}
-        return type(self)(process=self.process, thread=self.thread, waits_ns=self.waits_ns, **own)
+        columns: dict[str, Any] = {
+            name: column[first:last] for name, column in vars(self).items() if isinstance(column, np.ndarray)
+        }
+        return replace(self, **columns)
 
-    def waits_between(self, start_ns: int, end_ns: int) -> Ints:
-        """[w, 2] the waits that start in [start, end)."""
-        first, last = np.searchsorted(self.waits_ns[:, 0], (start_ns, end_ns))
-        return self.waits_ns[first:last]
+    def waits_between(self, start_ns: int, end_ns: int) -> Intervals:
+        """The waits that start in [start, end)."""
+        first, last = np.searchsorted(self.waits.start_ns, (start_ns, end_ns))
+        return Intervals(self.waits.start_ns[first:last], self.waits.end_ns[first:last])
 
 
 def sampling_in_replays(context: Context) -> Bools:
     """GPU ops inside a replay that come after its last matrix product, where one of them chooses tokens."""
     trace, replays, ops = context.trace, context.replays, context.trace.gpu_ops
     found = np.zeros(len(ops), np.bool_)
-    in_replay = replays.op_replay != NONE
-    names = np.unique(ops.name[in_replay])
-    draws = _named(trace, _DRAW, names)
-    if not len(draws):
+    rows = np.flatnonzero(replays.op_replay != NONE)
+    draws = matching(trace, _DRAW, ops.name[rows])
+    if not draws.any():
         return found
-    products = np.array([n for n in names.tolist() if is_product(None, trace.name(n))], dtype=np.int64)
-    rows = np.flatnonzero(in_replay)
+    replay, ordinal = replays.op_replay[rows], replays.ordinal[rows]
+    is_product = ops.is_kernel[rows] & matching(trace, _PRODUCT_KERNEL, ops.name[rows])
     last_product = np.full(len(replays), NONE, np.int64)
-    is_product_row = np.isin(ops.name[rows], products) & ops.is_kernel[rows]
-    np.maximum.at(last_product, replays.op_replay[rows[is_product_row]], replays.ordinal[rows[is_product_row]])
-    after = rows[replays.ordinal[rows] > last_product[replays.op_replay[rows]]]
+    np.maximum.at(last_product, replay[is_product], ordinal[is_product])
+    is_after = (ordinal > last_product[replay]) & (last_product[replay] != NONE)
     drawing = np.zeros(len(replays), np.bool_)
-    drawing[replays.op_replay[after[np.isin(ops.name[after], draws)]]] = True
-    drawing &= last_product != NONE
-    found[after[drawing[replays.op_replay[after]]]] = True
+    drawing[replay[is_after & draws]] = True
+    found[rows[is_after & drawing[replay]]] = True
     return found
 
 
 def may_sample(trace: Trace) -> bool:
     """Whether any GPU op, or operator that launches, has a name that tells of choosing tokens."""
-    rows = trace.launches.operator_row
-    operators = np.unique(trace.host_ops.name[rows[rows != NONE]])
-    return bool(len(_named(trace, _DRAW, (*np.unique(trace.gpu_ops.name), *operators))))
+    operators = follow(trace.host_ops.name, trace.launches.operator_row)
+    return any(matching(trace, _DRAW, names).any() for names in (trace.gpu_ops.name, operators))
 
 
-def _named(trace: Trace, pattern: re.Pattern[str], names: Iterable[int]) -> Ints:
-    """Those of the name indices whose name the pattern is found in."""
-    return np.array([int(n) for n in names if n != NONE and pattern.search(trace.name(int(n)))], dtype=np.int64)
-
-
-def _pairs(trace: Trace, operator: Ints, kernel: Ints, chosen: Bools) -> Bools:
-    """Whether each chosen launch is a matrix product, by its operator and its first op."""
-    found = np.zeros(len(operator), np.bool_)
-    pairs, place = np.unique(np.stack([operator[chosen], kernel[chosen]]), axis=1, return_inverse=True)
-    told = [is_product(None if o == NONE else trace.name(o), trace.name(k)) for o, k in pairs.T.tolist()]
-    found[chosen] = np.array(told, np.bool_)[place.reshape(-1)]
-    return found
+def matching(trace: Trace, pattern: re.Pattern[str], names: Ints) -> Bools:
+    """Which of these names the pattern is found in."""
+    found = [name for name in np.unique(names).tolist() if name != NONE and pattern.search(trace.name(name))]
+    return np.isin(names, found)
 
 
 def _with_operators(trace: Trace, process: int, thread: int, start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:

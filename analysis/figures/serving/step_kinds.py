@@ -11,6 +11,7 @@ import numpy as np
 
 from ...facts.tensor_shapes import Tensor, inputs_of
 from ...model.trace import NONE, Bools, HostKind, Ints, Trace
+from .launches import ServingSteps
 
 DECODE, PREFILL, MIXED = "decode", "prefill", "mixed"
 KINDS: Final = (PREFILL, MIXED, DECODE)
@@ -73,63 +74,60 @@ def kind_of(name: str) -> str | None:
     return words.pop() if len(words) == 1 else None
 
 
-def step_kinds(
-    trace: Trace, start_ns: Ints, end_ns: Ints, used: Ints, work_ns: Ints, sampling_ns: Ints, replays: Ints
-) -> StepKinds:
-    """Kinds of the steps with these host ranges; ``used`` are the rows of those that count.
+def step_kinds(trace: Trace, steps: ServingSteps, work_ns: Ints, sampling_ns: Ints, replays: Ints) -> StepKinds:
+    """Kinds of the steps; reasons are told of those that count.
 
     ``work_ns`` is the GPU work of each step but for sampling, ``sampling_ns`` that, ``replays`` its graph launches.
     """
-    named = _by_annotation(trace, start_ns, end_ns)
-    if (named[used] != NONE).any():
-        untold = int((named[used] == NONE).sum())
-        reason = f"the annotations of {untold:,} of {len(used):,} steps don't tell their kind" if untold else None
-        return StepKinds(named, np.where(named == NONE, NONE, EVIDENCE.index("annotation")), reason)
-    kind = _by_shapes(trace, start_ns, end_ns)
-    evidence = np.where(kind == NONE, NONE, EVIDENCE.index("shapes"))
-    untold_rows = used[kind[used] == NONE]
-    if not len(untold_rows):
-        return StepKinds(kind, evidence, None)
-    names = [] if _replays_differ(replays[used]) else _kernels(trace, start_ns[used], end_ns[used])
-    decodes, reason = _decodes(work_ns[used], sampling_ns[used], replays[used] > 0, names)
+    used = steps.used
+    kind, told_by = _by_annotation(trace, steps), "annotation"
+    is_annotated = (kind[used] != NONE).any()
+    if not is_annotated:
+        kind, told_by = _by_shapes(trace, steps), "shapes"
+    evidence = np.where(kind == NONE, NONE, EVIDENCE.index(told_by))
+    untold = used[kind[used] == NONE]
+    if is_annotated or not len(untold):
+        lacking = f"the annotations of {len(untold):,} of {len(used):,} steps don't tell their kind"
+        return StepKinds(kind, evidence, lacking if len(untold) else None)
+    with_replay = replays[used] > 0
+    names = [] if with_replay.any() and not with_replay.all() else _kernels(trace, steps)
+    decodes, reason = _decodes(work_ns[used], sampling_ns[used], with_replay, names)
     if decodes is not None:
-        guess = np.full(len(kind), NONE, np.int64)
-        guess[used] = np.where(decodes, KINDS.index(DECODE), KINDS.index(PREFILL))
-        if ((kind == NONE) | (kind == guess))[used].all():
-            kind[untold_rows] = guess[untold_rows]
-            evidence[untold_rows] = EVIDENCE.index("structure")
+        guess = np.where(decodes, KINDS.index(DECODE), KINDS.index(PREFILL))
+        if ((kind[used] == NONE) | (kind[used] == guess)).all():
+            kind[used] = guess
+            evidence[untold] = EVIDENCE.index("structure")
         else:
             reason = "the steps' GPU work and the shapes of their attention tell different kinds"
     return StepKinds(kind, evidence, reason)
 
 
-def _by_annotation(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
+def _by_annotation(trace: Trace, steps: ServingSteps) -> Ints:
     """The kind of the first annotation in each range that names one."""
     host = trace.host_ops
     rows = np.flatnonzero(host.kind == HostKind.ANNOTATION)
-    kinds = {int(n): kind_of(trace.name(int(n))) for n in np.unique(host.name[rows])}
-    told = np.array([n for n, kind in kinds.items() if kind is not None], dtype=np.int64)
-    rows = rows[np.isin(host.name[rows], told)]
-    found = np.full(len(start_ns), NONE, np.int64)
-    if len(rows):
-        first = np.searchsorted(host.start_ns[rows], start_ns)
-        inside = first < len(rows)
-        inside[inside] = host.start_ns[rows[first[inside]]] < end_ns[inside]
-        found[inside] = [KINDS.index(kinds[int(n)] or "") for n in host.name[rows[first[inside]]]]
+    kinds = {name: kind_of(trace.name(name)) for name in np.unique(host.name[rows]).tolist()}
+    places = {name: KINDS.index(kind) for name, kind in kinds.items() if kind is not None}
+    rows = rows[np.isin(host.name[rows], list(places))]
+    found = np.full(len(steps), NONE, np.int64)
+    first = np.searchsorted(host.start_ns[rows], steps.start_ns)
+    inside = np.flatnonzero(first < len(rows))
+    inside = inside[host.start_ns[rows[first[inside]]] < steps.end_ns[inside]]
+    found[inside] = [places[name] for name in host.name[rows[first[inside]]].tolist()]
     return found
 
 
-def _by_shapes(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
+def _by_shapes(trace: Trace, steps: ServingSteps) -> Ints:
     """By the queries of PyTorch's attention, where shapes were recorded: one position is a decode, many a prefill."""
     host = trace.host_ops
-    found = np.full(len(start_ns), NONE, np.int64)
+    found = np.full(len(steps), NONE, np.int64)
     if _ATTENTION not in trace.names or not trace.shapes:
         return found
     rows = np.flatnonzero((host.name == trace.names.index(_ATTENTION)) & (host.shapes != NONE))
-    queries = {int(n): _positions(trace.shapes[n]) for n in np.unique(host.shapes[rows])}
-    length = np.array([queries[int(n)] for n in host.shapes[rows]], np.int64)
-    first, last = np.searchsorted(host.start_ns[rows], start_ns), np.searchsorted(host.start_ns[rows], end_ns)
-    for step, (since, until) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+    queries = {shapes: _positions(trace.shapes[shapes]) for shapes in np.unique(host.shapes[rows]).tolist()}
+    length = np.array([queries[shapes] for shapes in host.shapes[rows].tolist()], np.int64)
+    first, last = (np.searchsorted(host.start_ns[rows], times).tolist() for times in (steps.start_ns, steps.end_ns))
+    for step, (since, until) in enumerate(zip(first, last, strict=True)):
         if since < until and (length[since:until] == 1).all():
             found[step] = KINDS.index(DECODE)
         elif since < until and (length[since:until] >= LEAST_PROMPT).all():
@@ -141,10 +139,6 @@ def _positions(shapes: str) -> int:
     """Query positions of an attention's inputs [batch, heads, positions, size]; 0 where they are not so."""
     query = next(iter(inputs_of(shapes)), None)
     return query.dims[2] if isinstance(query, Tensor) and len(query.dims) == 4 else 0
-
-
-def _replays_differ(replays: Ints) -> bool:
-    return bool((replays > 0).any() and not (replays > 0).all())
 
 
 def _decodes(
@@ -170,14 +164,14 @@ def _decodes(
     return light, None
 
 
-def _kernels(trace: Trace, start_ns: Ints, end_ns: Ints) -> list[frozenset[int]]:
-    """Names of the kernels that were launched in each range."""
+def _kernels(trace: Trace, steps: ServingSteps) -> list[frozenset[int]]:
+    """Names of the kernels that were launched in each of the steps that count."""
     ops = trace.gpu_ops
     rows = np.flatnonzero(ops.is_kernel & (ops.launch_row != NONE))
     rows = rows[np.argsort(ops.launch_row[rows], kind="stable")]
-    names = ops.name[rows]
     firsts, lasts = (
-        np.searchsorted(ops.launch_row[rows], np.searchsorted(trace.launches.start_ns, times)).tolist()
-        for times in (start_ns, end_ns)
+        np.searchsorted(ops.launch_row[rows], np.searchsorted(trace.launches.start_ns, times[steps.used])).tolist()
+        for times in (steps.start_ns, steps.end_ns)
     )
-    return [frozenset(np.unique(names[first:last]).tolist()) for first, last in zip(firsts, lasts, strict=True)]
+    names = ops.name[rows]
+    return [frozenset(names[first:last].tolist()) for first, last in zip(firsts, lasts, strict=True)]

@@ -7,6 +7,7 @@ it puts it back. The exact one knows strings and nesting, and takes some ten tim
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Iterator
@@ -180,6 +181,15 @@ def _resume(text: bytes, at: int) -> int:
     """Where the first record behind a damaged entry begins, the text's end where none is seen."""
     for separator in _ANY_SEPARATOR.finditer(text, at):
         record = _RECORD.match(text, separator.end())
-        if record is not None and b'"ph"' in record.group():
+        if record is not None and b'"ph"' in record.group() and _is_json(record.group()):
             return separator.end()
     return len(text)
+
+
+def _is_json(text: bytes) -> bool:
+    """Or as near to it as writers come; what begins inside a string of an entry is not."""
+    try:
+        json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 from launchscope.analysis.facts.context import Context
-from launchscope.analysis.figures.coverage import Coverage, coverage
+from launchscope.analysis.figures.coverage import coverage_doc
+from launchscope.analysis.figures.trace_notices import WARNINGS, notices
 from launchscope.analysis.inputs.readers import open_trace
+from launchscope.analysis.model.document import CoverageDoc
 from launchscope.analysis.model.trace import Trace
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
@@ -17,9 +19,9 @@ from launchscope.fixtures.cases import NAMED_CASES
 TRACES = Path(__file__).parents[3] / "fixtures" / "traces"
 
 
-def cover(builder: TraceBuilder | Trace) -> Coverage:
+def cover(builder: TraceBuilder | Trace) -> CoverageDoc:
     built = builder if isinstance(builder, Trace) else builder.build()
-    return coverage(Context(built))
+    return coverage_doc(Context(built))
 
 
 class TestCounts:
@@ -43,17 +45,17 @@ class TestCounts:
         ],
     )
     def test_named_cases(self, name: str, expected: dict[str, Any]) -> None:
-        doc = msgspec.to_builtins(cover(NAMED_CASES[name]()).counts)
+        doc = msgspec.to_builtins(cover(NAMED_CASES[name]()))
         assert {key: doc[key] for key in expected} == expected
 
     def test_negative_queue_counts_launches_not_ops(self) -> None:
         builder = trace().graph_launch(0, 20).kernel(10, 2).kernel(13, 2).launch(21, 5).kernel(30, 1)
-        assert cover(builder).counts.negative_queue == 1
+        assert cover(builder).negative_queue == 1
 
     def test_an_overlap_reaches_past_the_next_op(self) -> None:
         """The third kernel starts after the second has ended, but not the first."""
         builder = trace().launch(0, 1).kernel(10, 20).kernel(11, 2).kernel(15, 2)
-        assert cover(builder).counts.same_stream_overlaps == 2
+        assert cover(builder).same_stream_overlaps == 2
 
     @pytest.mark.parametrize(
         ("name", "expected"),
@@ -92,7 +94,7 @@ class TestCounts:
     )
     def test_real_traces_exactly(self, name: str, expected: dict[str, int]) -> None:
         """Figures worked out by an independent program; what is not named here is 0 there."""
-        doc = msgspec.to_builtins(cover(open_trace(TRACES / f"{name}.json.gz")).counts)
+        doc = msgspec.to_builtins(cover(open_trace(TRACES / f"{name}.json.gz")))
         zeros = (
             "graph_launches",
             "unlinked",
@@ -107,12 +109,14 @@ class TestCounts:
 
 class TestNotices:
     def test_what_the_reader_and_the_steps_say_comes_first(self) -> None:
-        found = cover(NAMED_CASES["truncated file"]())
-        assert found.notices[0].code == "cut_file"
-        assert [w.code for w in found.warnings()] == [n.code for n in found.notices]
+        found = [*notices(Context(NAMED_CASES["truncated file"]().build()))]
+        assert found[0].code == "cut_file"
+        warnings = WARNINGS.of(Context(NAMED_CASES["truncated file"]().build()))
+        assert warnings is not None
+        assert [w.code for w in warnings] == [n.code for n in found]
 
     @pytest.mark.parametrize("name", NAMED_CASES)
     def test_every_message_is_a_sentence_with_a_number_or_a_remedy(self, name: str) -> None:
-        for notice in cover(NAMED_CASES[name]()).notices:
+        for notice in notices(Context(NAMED_CASES[name]().build())):
             assert len(notice.message) > 20
             assert notice.count >= 1

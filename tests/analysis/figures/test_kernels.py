@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 
 from launchscope.analysis.facts.context import Context
-from launchscope.analysis.figures.kernels import kernel_table, memory_ops, short_kernels
+from launchscope.analysis.figures.kernels import kernel_table
+from launchscope.analysis.figures.memory_ops import MEMORY_OPS
+from launchscope.analysis.figures.short_kernels import SHORT_KERNELS
 from launchscope.analysis.model.document import KernelDoc, MemoryOpsDoc, ShortKernelsDoc, ShortShareDoc
 from launchscope.fixtures.builder import trace
 
@@ -72,7 +74,7 @@ def test_short_kernels_by_count_and_by_time() -> None:
     for at, dur in ((0, 2), (10, 8), (20, 30)):
         builder.kernel(at=at, dur=dur)
     builder.memset(at=60, dur=1)  # not a kernel
-    assert short_kernels(Context(builder.build())) == ShortKernelsDoc(
+    assert SHORT_KERNELS.of(Context(builder.build())) == ShortKernelsDoc(
         below_10us=ShortShareDoc(by_count=2 / 3, by_time=0.25),
         below_tau=ShortShareDoc(by_count=1 / 3, by_time=0.05),
         tau_ns=5_000.0,
@@ -82,19 +84,19 @@ def test_short_kernels_by_count_and_by_time() -> None:
 
 def test_short_kernels_are_unknown_without_kernels_or_tau() -> None:
     nothing = ShortKernelsDoc(below_10us=None, below_tau=None, tau_ns=None, tau_source=None)
-    assert short_kernels(Context(trace().build())) == nothing
-    without_tau = short_kernels(Context(trace().kernel(at=2, dur=1, launch=False).build()))
+    assert SHORT_KERNELS.of(Context(trace().build())) == nothing
+    without_tau = SHORT_KERNELS.of(Context(trace().kernel(at=2, dur=1, launch=False).build()))
     assert (without_tau.below_10us, without_tau.tau_source) == (ShortShareDoc(by_count=1.0, by_time=1.0), None)
-    without_kernels = short_kernels(Context(trace().launch(at=0, dur=1).memset(at=2, dur=1).build()))
+    without_kernels = SHORT_KERNELS.of(Context(trace().launch(at=0, dur=1).memset(at=2, dur=1).build()))
     assert (without_kernels.below_10us, without_kernels.below_tau) == (None, None)
 
 
 def test_bytes_of_memory_ops_are_unknown_when_one_ops_are() -> None:
     builder = trace().launch(at=0, dur=1).memcpy(at=2, dur=3, bytes=100).memset(at=10, dur=1, bytes=4)
-    assert memory_ops(Context(builder.build())) == MemoryOpsDoc(bytes=104, ns=4 * US)
+    assert MEMORY_OPS.of(Context(builder.build())) == MemoryOpsDoc(bytes=104, ns=4 * US)
     events = builder.events()
     del events[-1]["args"]["bytes"]
     unknown = trace()
     for event in events:
         unknown.raw(event)
-    assert memory_ops(Context(unknown.build())) == MemoryOpsDoc(bytes=None, ns=4 * US)
+    assert MEMORY_OPS.of(Context(unknown.build())) == MemoryOpsDoc(bytes=None, ns=4 * US)

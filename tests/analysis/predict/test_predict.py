@@ -15,8 +15,14 @@ from launchscope.analysis.model.counted_step import CountedStep as Step
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.model.units import rate
 from launchscope.analysis.predict.gpus import NAMES, Figure, Gpu, gpu, name_of, read_calibration
-from launchscope.analysis.predict.kernel_times import LARGE_START_NS, START_NS, gpu_ops, is_split
-from launchscope.analysis.predict.predict import PredictionDoc, predict_step
+from launchscope.analysis.predict.predict import (
+    LARGE_START_NS,
+    START_NS,
+    PredictionDoc,
+    gpu_ops,
+    is_split,
+    predict_step,
+)
 
 ROOT = Path(__file__).parents[3]
 PREDICTED = ROOT / "fixtures" / "captures" / "predicted"

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from launchscope.analysis.model.document import ModeDoc, ProfileDoc, RankDoc, RanksDoc, RanksOfStepDoc, StepTimeDoc
 from launchscope.analysis.predict import sweep_story
-from launchscope.analysis.predict.scaling import ranks_rows
-from launchscope.analysis.predict.sweep import Measured, sweep_document
+from launchscope.analysis.predict.sweep import Measured, ranks_rows, sweep_document
 
 from ..captures import shipped
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from launchscope.analysis.model.errors import LaunchscopeError
-from launchscope.analysis.predict import model_story
+from launchscope.analysis.predict import textbook
 from launchscope.analysis.predict.textbook import measured_values, model_document, step, steps
 from launchscope.analysis.report import load
 
@@ -53,7 +53,7 @@ def test_every_combination_is_told_in_its_order() -> None:
         (2e9, 20),
     ]
     assert document.gpu_work_ns == 1e6
-    text = model_story.render_terminal(document, width=80, color=False, verbose=False)
+    text = textbook.render_terminal(document, width=80, color=False, verbose=False)
     assert text.startswith("PREDICTED: ")
     assert "nothing here was measured" in text
     assert max(map(len, text.splitlines())) <= 80

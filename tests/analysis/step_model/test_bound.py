@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launchscope.analysis.model.capture import Calibration, Floor
 from launchscope.analysis.step_model.bound import (
+    StepBytes,
     StepModel,
     bound_ns,
     floor_ns,
@@ -20,7 +21,6 @@ from launchscope.analysis.step_model.bound import (
     turning_tau_ns,
 )
 from launchscope.analysis.step_model.knobs import Knobs
-from launchscope.analysis.step_model.step_bytes import StepBytes
 
 MACHINE = Calibration(
     graph_launch_ns=1_000,

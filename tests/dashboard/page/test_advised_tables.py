@@ -34,10 +34,10 @@ def chain() -> TraceBuilder:
 @pytest.mark.parametrize(
     ("opened", "more"),
     [
-        (capture("llama_1b"), {"fusion"}),
-        (capture("serve_graph"), {"serving"}),
-        (capture("regressions/serve_item"), {"fusion", "serving"}),
-        (two_modes(), set[str]()),
+        (capture("llama_1b"), {"blocking calls", "fusion", "graphs"}),
+        (capture("serve_graph"), {"blocking calls", "graphs", "serving"}),
+        (capture("regressions/serve_item"), {"blocking calls", "fusion", "serving"}),
+        (two_modes(), {"graphs"}),
     ],
 )
 def test_tables_stand_only_where_there_is_something_to_show(opened: OpenedReport, more: set[str]) -> None:

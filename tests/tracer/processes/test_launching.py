@@ -156,7 +156,8 @@ def test_two_agents_keep_one_capture(folder: Path) -> None:
     assert other[-1] == "launchscope: done; rank 0 keeps the capture, on its host"
 
 
-def test_an_agent_that_is_killed_ends_those_of_other_hosts(folder: Path) -> None:
+def test_an_agent_that_is_killed_ends_those_of_other_hosts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOST_S", "5")
     agents = two_hosts(folder, "--modes", "eager,graph", *QUICK)
     pids = pids_of(folder, agents[0])
     of_rank_0 = next(each for each in agents if each.pid == parent(pids[0][0]))
@@ -166,7 +167,7 @@ def test_an_agent_that_is_killed_ends_those_of_other_hosts(folder: Path) -> None
     code, _, said = ended(of_rank_0)
     assert code == 2, said
     if "the other hosts can't be reached any more" not in said[-1]:  # where they met was at the other one
-        assert "rank 1 has not been heard of for 10 s" in said[-1]
+        assert "rank 1 has not been heard of for 5 s" in said[-1]
     assert said[-1].endswith("what was measured until then is in kept")
     assert_gone(everyone(pids))
 

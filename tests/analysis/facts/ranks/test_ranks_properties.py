@@ -80,7 +80,11 @@ def test_documents_of_any_ranks(of_ranks: list[list[list[tuple[int, int, str, in
     msgspec.json.encode(document)
     for rank, analysis in zip(document.ranks, together.analyses, strict=True):
         assert rank.gpu_work_ns is not None
-        if rank.gpu_work_without_waiting_ns is not None and analysis.waits is not None and analysis.waits.told.all():
+        if (
+            rank.gpu_work_without_waiting_ns is not None
+            and analysis.context.waits is not None
+            and analysis.context.waits.told.all()
+        ):
             assert rank.gpu_work_without_waiting_ns <= rank.gpu_work_ns
         communication = analysis.document.communication
         if communication is not None and communication.waiting_ns is None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from launchscope.analysis.facts.context import Context
 from launchscope.analysis.figures.fusion.advisor import findings
-from launchscope.analysis.figures.fusion.ops import Abstention, Already, Occurrence
+from launchscope.analysis.figures.fusion.scan import Abstention, Already, Occurrence
 from launchscope.analysis.figures.fusion.step import FusionStep, fusion_step
 from launchscope.analysis.model.trace import Trace
 from launchscope.fixtures.builder import TraceBuilder, trace

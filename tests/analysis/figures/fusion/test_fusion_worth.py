@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from launchscope.analysis.figures.fusion.advisor import findings, fusion_doc
-from launchscope.analysis.figures.fusion.ops import Occurrence
+from launchscope.analysis.figures.fusion.scan import Occurrence
 from launchscope.analysis.figures.fusion.step import FusionStep
 from launchscope.analysis.figures.fusion.worth import TAU_STEP, Prices, Rates, bytes_of
 from launchscope.analysis.model.fusion_document import FusionDoc

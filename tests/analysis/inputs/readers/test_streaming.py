@@ -137,6 +137,7 @@ ENTRIES = st.lists(RECORDS | RECORDS | RECORDS | VALUES, min_size=1, max_size=25
     st.dictionaries(st.sampled_from(["baseTimeNanoseconds", "INFO", "traceEvent", "deviceProperties"]), VALUES),
 )
 @example([None, {"ph": "X", "cat": "kernel", "name": "}, {", "ts": 0}], 9, 1, False, {})
+@example([{"name": "}, {", "ph": "X", "pid": 0, "args": {"x": {"k": None, '},{"ph": "X"': None}}}], 1, None, False, {})
 def test_any_records_in_any_layout(
     entries: list[Any], piece_bytes: int, indent: int | None, is_ascii: bool, behind: dict[str, Any]
 ) -> None:
