@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from .analysis.model.version import __version__
+from .analysis.model import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

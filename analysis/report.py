@@ -16,11 +16,11 @@ import msgspec
 from .figures.analyses import TraceAnalysis
 from .inputs.readers import Progress
 from .inputs.sources import Sources, sources
+from .model import __version__
 from .model.capture import Manifest
 from .model.document import ReportDocument, TargetDoc, UnreadDoc, told_traces
 from .model.errors import UnreadableInput
 from .model.freed_memory import no_collection
-from .model.version import __version__
 from .profile import frames
 from .profile.bare_traces import analyze_files, skipped_files, why_no_gpu_ops
 from .profile.captured_traces import analyze_capture

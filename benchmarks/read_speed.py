@@ -67,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "launchscope-read-speed")
     options = parser.parse_args(arguments)
     options.folder.mkdir(exist_ok=True)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages are compiled, a checkout is on its first run
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(options.folder / "pycache"))
     commands = contenders(options.folder, options.only.split(","))
     print(f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, median of {options.runs}")
     for make in options.make.split(","):

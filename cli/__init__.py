@@ -18,8 +18,8 @@ from typing import Final, NoReturn
 
 import click
 
+from ..analysis.model import __version__
 from ..analysis.model.errors import LaunchscopeError
-from ..analysis.model.version import __version__
 from .writing import (
     StdoutClosed,
     discard_stdout,

@@ -11,7 +11,7 @@ import click
 
 from ..analysis.facts.step_regex import step_pattern
 from ..analysis.model.errors import LaunchscopeError
-from ..analysis.model.quantities import RATES, SIZES, TIMES, quantity
+from ..analysis.model.units import RATES, SIZES, TIMES, quantity
 from .outputs import FORMATS, Destination
 
 _Function = Callable[..., Any]
@@ -52,10 +52,6 @@ class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
             self.fail(str(error), param, ctx)
 
 
-def parse_size(text: str) -> float:
-    return _positive(text, SIZES)
-
-
 def _positive(text: str, units: Mapping[str, float]) -> float:
     if not (found := quantity(text, units)):
         raise ValueError(f"'{text}' is nothing; it must be more than 0")
@@ -63,7 +59,7 @@ def _positive(text: str, units: Mapping[str, float]) -> float:
 
 
 TIME: Final = Parsed("TIME", lambda text: quantity(text, TIMES))  # ns
-SIZE: Final = Parsed("SIZE", parse_size)  # bytes
+SIZE: Final = Parsed("SIZE", lambda text: _positive(text, SIZES))  # bytes
 RATE: Final = Parsed("RATE", lambda text: _positive(text, RATES))  # bytes per second
 
 

@@ -42,7 +42,8 @@ def _weights(text: str) -> str | float:
         return text
     if text.isalnum() and not text[:1].isdigit():
         raise ValueError(f"'{text}' is no type of weights; there are {', '.join(FORMATS)}, or a size")
-    return choices.parse_size(text)
+    size: float = choices.SIZE.parse(text)
+    return size
 
 
 BY_CLASS = choices.Parsed("[CLASS=]FACTOR", _by_class)

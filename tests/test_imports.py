@@ -67,7 +67,7 @@ AT_TOP = {
     "": set[str](),
     "analysis": {"numpy", "msgspec"},
     "analysis.model.errors": set[str](),
-    "analysis.model.quantities": set[str](),
+    "analysis.model.units": set[str](),
     "analysis.facts.step_regex": set[str](),
     "analysis.inputs.readers": {"numpy", "msgspec", "isal"},
 

@@ -8,8 +8,8 @@ from typing import Final
 from ..figures.launches import stack_line
 from ..figures.registry import values
 from ..model.document import TAX_FIELDS
+from ..model.names import users_line
 from ..model.units import MISSING, apart, number, printable, share, times, written
-from ..model.user_lines import users_line
 from .compare_document import BlockingChangeDoc, CameDoc, FigureDoc, LaunchChangeDoc, PairedDoc
 
 MANY: Final = 10  # times as much: told as such, not in per cent

@@ -22,6 +22,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from ..model import __version__
 from ..model.capture import Calibration, Target
 from ..model.counted_step import ATTENTION, COPY, ELEMENTWISE, FUSIBLE, MATRIX, OTHER, REDUCTION, CountedOp, CountedStep
 from ..model.version import __version__

@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from ..model import __version__
 from ..model.document import baseline
 from ..model.errors import LaunchscopeError
 from ..model.units import byte_size, duration, number, rate, share, times

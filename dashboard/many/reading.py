@@ -33,7 +33,7 @@ def kept_table(paths: Sequence[Path | str]) -> RanksDocument | None:
         return None
     try:
         doc = msgspec.json.decode(paths[0].read_bytes(), type=RanksDocument)
-    except (msgspec.DecodeError, OSError) as error:
+    except (msgspec.DecodeError, OSError, RecursionError) as error:
         raise UnreadableInput(f"{paths[0]}: a table of ranks, but it can't be read ({error}); make it anew") from error
     if doc.schema != SCHEMA:
         raise UnreadableInput(f"{paths[0]}: {doc.schema}, this launchscope reads {SCHEMA}; make it anew")

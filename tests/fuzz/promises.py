@@ -15,7 +15,7 @@ import numpy as np
 from launchscope.analysis import report_story
 from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
 from launchscope.analysis.inputs.readers import open_trace
-from launchscope.analysis.inputs.readers.peek import NEITHER, NO_EVENTS
+from launchscope.analysis.inputs.readers.foreign import NEITHER, NO_EVENTS
 from launchscope.analysis.inputs.sources import Source, sources
 from launchscope.analysis.many.document import UNREADABLE
 from launchscope.analysis.many.figures import find_figures

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ...analysis.model import __version__
 from ...analysis.model.capture import Calibration
 from ...analysis.model.errors import LaunchscopeError, MissingRequirement
 from ...analysis.model.user_cache import user_cache

@@ -11,7 +11,7 @@ from typing import Final
 
 from ...figures.registry import values
 from ...model.errors import ConfigError
-from ...model.quantities import SIZES, TIMES
+from ...model.units import SIZES, TIMES
 
 COUNT: Final = "count"
 SHARE: Final = "share"

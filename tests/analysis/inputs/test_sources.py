@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from launchscope.analysis import report_story
 from launchscope.analysis.inputs import sources as found_in
-from launchscope.analysis.inputs.readers.peek import peek as readers_peek
+from launchscope.analysis.inputs.readers.foreign import peek as readers_peek
 from launchscope.analysis.inputs.sources import copy_of, rank_of, sources
 from launchscope.analysis.model import capture
 from launchscope.analysis.model.document import ReportDocument, SkippedDoc

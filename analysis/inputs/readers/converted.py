@@ -1,14 +1,17 @@
-"""Proton, Triton's profiler: its chrome trace (``proton.start(…, data="trace")``), told to the Kineto reader.
+"""Formats that hold what Kineto's does in other words, and are converted for its reader.
 
-Defined by the writer: https://github.com/triton-lang/triton/tree/main/third_party/proton/csrc/lib/Data (TraceData.cpp).
-It holds kernels by stream, scopes of the host, and arrows between them; no API calls, no devices, no copies. Older
-writers put one document per stream on lines of their own, and ns where µs belong: as whole numbers, which newer ones,
-whose µs have a fraction, never write.
+- Proton, Triton's profiler: its chrome trace (``proton.start(…, data="trace")``). Defined by the writer:
+  https://github.com/triton-lang/triton/tree/main/third_party/proton/csrc/lib/Data (TraceData.cpp). It holds kernels by
+  stream, scopes of the host, and arrows between them; no API calls, no devices, no copies. Older writers put one
+  document per stream on lines of their own, and ns where µs belong: as whole numbers, which newer ones, whose µs have a
+  fraction, never write.
+- Kineto's records that went through Perfetto (``traceconv json``, "Convert to .json" in its UI). Defined by the writer:
+  https://github.com/google/perfetto/blob/main/src/trace_processor/export_json.cc. A record stands on a line of its own,
+  keys in order, its args one level deeper than before, and its times cut to whole µs.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -17,10 +20,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ...model.errors import UnreadableInput
-from ...model.trace import Source, Trace
-from .json_text import mendings, recover, repair
+from ...model.trace import Notice, Source, Trace
+from .json_text import FAULTS, LONGEST_TEXT, STRING, mended, object_pattern, recover, repair, whole_records
+from .kineto import cut_notice, read_kineto
 
-FORMAT: Final = "proton-json"
+PROTON: Final = "proton-json"
+PERFETTO: Final = "perfetto-json"
 _UNIT: Final = b'"displayTimeUnit":"us"'  # in Chrome's own format ms or ns
 _GRAPH_LANES: Final = 100_000  # lanes below are of host threads, from here on of graphs,
 _GPU_LANES: Final = 200_000  # and from here on of streams
@@ -46,7 +51,7 @@ class _Document(msgspec.Struct):
 
 
 _DOCUMENT: Final = msgspec.json.Decoder(_Document)
-_RECORD: Final = msgspec.json.Decoder(_Record)
+_RECORDS: Final = msgspec.json.Decoder(list[_Record])
 
 
 def is_proton(head: bytes) -> bool:
@@ -56,8 +61,6 @@ def is_proton(head: bytes) -> bool:
 
 def read_proton(blocks: Iterable[bytes], source: Source) -> Trace:
     """Read a chrome trace of Proton, of a cut one what is whole. UnreadableInput: no kernel, or it measures inside."""
-    from .kineto import cut_notice, read_kineto
-
     documents = [_decode(text) for text in _BETWEEN_DOCUMENTS.split(_whole(blocks, source))]
     records = [record for document in documents for record in document.records]
     is_json, has_all = (all(each) for each in zip(*((d.is_json, d.has_all) for d in documents), strict=True))
@@ -69,7 +72,7 @@ def read_proton(blocks: Iterable[bytes], source: Source) -> Trace:
             'work with proton.start(NAME, data="trace")'
         )
     events = msgspec.json.encode({"traceEvents": list(_kineto(records))})
-    trace = read_kineto(iter([events]), replace(source, format=FORMAT))
+    trace = read_kineto(iter([events]), replace(source, format=PROTON))
     if is_json:
         return trace
     return replace(trace, complete=False, notices=(cut_notice(len(records), has_all), *trace.notices))
@@ -97,15 +100,14 @@ class _Decoded(NamedTuple):
 
 def _decode(document: bytes) -> _Decoded:
     """The records of one document, mended; of a cut or damaged one those that are whole."""
-    for mended in mendings(document):
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):
-            return _Decoded(_DOCUMENT.decode(mended).events, True, True)
+    whole = mended(document, _DOCUMENT)
+    if whole is not None:
+        return _Decoded(whole.events, True, True)
     found = recover(repair(document))
-    records: list[_Record] = []
-    for text in found.records if found is not None else ():
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):
-            records.append(_RECORD.decode(text))
-    return _Decoded(records, False, found is not None and found.whole and len(records) == len(found.records))
+    if found is None:
+        return _Decoded([], False, False)
+    records = whole_records(found.records, _RECORDS)
+    return _Decoded(records, False, found.whole and len(records) == len(found.records))
 
 
 def _kineto(records: list[_Record]) -> Iterator[dict[str, Any]]:
@@ -126,3 +128,62 @@ def _kineto(records: list[_Record]) -> Iterator[dict[str, Any]]:
 def _microseconds(time: msgspec.Raw) -> msgspec.Raw | str | None:
     text = bytes(time)
     return f"{text.decode()}e-3" if text.isdigit() else time if text else None
+
+
+_OPENING: Final = b'{"traceEvents":['
+_ARGS: Final = b'{"args":'
+_NESTED: Final = b'{"args":{"args":{'
+_SCALAR: Final = rb"(?:-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null|" + STRING + rb")"
+_MEMBER: Final = rb"\s*+,\s*+" + STRING + rb"\s*+:\s*+" + _SCALAR
+_NESTED_RECORD: Final = re.compile(
+    re.escape(_NESTED[:-1]) + rb"(" + object_pattern(STRING) + rb")(?:" + _MEMBER + rb")*+\s*+\}", re.DOTALL
+)
+"""Nothing but members of the outer args may be left out: all else is a reader's to judge."""
+_NOTICE: Final = Notice(
+    "perfetto_json",
+    "Perfetto's JSON export cuts times to whole µs, which makes every GPU op up to 1 µs shorter than it was: analyze "
+    "the trace that was opened in Perfetto",
+)
+
+
+class _Outer(msgspec.Struct):
+    args: msgspec.Raw
+
+
+_OUTER: Final = msgspec.json.Decoder(_Outer)
+
+
+def is_perfetto_json(head: bytes) -> bool:
+    """Whether a text begins as Perfetto's export of Kineto records does."""
+    return head.startswith((_OPENING + b"\n" + _ARGS, _OPENING + b"\r\n" + _ARGS)) and b"\n" + _NESTED in head
+
+
+def read_perfetto_json(blocks: Iterable[bytes], source: Source, *, expected_bytes: int = 0) -> Trace:
+    """Read the text of a JSON export of Perfetto. UnreadableInput as for a Kineto file."""
+    trace = read_kineto(_flat(blocks), replace(source, format=PERFETTO), expected_bytes=expected_bytes)
+    return replace(trace, notices=(*trace.notices, _NOTICE))
+
+
+def _flat(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same text with every record's args where Kineto has them."""
+    rest = b""
+    for block in blocks:
+        *lines, rest = (rest + block).split(b"\n")
+        if lines:
+            yield b"\n".join(map(_flat_line, lines)) + b"\n"
+        if len(rest) > LONGEST_TEXT:  # no line of Perfetto's
+            yield rest
+            rest = b""
+    yield _flat_line(rest)
+
+
+def _flat_line(line: bytes) -> bytes:
+    flat, count = _NESTED_RECORD.subn(rb'{"args":\1', line)
+    if count or not line.startswith(_NESTED):
+        return flat
+    try:  # it nests deeper than the pattern, or holds more
+        outer = bytes(_OUTER.decode(line.rstrip(b",]\r")).args)
+        inner = bytes(_OUTER.decode(outer).args)
+    except FAULTS:  # cut: left to the reader, which says so
+        return line
+    return _ARGS + inner + line[len(_ARGS) + len(outer) :]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from launchscope.analysis.model.names import users_line, users_lines
 from launchscope.analysis.model.trace import NONE
-from launchscope.analysis.model.user_lines import users_line, users_lines
 
 NAMES = (
     "aten::mul",
