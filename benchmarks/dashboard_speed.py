@@ -34,15 +34,15 @@ from statistics import median
 from typing import Any, Final
 
 import numpy as np
-from launchscope import __version__
 from launchscope.analysis.figures.analyses import analyze_trace
+from launchscope.analysis.model import __version__
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.trace import NONE, BlockingCalls, GpuOps, HostKind, HostOps, Launches, Source, Trace
 from launchscope.analysis.report import Report
 from launchscope.dashboard.band import Band
 from launchscope.dashboard.opened_report import open_bands
 from launchscope.dashboard.page.server import Access
-from launchscope.dashboard.site.app import build_app
+from launchscope.dashboard.site.serve import build_app
 from launchscope.dashboard.theme import LIGHT
 from launchscope.dashboard.timeline.lanes import prepare
 from launchscope.dashboard.timeline.timeline import timeline_figure

@@ -43,16 +43,13 @@ def is_for_a_table(found: Sources, to: Destination | None = None, *, forced: boo
     return True
 
 
-def report_of(found: Sources, *, cache: bool, **reading: Any) -> Report:
+def report_of(found: Sources, **reading: Any) -> Report:
     """The report of what was found; fetches files in storage."""
-    with (
-        found.at_hand(lambda url: say(f"fetching {url}")) as here,
-        here.opened_soon(cache=cache),
-        progress_bar() as progress,
-    ):
-        from ..analysis.report import analyze_sources
+    soon = found.at_hand(lambda url: say(f"fetching {url}"))
+    with soon as here, here.opened_soon(cache=reading["cache"]), progress_bar() as progress:
+        from ..analysis.report import analyze_sources  # while the first file's second process starts
 
-        report = analyze_sources(here, cache=cache, progress=progress, **reading)
+        report = analyze_sources(here, progress=progress, **reading)
     report.require_gpu_ops()
     return report
 

@@ -42,8 +42,7 @@ def _weights(text: str) -> str | float:
         return text
     if text.isalnum() and not text[:1].isdigit():
         raise ValueError(f"'{text}' is no type of weights; there are {', '.join(FORMATS)}, or a size")
-    size: float = choices.SIZE.parse(text)
-    return size
+    return float(choices.SIZE.parse(text))
 
 
 BY_CLASS = choices.Parsed("[CLASS=]FACTOR", _by_class)

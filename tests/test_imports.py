@@ -49,7 +49,6 @@ DASHBOARD = (
     "dashboard",
     "dashboard.timeline",
     "dashboard.charts",
-    "dashboard.ranks",
     "dashboard.page",
     "dashboard.one_file",
     "dashboard.many",

@@ -33,8 +33,7 @@ from launchscope.analysis.model.capture import Manifest, open_capture
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import analyze, load
 from launchscope.dashboard.many import app
-from launchscope.dashboard.many.rank_pages import RankPages
-from launchscope.dashboard.many.reading import Read, kept_table, places_of, report_of
+from launchscope.dashboard.many.rank_pages import RankPages, Read, kept_table, places_of, report_of
 from launchscope.dashboard.page.server import Access
 from werkzeug.test import Client, TestResponse
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ..figures.verdict import GPU_BOUND_FRACTION
+from ..model import __version__
 from ..model.capture import UNGRAPHED
 from ..model.document import ModeDoc, ProfileDoc, RankDoc, ReportDocument, StepTimeDoc, TargetDoc
 from ..model.errors import LaunchscopeError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
-from launchscope import __version__
+from launchscope.analysis.model import __version__
 from launchscope.analysis.model.errors import BadTarget
 from launchscope.cli import COMMANDS, run
 from launchscope.fixtures.builder import trace

@@ -22,7 +22,7 @@ from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.many.reading import Job
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import load
-from launchscope.dashboard.many.reading import kept_table, places_of, report_of
+from launchscope.dashboard.many.rank_pages import kept_table, places_of, report_of
 from launchscope.fixtures.cases import NAMED_CASES
 
 from . import json_damage

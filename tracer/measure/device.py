@@ -198,18 +198,17 @@ class Session:
         """
         text = path.with_suffix("") if path.suffix == ".gz" else path
         self._profiler.export_chrome_trace(str(text))
-        if not exists(text) or not _last_bytes(text).rstrip().endswith(b"}"):
+        end = b""
+        if exists(text):
+            with text.open("rb") as stream:
+                stream.seek(-min(_TAIL_BYTES, text.stat().st_size), os.SEEK_END)
+                end = stream.read()
+        if not end.rstrip().endswith(b"}"):
             raise LaunchscopeError(f"{text}: the profiler could not write all of its trace; is the disk full?")
         if text != path:
             with text.open("rb") as whole, gzip.open(path, "wb") as packed:
                 shutil.copyfileobj(whole, packed, _COPIED_BYTES)
             text.unlink()
-
-
-def _last_bytes(file: Path) -> bytes:
-    with file.open("rb") as stream:
-        stream.seek(-min(_TAIL_BYTES, file.stat().st_size), os.SEEK_END)
-        return stream.read()
 
 
 def load_device(layer: str) -> CudaDevice:

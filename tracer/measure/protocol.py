@@ -101,7 +101,7 @@ def target_graphs(
         unread = unread_inputs(target.step, target)
         if unread:
             replaced += _replaced_by_a_step(target)
-    own = OwnGraphs(
+    graphs = OwnGraphs(
         captured=seen.captured,
         failed=tuple(seen.failed),
         replayed=replays,
@@ -109,7 +109,7 @@ def target_graphs(
         sizes=sizes,
         unread_inputs=tuple(unread),
     )
-    return own, replaced
+    return graphs, replaced
 
 
 def _replaced_by_a_step(target: Target) -> tuple[ReplacedBuffer, ...]:

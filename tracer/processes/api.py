@@ -14,15 +14,14 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from ...analysis.model import capture
+from ...analysis.model import __version__, capture
 from ...analysis.model.errors import LaunchscopeError, MissingRequirement, NothingMeasured
-from ...analysis.model.version import __version__
 from ..measure import protocol
 from ..measure.compiler import Compiler
 from ..measure.device import CUDA, WITHOUT_A_GPU, CudaDevice, Step, load_device, require_hardware
@@ -35,6 +34,7 @@ from ..target.options import (
     ProfileOptions,
     Progress,
     Setting,
+    Target,
     no_progress,
     place_from_environment,
 )
@@ -43,6 +43,7 @@ from ..target.target import as_target
 from ..target.watch import Buffers
 from .client import ForkServer
 from .run import Run, in_turn
+from .worker import now
 
 PRELOAD: Final = ("torch", "torch.profiler", "torch._dynamo", "launchscope.tracer.processes.worker")
 """torch._dynamo, since making a model on the meta device imports it; not inductor: importing that starts threads and
@@ -94,14 +95,14 @@ def run_against(
         if kind == "git" and colon:
             checkout, other = stack.enter_context(checked_out(revision, options.target))
         place, pair = capture_path(options), uuid.uuid4().hex
-        beside = place.with_name(f"{place.stem}-against{place.suffix}")
+        second = place.with_name(f"{place.stem}-against{place.suffix}")
         writer = capture.CaptureWriter(place)
         try:
             runs = [
                 Run(options, writer, progress, device_layer, run=pair, side="target: "),
                 Run(
-                    replace(options, target=other, out=beside),
-                    capture.CaptureWriter(beside),
+                    replace(options, target=other, out=second),
+                    capture.CaptureWriter(second),
                     progress,
                     device_layer,
                     checkout=checkout,
@@ -132,8 +133,8 @@ def _measure(runs: Sequence[Run], progress: Progress) -> list[Path]:
     paths = [run.finish() for run in runs]
     for run in runs:
         if not run.measured:
-            beside = "".join(f" (what was measured beside it is in {path})" for path in paths if path is not None)
-            raise NothingMeasured(run.why_nothing() + beside)
+            elsewhere = "".join(f" (what was measured beside it is in {path})" for path in paths if path is not None)
+            raise NothingMeasured(run.why_nothing() + elsewhere)
     return [path for path in paths if path is not None]
 
 
@@ -231,84 +232,68 @@ def profile_live(
     if (missing := device.missing()) is not None:
         raise MissingRequirement(f"{missing} {WITHOUT_A_GPU}")
     writer = capture.CaptureWriter(out)
+    phases = protocol.Progress(progress)
     try:
         with torch.no_grad():
             setting = Setting(options.batch_size, options.dtype, options.context_length, device.name)
             resolved = as_target(found, setting, settings=options.settings, example_inputs=example_inputs)
-            run = _Live(device, protocol.Progress(progress))
-            run.time(resolved, options.modes)
-            if not run.steps:
-                raise NothingMeasured(nothing_measured({m: r.error for m, r in run.records.items()}))
+            records, steps, as_written = _timed_live(resolved.target, options.modes, device, phases)
+            if not steps:
+                raise NothingMeasured(nothing_measured({mode: record.error for mode, record in records.items()}))
             _profiled = True
-            run.record(options.steps, writer.folder / TRACE)
-        name = getattr(found, "__qualname__", type(found).__name__)
-        return writer.finish(run.manifest(resolved.describe(name)))
+            phases("profiler session")
+            with device.session("cuda") as session:
+                for mode, step in steps.items():
+                    marks = protocol.marked_steps(step, options.steps)
+                    device.synchronize()
+                    records[mode] = msgspec.structs.replace(
+                        records[mode], trace_pass="cuda", trace=TRACE, marks_ns=marks
+                    )
+            session.export(writer.folder / TRACE)
+        target = resolved.describe(getattr(found, "__qualname__", type(found).__name__))
+        labels = (*target.labels, ONE_PROCESS, *(() if as_written is None else (as_written,)))
+        manifest = capture.Manifest(
+            launchscope=__version__,
+            created=now(),
+            command=(),
+            target=msgspec.structs.replace(target, labels=labels),
+            environment=device.environment(),
+            modes={
+                mode: capture.ModeRecord(processes=(record,), error=None if record.samples_ns else record.error)
+                for mode, record in records.items()
+            },
+            seconds=phases.seconds,
+        )
+        return writer.finish(manifest)
     except BaseException:
         writer.discard()
         raise
 
 
-class _Live:
-    """The state of one run."""
-
-    def __init__(self, device: CudaDevice, progress: protocol.Progress) -> None:
-        self.device = device
-        self.progress = progress
-        self.records: dict[str, capture.ProcessRecord] = {}
-        self.steps: dict[str, Step] = {}
-        self.as_written: str | None = None
-        self.compiler = Compiler()
-
-    def time(self, resolved: Any, modes: Sequence[str]) -> None:
-        """Every mode's timing, before anything profiles."""
-        target = resolved.target
-        buffers = Buffers.of(target.step, target.inputs, others=False)
-        warmup, self.as_written = protocol.first_steps(target, self.device, self.progress)
-        replaced = buffers.replaced(target.step)
-        for mode in (capture.AS_WRITTEN,) if self.as_written else modes:
-            started = datetime.now(UTC).isoformat(timespec="seconds")
-            record = capture.ProcessRecord(repeat=0, started=started, warmup_ns=tuple(warmup), replaced=replaced)
-            try:
-                as_mode = "eager" if self.as_written else mode
-                step, costs = protocol.into_mode(as_mode, target, self.device, self.progress, check=True)
-                record = msgspec.structs.replace(record, **costs)
-                timed = protocol.unprofiled(step, self.device, self.progress)
-                record = msgspec.structs.replace(record, **timed)
-                self.steps[mode] = step
-            except Exception as error:
-                phase, folder = self.progress.phase, Path.cwd()
-                failed, words = failure(error, phase, folder), reason(error, phase, folder)
-                record = msgspec.structs.replace(record, error=words, failure=failed)
-            if mode in capture.COMPILED:
-                record = msgspec.structs.replace(record, compiler=self.compiler.record(Path.cwd()))
-            self.records[mode] = record
-
-    def record(self, steps: int, path: Path) -> None:
-        """One session for all modes that ran."""
-        self.progress("profiler session")
-        with self.device.session("cuda") as session:
-            for mode, step in self.steps.items():
-                marks = protocol.marked_steps(step, steps)
-                self.device.synchronize()
-                self.records[mode] = msgspec.structs.replace(
-                    self.records[mode], trace_pass="cuda", trace=TRACE, marks_ns=marks
-                )
-        session.export(path)
-
-    def manifest(self, target: capture.Target) -> capture.Manifest:
-        written = () if self.as_written is None else (self.as_written,)
-        return capture.Manifest(
-            launchscope=__version__,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            command=(),
-            target=msgspec.structs.replace(target, labels=(*target.labels, ONE_PROCESS, *written)),
-            environment=self.device.environment(),
-            modes={
-                mode: capture.ModeRecord(processes=(record,), error=None if record.samples_ns else record.error)
-                for mode, record in self.records.items()
-            },
-            seconds=self.progress.seconds,
-        )
+def _timed_live(
+    target: Target, modes: Sequence[str], device: CudaDevice, phases: protocol.Progress
+) -> tuple[dict[str, capture.ProcessRecord], dict[str, Step], str | None]:
+    """Every mode's record, and its step where it ran, before anything profiles; and why it runs only as written."""
+    records: dict[str, capture.ProcessRecord] = {}
+    steps: dict[str, Step] = {}
+    compiler, folder = Compiler(), Path.cwd()
+    buffers = Buffers.of(target.step, target.inputs, others=False)
+    warmup, as_written = protocol.first_steps(target, device, phases)
+    replaced = buffers.replaced(target.step)
+    for mode in (capture.AS_WRITTEN,) if as_written else modes:
+        record = capture.ProcessRecord(repeat=0, started=now(), warmup_ns=tuple(warmup), replaced=replaced)
+        try:
+            step, costs = protocol.into_mode("eager" if as_written else mode, target, device, phases, check=True)
+            record = msgspec.structs.replace(record, **costs)
+            record = msgspec.structs.replace(record, **protocol.unprofiled(step, device, phases))
+            steps[mode] = step
+        except Exception as error:
+            failed, words = failure(error, phases.phase, folder), reason(error, phases.phase, folder)
+            record = msgspec.structs.replace(record, error=words, failure=failed)
+        if mode in capture.COMPILED:
+            record = msgspec.structs.replace(record, compiler=compiler.record(folder))
+        records[mode] = record
+    return records, steps, as_written
 
 
 def _refuse_second_session() -> None:

@@ -21,8 +21,7 @@ import msgspec
 from ...analysis.model import __version__
 from ...analysis.model.capture import Calibration
 from ...analysis.model.errors import LaunchscopeError, MissingRequirement
-from ...analysis.model.user_cache import user_cache
-from ...analysis.model.version import __version__
+from ...analysis.model.paths import user_cache
 from ..measure.device import (
     CUDA,
     WITHOUT_A_GPU,
@@ -137,8 +136,8 @@ def measure(argument: bytes, tell: Callable[[str], None]) -> Calibration:
     """Measure all figures, in a fresh process. ``argument``: the device layer, as JSON text."""
     layer = msgspec.json.decode(argument, type=str)
     device = load_device(layer)
-    own = getattr(device, "calibration", None)  # a device layer without torch brings its own
-    return own() if own is not None else _measure_cuda(tell)
+    known = getattr(device, "calibration", None)  # of a device layer without torch
+    return known() if known is not None else _measure_cuda(tell)
 
 
 BANDWIDTH_BYTES: Final = 4 << 30  # copied at once where memory allows: many times any L2

@@ -27,21 +27,13 @@ Meanwhile = Callable[[], None]
 
 
 class ProcessFailed(Exception):
-    """A child process died, failed or was stopped; the message says how. ``kept`` is what it had found, as JSON."""
+    """A child process died, failed or was stopped; the message says how."""
 
-    def __init__(
-        self,
-        message: str,
-        kept: bytes | None = None,
-        *,
-        timed_out: bool = False,
-        stopped: bool = False,
-        stacks: str = "",
-    ) -> None:
+    def __init__(self, message: str, kept: bytes | None = None, end: Event | None = None, stacks: str = "") -> None:
         super().__init__(message)
-        self.kept = kept
-        self.timed_out = timed_out
-        self.stopped = stopped  # by ForkServer.stop
+        self.kept = kept  # what it had found, as JSON
+        self.timed_out = end is not None and end.timed_out
+        self.stopped = end is not None and end.stopped  # by ForkServer.stop
         self.stacks = stacks  # of its threads, of one that outlived its time
 
 
@@ -84,10 +76,10 @@ class ForkServer:
             event = self._next_event()
         except BaseException:  # Ctrl-C while torch is imported
             self._process.kill()
-            self._close()
+            self.__exit__()
             raise
         if event is None:
-            self._close()
+            self.__exit__()
             raise MissingRequirement("torch can't be imported; what it printed stands above")
         self.preload_s = event.seconds
         return self
@@ -113,9 +105,7 @@ class ForkServer:
             if event.end:
                 kept = result.read_bytes() if result.is_file() else None
                 if event.error is not None:
-                    raise ProcessFailed(
-                        event.error, kept, timed_out=event.timed_out, stopped=event.stopped, stacks=_read(result)
-                    )
+                    raise ProcessFailed(event.error, kept, event, _read(stacks_of(result)))
                 if not done or kept is None:  # os._exit(0), in the target or in a library of it
                     raise ProcessFailed("ended itself before it was done, with exit status 0", kept)
                 return msgspec.json.decode(kept, type=kind)
@@ -132,9 +122,6 @@ class ForkServer:
             self._process.stdin.write(line + b"\n")
             self._process.stdin.flush()
 
-    def __exit__(self, *exception: object) -> None:
-        self._close()
-
     def _next_event(self) -> Event | None:
         while b"\n" not in self._pending:
             while self._meanwhile is not None and not select.select([self._events], [], [], _MEANWHILE_S)[0]:
@@ -146,7 +133,7 @@ class ForkServer:
         line, _, self._pending = self._pending.partition(b"\n")
         return msgspec.json.decode(line, type=Event)
 
-    def _close(self) -> None:
+    def __exit__(self, *exception: object) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()  # the server kills its child and ends
@@ -161,8 +148,7 @@ class ForkServer:
             self._scratch.cleanup()
 
 
-def _read(result: Path) -> str:
-    """The stacks that a child left beside its result."""
+def _read(file: Path) -> str:
     with suppress(OSError):
-        return stacks_of(result).read_text(errors="replace")
+        return file.read_text(errors="replace")
     return ""

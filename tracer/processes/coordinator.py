@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,18 +41,24 @@ _BEHIND_S: Final = 1.0
 """Rank 0 says what went wrong, and ends, before the others do: some launchers end all ranks as soon as one has."""
 
 
+class Ending(msgspec.Struct, frozen=True):
+    """How a run ended, as rank 0 tells the others; ``error`` is null when all went well."""
+
+    error: str | None
+
+
+@dataclass(eq=False)
 class Coordinator:
     """One rank's. It looks around while its process runs."""
 
-    def __init__(self, place: Place, exchange: Exchange, device_layer: str) -> None:
-        self.place = place
-        self.exchange = exchange
-        self.lost: Lost | None = None  # why this run can't go on
-        self._device_layer = device_layer
-        self._failed_key: str | None = None  # while a job runs
-        self._failed_at: float | None = None
-        self._phase = "start"
-        self._stopping = False
+    place: Place
+    exchange: Exchange
+    device_layer: str
+    lost: Lost | None = None  # why this run can't go on
+    _failed_key: str | None = None  # while a job runs
+    _failed_at: float | None = None
+    _phase: str = "start"
+    _stopping: bool = False
 
     @contextmanager
     def serving(self, options: ProfileOptions) -> Iterator[ForkServer]:
@@ -88,7 +94,7 @@ class Coordinator:
 
     def probe(self) -> Probe:
         """What this rank has to run on."""
-        found = probe(self._server, self._device_layer, self.place.local_rank)
+        found = probe(self._server, self.device_layer, self.place.local_rank)
         return msgspec.structs.replace(found, host=self.place.host, local_rank=self.place.local_rank)
 
     def run(self, number: int, job: Job, ranks: JobRanks, folder: Path, tell: Callable[[str], None]) -> Outcome:
@@ -125,12 +131,12 @@ def follow(coordinator: Coordinator, options: ProfileOptions) -> None:
     with tempfile.TemporaryDirectory(prefix="launchscope-rank-") as scratch:
         Path(scratch, "traces").mkdir()
         with coordinator.serving(options):
-            exchange.put(f"found/{coordinator.place.rank}", msgspec.json.encode(coordinator.probe()))
+            exchange.send(f"found/{coordinator.place.rank}", coordinator.probe())
             number = 1
             while exchange.wait(END, f"job/{number}") != END:
                 _take_part(coordinator, number, Path(scratch))
                 number += 1
-        error = msgspec.json.decode(exchange.get(END, keep=True), type=str | None)
+        error = exchange.receive(END, Ending, keep=True).error
         exchange.close()  # the store may be rank 0's, which ends once all have said
         exchange.count("bye")
     if error is not None:
@@ -141,18 +147,17 @@ def follow(coordinator: Coordinator, options: ProfileOptions) -> None:
 def refuse(coordinator: Coordinator, why: str) -> None:
     """Tell rank 0 that this one has nothing to run on."""
     place = coordinator.place
-    found = Probe(missing=why, host=place.host, local_rank=place.local_rank)
-    coordinator.exchange.put(f"found/{place.rank}", msgspec.json.encode(found))
+    coordinator.exchange.send(f"found/{place.rank}", Probe(missing=why, host=place.host, local_rank=place.local_rank))
 
 
 def _take_part(coordinator: Coordinator, number: int, folder: Path) -> None:
     exchange, rank = coordinator.exchange, coordinator.place.rank
-    job = msgspec.json.decode(exchange.get(f"job/{number}", keep=True), type=Job)
+    job = exchange.receive(f"job/{number}", Job, keep=True)
     assert job.job_ranks is not None
     outcome = coordinator.run(number, job, job.job_ranks, folder, no_progress)
     if coordinator.lost is not None:
         raise coordinator.lost
-    exchange.put(f"job/{number}/outcome/{rank}", msgspec.json.encode(outcome))
+    exchange.send(f"job/{number}/outcome/{rank}", outcome)
     trace = trace_of(outcome, folder)
     if trace is None:
         return
@@ -164,7 +169,7 @@ def _take_part(coordinator: Coordinator, number: int, folder: Path) -> None:
 def lead(coordinator: Coordinator, options: ProfileOptions, progress: Progress, device_layer: str) -> Path:
     """Measure with all ranks and keep it; the path of the capture. Raises as ``run_profile``, and RankFailed."""
     writer = capture.CaptureWriter(capture_path(options))
-    run = RanksRun(options, writer, progress, device_layer, coordinator)
+    run = RanksRun(options, writer, progress, device_layer, coordinator=coordinator)
     error: str | None = "rank 0 ended the run"
     try:
         with coordinator.serving(options) as server:
@@ -196,7 +201,7 @@ def _kept(path: Path | None) -> str:
 def _end(coordinator: Coordinator, error: str | None) -> None:
     exchange = coordinator.exchange
     with suppress(Lost):
-        exchange.put(END, msgspec.json.encode(error))
+        exchange.send(END, Ending(error))
         place = coordinator.place
         if error == _INTERRUPTED and place.local_world_size == place.world_size:  # as all are
             return
@@ -208,38 +213,28 @@ def _end(coordinator: Coordinator, error: str | None) -> None:
             time.sleep(0.02)
 
 
+@dataclass(eq=False)
 class RanksRun(Run):
     """One target's measurements on several ranks."""
 
-    def __init__(
-        self,
-        options: ProfileOptions,
-        writer: capture.CaptureWriter,
-        progress: Progress,
-        device_layer: str,
-        coordinator: Coordinator,
-    ) -> None:
-        super().__init__(options, writer, progress, device_layer)
-        self._coordinator = coordinator
-        self._exchange = coordinator.exchange
-        self._jobs = 0
-        self._hosts: dict[str, str] = {}
+    coordinator: Coordinator = field(kw_only=True)
+    jobs: int = 0
+    hosts: dict[str, str] = field(default_factory=dict)  # what the capture calls them
 
     def probe(self, server: ForkServer) -> Environment:
         """Meet the others."""
-        first, size = self._coordinator.probe(), self._coordinator.place.world_size
-        others = [msgspec.json.decode(self._exchange.get(f"found/{rank}"), type=Probe) for rank in range(1, size)]
-        found = [first, *others]
+        first, size = self.coordinator.probe(), self.coordinator.place.world_size
+        found = [first, *(self.coordinator.exchange.receive(f"found/{rank}", Probe) for rank in range(1, size))]
         _require_devices(found)
         # what a capture calls them, in the order of ranks: their names would tell where the user is, and no more
         hosts = dict.fromkeys(each.host for each in found)
-        self._hosts = {host: f"host {number}" if len(hosts) > 1 else "localhost" for number, host in enumerate(hosts)}
+        self.hosts = {host: f"host {number}" if len(hosts) > 1 else "localhost" for number, host in enumerate(hosts)}
         gpus = [each.environment.get("gpu") for each in found]
         self.ranks = tuple(
             capture.RankRecord(
                 rank=rank,
                 local_rank=each.local_rank,
-                host=self._hosts[each.host],
+                host=self.hosts[each.host],
                 device=None if gpu is None else str(gpu),
             )
             for rank, (each, gpu) in enumerate(zip(found, gpus, strict=True))
@@ -248,35 +243,35 @@ class RanksRun(Run):
         return first.environment
 
     def lost(self) -> str | None:
-        return None if self._coordinator.lost is None else str(self._coordinator.lost)
+        return None if self.coordinator.lost is None else str(self.coordinator.lost)
 
     def mask(self, text: str) -> str:
-        return without_hosts(super().mask(text), self._hosts)
+        return without_hosts(super().mask(text), self.hosts)
 
     def run_job(
         self, server: ForkServer, job: Job, tell: Callable[[str], None]
     ) -> tuple[list[Outcome], Mapping[int | None, int]]:
-        place, self._jobs = self._coordinator.place, self._jobs + 1
+        place, self.jobs = self.coordinator.place, self.jobs + 1
         store: Any = connect(place.address, 0, hosts=True, why="rank 0 can't host the job's")
         ranks = JobRanks(place=place, port=store.port, timeout_s=self.options.timeout_s)
-        self._exchange.put(f"job/{self._jobs}", msgspec.json.encode(msgspec.structs.replace(job, job_ranks=ranks)))
-        outcomes = [self._coordinator.run(self._jobs, job, ranks, Path(job.folder), tell)]
+        self.coordinator.exchange.send(f"job/{self.jobs}", msgspec.structs.replace(job, job_ranks=ranks))
+        outcomes = [self.coordinator.run(self.jobs, job, ranks, Path(job.folder), tell)]
         try:
             for rank in range(1, place.world_size):
                 outcomes.append(self._gather(rank))
         except Lost as lost:
-            self._coordinator.lost = lost
+            self.coordinator.lost = lost
         theirs = job_store(store)
         known = [rank for rank in range(place.world_size) if theirs.check([arrivals_key(rank)])]
         return outcomes, {rank: int(theirs.get(arrivals_key(rank))) for rank in known}
 
     def _gather(self, rank: int) -> Outcome:
         """How the job ended on another rank, its trace put among the others."""
-        of = f"job/{self._jobs}"
-        outcome = msgspec.json.decode(self._exchange.get(f"{of}/outcome/{rank}"), type=Outcome)
+        of = f"job/{self.jobs}"
+        outcome = self.coordinator.exchange.receive(f"{of}/outcome/{rank}", Outcome)
         if outcome.has_trace:
-            self._exchange.put(f"{of}/send/{rank}", b"")
-            data = self._exchange.get(f"{of}/trace/{rank}")
+            self.coordinator.exchange.put(f"{of}/send/{rank}", b"")
+            data = self.coordinator.exchange.get(f"{of}/trace/{rank}")
             try:
                 (self.writer.folder / "traces" / Path(outcome.trace or "").name).write_bytes(data)
             except OSError as error:
@@ -291,10 +286,12 @@ def _require_devices(found: Sequence[Probe]) -> None:
         each = found[lacking[0]]
         instead = f" {WITHOUT_A_GPU}" if len(lacking) == len(found) else ""
         raise MissingRequirement(f"rank {lacking[0]} on {each.host}: {each.missing}{instead}")
-    users = Counter((each.host, each.identity) for each in found if each.identity is not None)
-    for (host, identity), count in users.items():
-        if count > 1:
-            ranks = [str(rank) for rank, each in enumerate(found) if (each.host, each.identity) == (host, identity)]
+    users: dict[tuple[str, str], list[str]] = {}
+    for rank, each in enumerate(found):
+        if each.identity is not None:
+            users.setdefault((each.host, each.identity), []).append(str(rank))
+    for (host, _), ranks in users.items():
+        if len(ranks) > 1:
             raise MissingRequirement(
                 f"ranks {', '.join(ranks)} on {host} would share one GPU: start as many ranks as there are GPUs"
             )

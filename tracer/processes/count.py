@@ -11,6 +11,7 @@ import msgspec
 
 from ...analysis.model.counted_step import CountedStep
 from ...analysis.model.errors import BadTarget, LaunchscopeError, MissingRequirement
+from ..measure import protocol
 from ..target.describe import parts_of_target
 from ..target.options import ProfileOptions, Progress, TargetOptions
 from ..target.reasons import failure, message_of
@@ -55,18 +56,13 @@ def count_step(options: ProfileOptions, progress: Progress) -> CountedStep:
 def run(argument: bytes, channel: Channel) -> Counted:
     """Count the step of the target that ``argument`` describes, as JSON."""
     options = msgspec.json.decode(argument, type=TargetOptions)
-    phase = ["build"]
-
-    def progress(name: str) -> None:
-        phase[0] = name
-        channel(name)
-
+    progress = protocol.Progress(channel)
     try:
         return Counted(step=count_here(options, progress))
     except LaunchscopeError as error:
         return Counted(refusal=str(error))
     except BaseException as error:  # a KeyboardInterrupt is the target's own: Ctrl-C does not reach this process
-        return Counted(refusal=f"{options.target}: {_in_words(error, phase[0], options.target)}")
+        return Counted(refusal=f"{options.target}: {_in_words(error, progress.phase, options.target)}")
 
 
 _NEEDS_A_GPU: Final = (

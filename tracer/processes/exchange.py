@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from ..measure.protocol import Ranks
 from ..target.options import Place
 
 CHUNK_BYTES: Final = 4 << 20  # the store takes values of up to 8 MiB
+Message = TypeVar("Message")
 BEAT_S: Final = 1.0
 LOST_S: Final = 10.0  # without a beat
 JOIN_S: Final = 300.0  # for the first one: a launcher may start hosts one after the other
@@ -87,6 +88,14 @@ class Exchange:
             if not keep:
                 self._ask(self._store.delete_key, f"{key}/{number}")
         return b"".join(chunks)
+
+    def send(self, key: str, message: object) -> None:
+        """``put`` as JSON."""
+        self.put(key, msgspec.json.encode(message))
+
+    def receive(self, key: str, kind: type[Message], *, keep: bool = False) -> Message:
+        """``get`` what was sent."""
+        return msgspec.json.decode(self.get(key, keep=keep), type=kind)
 
     def close(self) -> None:
         self._heart.stop()

@@ -10,8 +10,8 @@ import socket
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -199,12 +199,10 @@ def _handlers_restored() -> Iterator[Handlers]:
 
 def _as_before(handlers: Handlers, number: signal.Signals) -> None:
     """Do with a signal what would have been done without the launcher, but for ending: the exit code tells it."""
-    handler: Callable[[int, None], NoReturn] | Any = handlers.get(number)
+    handler = handlers.get(number)
     if callable(handler):
-        try:
+        with suppress(KeyboardInterrupt):
             handler(number, None)
-        except KeyboardInterrupt:
-            return
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,8 +279,7 @@ def first_signal_interrupts() -> Iterator[None]:
     except BaseException:
         set_handlers(before)
         raise
-    else:
-        set_handlers(before)
+    set_handlers(before)
 
 
 def hangups_ignored() -> bool:

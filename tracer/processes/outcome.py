@@ -138,12 +138,14 @@ class Stuck(NamedTuple):
 def stuck(stacks: str, folder: Path | None) -> Stuck | None:
     """From the stacks of all threads, the innermost frame first; null where the one that measures isn't among them."""
     threads = [_frames(thread) for thread in stacks.split("\n\n")]
-    own = next((frames for frames in threads if any(frame.filename.endswith(_MEASURES) for frame in frames)), None)
-    if own is None:
+    measuring = next(
+        (frames for frames in threads if any(frame.filename.endswith(_MEASURES) for frame in frames)), None
+    )
+    if measuring is None:
         return None
-    innermost = own[0].filename
+    innermost = measuring[0].filename
     waits = any(part in innermost for part in _WAITS) and not any(part in innermost for part in _WORKS)
-    return Stuck(waits, user_line(own[::-1], folder))
+    return Stuck(waits, user_line(measuring[::-1], folder=folder))
 
 
 def _frames(thread: str) -> list[FrameSummary]:

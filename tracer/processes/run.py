@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from ...analysis.model import capture
+from ...analysis.model import __version__, capture
 from ...analysis.model.errors import BadTarget, LaunchscopeError, RankFailed
-from ...analysis.model.version import __version__
 from ..measure.device import Environment
 from ..target.checkout import Checkout
 from ..target.describe import masked, masked_command, masked_process, masked_text, target_name
@@ -21,40 +20,33 @@ from ..target.reasons import nothing_measured
 from .calibrate import load_or_measure, probe_machine
 from .client import ForkServer
 from .outcome import Outcome, at_fault, run_job
-from .worker import Job, Result, trace_name
+from .worker import Job, Result, now, trace_name
 
 
+@dataclass(eq=False)
 class Run:
     """One target's measurements so far, and the capture that they go into."""
 
-    def __init__(
-        self,
-        options: ProfileOptions,
-        writer: capture.CaptureWriter,
-        progress: Progress,
-        device_layer: str,
-        *,
-        checkout: Checkout | None = None,
-        run: str | None = None,
-        side: str = "",
-    ) -> None:
-        self.options = options
-        self.writer = writer
-        self.progress = progress
-        self.device_layer = device_layer
-        self.checkout = checkout
-        self.run = run  # what it shares with the other side of `--against`
-        self.side = side  # begins its lines of progress
-        self.began = time.perf_counter()
-        self.created = datetime.now(UTC).isoformat(timespec="seconds")
-        self.modes: dict[str, list[capture.ProcessRecord]] = {mode: [] for mode in options.modes}
-        self.seconds: dict[str, float] = {}
-        self.environment: Environment = {}
-        self.calibration: capture.Calibration | None = None
-        self.target: capture.Target | None = None
-        self.labels: tuple[str, ...] = ()
-        self.floor: capture.Floor | None = None
-        self.ranks: tuple[capture.RankRecord, ...] = ()
+    options: ProfileOptions
+    writer: capture.CaptureWriter
+    progress: Progress
+    device_layer: str
+    checkout: Checkout | None = None
+    run: str | None = None  # what it shares with the other side of `--against`
+    side: str = ""  # begins its lines of progress
+    began: float = field(default_factory=time.perf_counter)
+    created: str = field(default_factory=now)
+    modes: dict[str, list[capture.ProcessRecord]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    environment: Environment = field(default_factory=dict)
+    calibration: capture.Calibration | None = None
+    target: capture.Target | None = None
+    labels: tuple[str, ...] = ()
+    floor: capture.Floor | None = None
+    ranks: tuple[capture.RankRecord, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.modes = {mode: [] for mode in self.options.modes}
 
     def prepare(self, server: ForkServer) -> None:
         """Probe the machine, and calibrate it if need be."""
@@ -129,8 +121,7 @@ class Run:
             error = f"the process was stopped ({outcome.phase}): rank {fault.rank} had failed"
         record = result.process
         if error is not None:
-            started = datetime.now(UTC).isoformat(timespec="seconds")
-            record = record or capture.ProcessRecord(repeat=repeat, started=started)
+            record = record or capture.ProcessRecord(repeat=repeat, started=now())
             record = msgspec.structs.replace(record, error=error, rank=outcome.rank)
         if result.as_written is not None and mode != capture.AS_WRITTEN:
             mode = self._only_as_written(mode)

@@ -52,6 +52,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.job_ranks is None else self.job_ranks.place.rank
 
 
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def trace_name(mode: str, repeat: int, trace_pass: str, rank: int | None) -> str:
     """Where a process's trace goes inside the capture."""
     return f"traces/{mode}-{repeat}-{trace_pass}{'' if rank is None else f'-rank{rank}'}.json.gz"
@@ -103,8 +107,7 @@ def run(argument: bytes, channel: Channel) -> Result:
     """
     job = msgspec.json.decode(argument, type=Job)
     progress = protocol.Progress(channel)
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    record = capture.ProcessRecord(repeat=job.repeat, rank=job.rank, started=started)
+    record = capture.ProcessRecord(repeat=job.repeat, rank=job.rank, started=now())
     state = _State(job, Result(process=record, seconds=progress.seconds), progress, channel)
     try:
         if job.job_ranks is not None:
@@ -138,18 +141,16 @@ def _leave() -> str | None:
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return None
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
-    teardown = threading.Thread(target=_destroy, args=(device,), daemon=True)
+
+    def destroy() -> None:
+        if device is not None:
+            torch.cuda.set_device(device)  # which each thread has for itself
+        torch.distributed.destroy_process_group()
+
+    teardown = threading.Thread(target=destroy, daemon=True)
     teardown.start()
     teardown.join(TEARDOWN_S)
     return f"the process group did not end within {TEARDOWN_S:g} s" if teardown.is_alive() else None
-
-
-def _destroy(device: int | None) -> None:
-    import torch
-
-    if device is not None:
-        torch.cuda.set_device(device)  # which each thread has for itself
-    torch.distributed.destroy_process_group()
 
 
 def _keep_failure(state: _State, error: BaseException, words: str) -> None:

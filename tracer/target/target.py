@@ -171,8 +171,8 @@ def as_target(
 
         prompt_length = _whole_number("prompt_length", settings.pop("prompt_length", None))
         target, used = model_target(found, setting, prompt_length)
-        own = OUR_STEP if prompt_length is None else OUR_PREFILL
-        resolved = _resolved(target, Setting(device=setting.device), (*labels, own), settings)
+        label = OUR_STEP if prompt_length is None else OUR_PREFILL
+        resolved = _resolved(target, Setting(device=setting.device), (*labels, label), settings)
         return Resolved(resolved.target, used, resolved.labels)
     if isinstance(found, Target):
         return _resolved(found, setting, labels, settings)
@@ -352,7 +352,8 @@ def _where(module: ModuleType) -> str:
 
 
 def _label(function: Callable[..., Any]) -> str:
-    return f"{getattr(function, '__name__', type(function).__name__)}()"
+    named = getattr(function, "func", function)  # of a partial
+    return f"{getattr(named, '__name__', type(named).__name__)}()"
 
 
 def _names(module: ModuleType) -> str:

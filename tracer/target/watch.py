@@ -46,7 +46,8 @@ class Watch:
         """Why the step can only be measured as its author made it; null when it runs in eager."""
         if self.calls["replay"] or _holds_replay(step):
             return UNDER_GRAPHS
-        if _compiled_frames():
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        if dynamo is not None and dynamo.counters["frames"]["ok"]:
             return "already compiled inside: measured as written, in one mode"
         return None
 
@@ -76,7 +77,9 @@ def watching() -> Iterator[Watch]:
             stack.enter_context(_counted(generation.GenerationMixin, "generate", "generate", watch))
         caches = sys.modules.get("transformers.cache_utils")
         if caches is not None and hasattr(caches, "DynamicLayer"):  # not before transformers 4.54
-            stack.enter_context(_counted(caches.DynamicLayer, "update", "grow", watch, _holds_tokens))
+            # a cache that a forward makes for itself and fills once does not grow from step to step
+            grows = _counted(caches.DynamicLayer, "update", "grow", watch, lambda layer: bool(layer.get_seq_length()))
+            stack.enter_context(grows)
         yield watch
 
 
@@ -111,17 +114,6 @@ def _holds_replay(step: Callable[[], Any]) -> bool:
 
     values = (step, *(variable.value for variable in _of_callable(step)))
     return any(isinstance(getattr(value, "__self__", None), torch.cuda.CUDAGraph) for value in values)
-
-
-def _holds_tokens(layer: Any) -> bool:
-    """A cache that a forward makes for itself and fills once does not grow from step to step."""
-    return bool(layer.get_seq_length())
-
-
-def _compiled_frames() -> int:
-    """Frames that torch.compile has compiled in this process."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return int(dynamo.counters["frames"]["ok"]) if dynamo is not None else 0
 
 
 @dataclass

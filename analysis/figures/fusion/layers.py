@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ...facts.tensor_shapes import Tensor
-from ...model.op_names import is_compiled
+from ...model.names import is_compiled
 from .scan import Already, Finding, Occurrence, Scan, intermediate_bytes
 from .step import StepOp
 

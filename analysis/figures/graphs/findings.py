@@ -8,6 +8,7 @@ from typing import Final
 
 from ...model.document import BlockingCallDoc, Summary
 from ...model.graph_document import FallbackDoc, FindingDoc, GraphDoctorDoc, GraphLaunchDoc
+from ...model.names import users_line
 from ...model.units import brief, duration, number, part, plural, share
 
 NOTEWORTHY: Final = 0.02

@@ -12,6 +12,7 @@ and nesting, and takes some ten times as long.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections import deque
 from collections.abc import Iterator
@@ -313,6 +314,15 @@ def _resume(text: bytes, at: int) -> int:
     """Where the first record behind a damaged entry begins, the text's end where none is seen."""
     for separator in _ANY_SEPARATOR.finditer(text, at):
         record = _WHOLE_RECORD.match(text, separator.end())
-        if record is not None and b'"ph"' in record.group():
+        if record is not None and b'"ph"' in record.group() and _is_json(record.group()):
             return separator.end()
     return len(text)
+
+
+def _is_json(text: bytes) -> bool:
+    """Or as near to it as writers come; what begins inside a string of an entry is not."""
+    try:
+        json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,19 @@ from launchscope.tracer.target.options import ProfileOptions
 from ..conftest import LAYER, PRELOAD, python_path
 
 WORLD = 2
+STARTED: list[subprocess.Popen[bytes]] = []
+"""Command lines of the test that runs."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on() -> Iterator[None]:
+    """A test that fails, or waits for too long, leaves no command behind for the next one to wait beside."""
+    yield
+    for process in STARTED:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    STARTED.clear()
 
 
 class Shared:

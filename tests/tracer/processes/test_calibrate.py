@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from launchscope import __version__
+from launchscope.analysis.model import __version__
 from launchscope.analysis.model.errors import LaunchscopeError, MissingRequirement
 from launchscope.tracer.measure.device import Environment
 from launchscope.tracer.processes.calibrate import _line, kept_path, load_or_measure, probe_machine

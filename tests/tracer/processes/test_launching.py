@@ -15,6 +15,7 @@ from launchscope import cli
 from launchscope.analysis.model.capture import open_capture
 
 from ..conftest import HERE, assert_gone, python_path
+from .conftest import STARTED
 from .test_processes import wait_for
 
 pytest.importorskip("torch.distributed")
@@ -65,10 +66,12 @@ def start(folder: Path, *words: str, launcher: tuple[str, ...] = ()) -> subproce
     """``launchscope profile model.py …``"""
     surroundings = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     surroundings |= {"PYTHONPATH": python_path(), "XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder)}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, *launcher, CLI, "profile", "model.py", *words],
         cwd=folder, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
+    STARTED.append(process)
+    return process
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, str, list[str]]:

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from launchscope.dashboard import enlarged as module
-from launchscope.dashboard.enlarged import MOST, enlarged, scale_of
+from launchscope.dashboard import plotting as module
 from launchscope.dashboard.page.view_parts import timelines
+from launchscope.dashboard.plotting import MOST, enlarged, scale_of
 from launchscope.dashboard.view import View
 
 from .opening import two_modes
