@@ -12,7 +12,7 @@ from .outputs import WHATIF, Destination
 
 
 class _Factor(click.FloatRange):
-    """A number above 0: nan, which no comparison finds out of range, is none."""
+    """A number above 0; nan, which passes every comparison, is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = float(super().convert(value, param, ctx))
@@ -42,7 +42,7 @@ def _weights(text: str) -> str | float:
         return text
     if text.isalnum() and not text[:1].isdigit():
         raise ValueError(f"'{text}' is no type of weights; there are {', '.join(FORMATS)}, or a size")
-    return choices.parse_size(text)
+    return float(choices.SIZE.parse(text))
 
 
 BY_CLASS = choices.Parsed("[CLASS=]FACTOR", _by_class)

@@ -449,7 +449,7 @@ def redirecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str
             """Nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}", asked
         server.shutdown()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,13 @@ def test_where_the_only_one_is_being_written_it_says_so(folder: Path) -> None:
 def test_without_any_it_says_what_to_try() -> None:
     with pytest.raises(LaunchscopeError, match="no capture in launchscope-out/; try launchscope demo --dashboard"):
         newest_capture()
+
+
+def test_a_package_that_is_absent_is_named() -> None:
+    code = "import sys; sys.modules['flask'] = None; from launchscope.cli import run; exit(run(['dashboard', 'x']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    said = "launchscope: the dashboard needs the package flask: pip install 'launchscope[dashboard]'\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 def write_ranks(folder: Path, count: int) -> Path:

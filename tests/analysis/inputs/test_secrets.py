@@ -200,7 +200,7 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("FSSPEC_HTTPS", json.dumps(any_certificate))  # of worker processes
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(tmp_path / "served"))) as server:
         server.socket = own_certificate(tmp_path).wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"https://me:hunter2@127.0.0.1:{server.server_port}"
         server.shutdown()
 
