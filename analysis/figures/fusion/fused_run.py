@@ -17,9 +17,9 @@ from ...facts.context import Context
 from ...model.fusion_document import FusedPartDoc, FusedRunDoc, PromiseDoc
 from ...model.op_names import is_compiled, unnumbered
 from ...model.statistics import known_sum
+from .advisor import Prices, Rates
 from .scan import Occurrence
 from .step import FusionStep, OpTimes
-from .worth import Prices, Rates
 
 _COMMON: Final = frozenset({"add", "mul", "copy_", "sub", "div", "mm", "addmm", "bmm", "fill_", "where"})
 """Operators that too many patterns have for a name to tell of one."""

@@ -210,42 +210,29 @@ def _is_attention(ops: Sequence[StepOp], op: StepOp) -> bool:
 
 
 def _layers(ops: Sequence[StepOp]) -> tuple[list[int | None], int | None]:
-    """The layer of each operator; null where nothing repeats. Each attention is a layer; without, what repeats is."""
-    numbers: dict[tuple[str | None, tuple[Input, ...]], int] = {}
-    tokens = np.array([numbers.setdefault((op.name, op.inputs), len(numbers)) for op in ops], np.int64)
-    starts, end = _layers_by_attention(ops, tokens) or _layers_by_repetition(tokens)
-    if not starts:
-        return [None] * len(ops), None
-    number = np.searchsorted(starts, np.arange(len(ops)), side="right") - 1
-    return [int(each) if each >= 0 and at < end else None for at, each in enumerate(number.tolist())], len(starts)
-
-
-def _layers_by_attention(ops: Sequence[StepOp], tokens: Ints) -> tuple[list[int], int] | None:
-    """Where each layer starts, and where the last one ends; None with fewer than two attentions.
+    """The layer of each operator; null where nothing repeats. Each attention is a layer; without, what repeats is.
 
     A layer begins with the first operator that stands before the second attention as before the first: behind it are
     the first layer's own, and before it what comes before all layers.
     """
+    numbers: dict[tuple[str | None, tuple[Input, ...]], int] = {}
+    tokens = np.array([numbers.setdefault((op.name, op.inputs), len(numbers)) for op in ops], np.int64)
     attentions = [op.position for op in ops if _is_attention(ops, op)]
-    if len(attentions) < 2:
-        return None
-    first, second = attentions[:2]
-    before = 0
-    while before < min(first, second - first - 1) and tokens[first - before - 1] == tokens[second - before - 1]:
-        before += 1
-    if not before:
-        return None
-    behind = second - before - first
-    return [at - before for at in attentions], min(attentions[-1] + behind, len(ops))
-
-
-def _layers_by_repetition(tokens: Ints) -> tuple[list[int], int]:
-    found = find_repetition(tokens) if len(tokens) >= LEAST_REPEATS else None
-    if found is None:
-        return [], 0
-    layers = found.length // found.period
-    starts = [found.start + layer * found.period for layer in range(layers)]
-    return starts, starts[-1] + found.period
+    starts: list[int] = []
+    end = before = 0
+    if len(attentions) > 1:
+        first, second = attentions[:2]
+        while before < min(first, second - first - 1) and tokens[first - before - 1] == tokens[second - before - 1]:
+            before += 1
+        starts = [at - before for at in attentions] if before else []
+        end = min(attentions[-1] + second - before - first, len(ops))
+    if not starts and len(tokens) >= LEAST_REPEATS and (found := find_repetition(tokens)) is not None:
+        starts = [found.start + layer * found.period for layer in range(found.length // found.period)]
+        end = starts[-1] + found.period
+    if not starts:
+        return [None] * len(ops), None
+    number = np.searchsorted(starts, np.arange(len(ops)), side="right") - 1
+    return [int(each) if each >= 0 and at < end else None for at, each in enumerate(number.tolist())], len(starts)
 
 
 def op_times(context: Context, names: Sequence[str], host_submit_ns: float | None) -> OpTimes | None:
