@@ -146,9 +146,9 @@ def _inside_ns(calls: _Calls, op_call: Ints, op_end: Reals) -> Reals:
     took[also_blocks] = 0  # a synchronous copy, say: its time is told with the blocking call that it is, too
     launching = ~blocks & ~also_blocks
     for each in np.unique(calls.api[launching]):
-        own = launching & (calls.api == each)
-        usual = float(np.median(took[own]))
-        took[own & (took > _HELD_UP * usual) & (done - start > 1e6)] = usual
+        alike = launching & (calls.api == each)
+        usual = float(np.median(took[alike]))
+        took[alike & (took > _HELD_UP * usual) & (done - start > 1e6)] = usual
     return took
 
 

@@ -85,15 +85,15 @@ def _not_captured(failure: Failure, what: str, mode: str | None) -> FindingDoc:
 def _target(modes: Mapping[str, MeasuredMode], first: str | None, batch_size: int | None) -> Iterator[FindingDoc]:
     """What the target did with graphs and buffers of its own: the same in every process."""
     processes = [process for mode in modes.values() for process in mode.record.processes]
-    own = next((p.own_graphs for p in processes if p.own_graphs is not None), None)
+    graphs = next((p.own_graphs for p in processes if p.own_graphs is not None), None)
     replaced = next((p.replaced for p in processes if p.replaced), ())
-    if own is not None:
+    if graphs is not None:
         what = "a capture in the target's own code failed, and it went on without a graph"
-        yield from (_not_captured(failure, what, first) for failure in own.failed)
-        if own.captured and not own.replayed:
-            yield _not_replayed(own, batch_size, first)
-        if own.unread_inputs:
-            yield _unread(own, [buffer for buffer in replaced if buffer.input is None], first)
+        yield from (_not_captured(failure, what, first) for failure in graphs.failed)
+        if graphs.captured and not graphs.replayed:
+            yield _not_replayed(graphs, batch_size, first)
+        if graphs.unread_inputs:
+            yield _unread(graphs, [buffer for buffer in replaced if buffer.input is None], first)
     for buffer in replaced:
         if buffer.input is not None:
             yield FindingDoc(
@@ -106,9 +106,9 @@ def _target(modes: Mapping[str, MeasuredMode], first: str | None, batch_size: in
             )
 
 
-def _not_replayed(own: OwnGraphs, batch_size: int | None, mode: str | None) -> FindingDoc:
-    evidence = [f"{plural(own.captured, 'graph')} captured while the target was built; its step replays none"]
-    if batch_size is None or not own.sizes or batch_size in own.sizes:
+def _not_replayed(graphs: OwnGraphs, batch_size: int | None, mode: str | None) -> FindingDoc:
+    evidence = [f"{plural(graphs.captured, 'graph')} captured while the target was built; its step replays none"]
+    if batch_size is None or not graphs.sizes or batch_size in graphs.sizes:
         return FindingDoc(
             code="not_replayed",
             what="the target captures graphs, but its step replays none",
@@ -117,8 +117,8 @@ def _not_replayed(own: OwnGraphs, batch_size: int | None, mode: str | None) -> F
             mode=mode,
             basis="inferred",
         )
-    sizes = ", ".join(map(str, own.sizes))
-    larger = min((size for size in own.sizes if size > batch_size), default=None)
+    sizes = ", ".join(map(str, graphs.sizes))
+    larger = min((size for size in graphs.sizes if size > batch_size), default=None)
     bucket = larger or 1 << (batch_size - 1).bit_length()
     waste = f"{bucket - batch_size} of {bucket} rows are padding then ({share(1 - batch_size / bucket)})"
     how = f"pad to {bucket}: {waste}" if larger else f"capture batch {batch_size}, or {bucket} and pad to it: {waste}"
@@ -127,14 +127,14 @@ def _not_replayed(own: OwnGraphs, batch_size: int | None, mode: str | None) -> F
     return FindingDoc(
         code="off_ladder",
         what=f"batch {batch_size} is not among the captured sizes {sizes}: the step runs without a graph",
-        evidence=[*evidence, f"the sizes are the keys of {own.table}"],
+        evidence=[*evidence, f"the sizes are the keys of {graphs.table}"],
         how=how,
         mode=mode,
     )
 
 
-def _unread(own: OwnGraphs, replaced: list[ReplacedBuffer], mode: str | None) -> FindingDoc:
-    names = ", ".join(repr(name) for name in own.unread_inputs)
+def _unread(graphs: OwnGraphs, replaced: list[ReplacedBuffer], mode: str | None) -> FindingDoc:
+    names = ", ".join(repr(name) for name in graphs.unread_inputs)
     evidence = ["changed by itself, it leaves the outputs of the step the same, bit for bit"]
     evidence += [f"the step puts a new tensor in the place of {buffer.variable}" for buffer in replaced]
     variable = replaced[0].variable if len(replaced) == 1 else None

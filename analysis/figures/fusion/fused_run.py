@@ -163,14 +163,14 @@ def _telling(found: Sequence[Occurrence]) -> dict[str, list[str]]:
     """Words of a fused kernel's name that tell of each kind: operators that are not in every pattern."""
     words: dict[str, dict[str, None]] = {}
     for o in found:
-        own = words.setdefault(o.kind, {})
+        telling = words.setdefault(o.kind, {})
         for op in o.ops:
             name = op.name or ""
             if name not in _COMMON:
-                own[name.rstrip("_")] = None
+                telling[name.rstrip("_")] = None
             if any(_ATTENTION in around for around in op.around):
-                own[_ATTENTION] = None
-    return {kind: list(own) for kind, own in words.items()}
+                telling[_ATTENTION] = None
+    return {kind: list(telling) for kind, telling in words.items()}
 
 
 def _promise(kind: str, run: _Run, prices: Prices) -> PromiseDoc:

@@ -43,7 +43,7 @@ class StepOp:
     launches: int
     ns: float  # of its GPU ops
     host_ns: float | None  # the host's before its launches; None where no recording tells
-    line: str | None  # of the model's code, where Python stacks were recorded
+    line: str | None  # of the model's code, a library's too, where Python stacks were recorded
     are_kernels: bool = True  # all of its GPU ops: none is a copy or a set
 
     @property
@@ -157,32 +157,26 @@ def _operators(
     keys = list(zip(operator_row.tolist(), launch_row.tolist(), strict=True))
     groups = groupby(range(len(rows)), key=lambda at: keys[at][0] if keys[at][0] != NONE else -2 - keys[at][1])
     for position, (_, places) in enumerate(groups):
-        its = list(places)
-        first = its[0]
+        group = list(places)
+        first = group[0]
         row, shapes = int(operator_row[first]), int(shapes_row[first])
-        stack = [trace.name(name) for name in stacks[first]]
+        frames = [frame for name in stacks[first] if not _NOT_A_MODEL.search(frame := trace.name(name))]
         operators = [trace.name(name).removeprefix(_ATEN) for name in stacks[first] if is_operator[name]]
         if shapes not in known:
             known[shapes] = inputs_of(trace.shapes[shapes])
-        gpu_ops = tuple(int(rows[place]) for place in its)
+        gpu_ops = tuple(int(rows[place]) for place in group)
         yield StepOp(
             position=position,
             name=None if row == NONE else trace.name(int(host.name[row])).removeprefix(_ATEN),
             around=tuple(operators[:-1]),
             inputs=known[shapes],
             gpu_ops=gpu_ops,
-            launches=len({keys[place][1] for place in its}),
+            launches=len({keys[place][1] for place in group}),
             ns=sum(ns_of[op] for op in gpu_ops),
             host_ns=None if host_of is None else sum(host_of[op] for op in gpu_ops),
-            line=_line_of_model(stack),
+            line=users_line([frame for frame in frames if _LIBRARY.search(frame)] or frames),
             are_kernels=bool(is_kernel[list(gpu_ops)].all()),
         )
-
-
-def _line_of_model(stack: Sequence[str]) -> str | None:
-    """The innermost Python frame that is neither torch's nor ours: a library's model counts as the user's."""
-    frames = [frame for frame in stack if not _NOT_A_MODEL.search(frame)]
-    return users_line([frame for frame in frames if _LIBRARY.search(frame)] or frames)
 
 
 def _with_list_types(ops: Iterator[StepOp]) -> list[StepOp]:
