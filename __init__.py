@@ -15,27 +15,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from .analysis.model.version import __version__
+from .analysis.model import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from .analysis.api import analyze, compare, load
+    from .analysis.api import compare
     from .analysis.compare.checks.run import check
     from .analysis.predict.whatif import whatif
-    from .analysis.report import Report
-    from .tracer.target.step import Target
+    from .analysis.report import Report, analyze, load
+    from .tracer.target.options import Target
 
 __all__ = ["Report", "Target", "__version__", "analyze", "check", "compare", "load", "profile", "whatif"]
 
 _HOMES: Final = {
     "Report": "analysis.report",
-    "Target": "tracer.target.step",
-    "analyze": "analysis.api",
+    "Target": "tracer.target.options",
+    "analyze": "analysis.report",
     "check": "analysis.compare.checks.run",
     "compare": "analysis.api",
-    "load": "analysis.api",
+    "load": "analysis.report",
     "whatif": "analysis.predict.whatif",
 }
 
@@ -60,7 +60,7 @@ def profile(
     ``nn.Module`` (with ``example_inputs``), Hugging Face model or Target of this process, measured in this process
     and labelled so (no spread). ``out`` names the capture, launchscope-out/… else. Raises LaunchscopeError in words.
     """
-    from .analysis.api import load
+    from .analysis.report import load
     from .tracer.processes.api import profile
 
     return load(

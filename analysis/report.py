@@ -8,24 +8,25 @@ report.to_json()       bytes
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from .figures.analyses import TraceAnalysis
 from .inputs.readers import Progress
 from .inputs.sources import Sources, sources
+from .model import __version__
 from .model.capture import Manifest
 from .model.document import ReportDocument, TargetDoc, UnreadDoc, told_traces
 from .model.errors import UnreadableInput
 from .model.freed_memory import no_collection
-from .model.version import __version__
 from .profile import frames
 from .profile.bare_traces import analyze_files, skipped_files, why_no_gpu_ops
 from .profile.captured_traces import analyze_capture
 from .profile.health import HealthDocument, health_document
+
+_WIDTH: Final = 100  # columns of what show() prints
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -41,8 +42,6 @@ class Report:
     analyses: tuple[TraceAnalysis, ...]
     manifest: Manifest | None = None
     """Of the capture among what was analysed; null without one."""
-    shown_by: Callable[[Report, str], str] | None = field(default=None, repr=False)
-    """Makes "terminal" text and "html" of it; null where nobody shows it."""
 
     @property
     def told(self) -> tuple[TraceAnalysis, ...]:
@@ -108,15 +107,15 @@ class Report:
 
     def show(self) -> None:
         """Print the report as the terminal shows it."""
-        print(self._shown("terminal"))
+        from . import report_story
+
+        print(report_story.render_terminal(self, width=_WIDTH, color=False, verbose=False))
 
     def _repr_html_(self) -> str:
         """Shown by a notebook: the verdicts, and the modes as a table."""
-        return self._shown("html")
+        from .report_story import notebook_html
 
-    def _shown(self, form: str) -> str:
-        assert self.shown_by is not None, "launchscope.load and analyze hand it over"
-        return self.shown_by(self, form)
+        return notebook_html(self)
 
 
 def load(

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Final
+from html import escape
+from typing import Final, Protocol
 
 from .figures.trace_story import trace_story, traces_overview
-from .model.document import ReportDocument, UnreadDoc
-from .model.units import plural
+from .model.document import ModeDoc, ProfileDoc, ReportDocument
+from .model.units import MISSING, duration, share
 from .profile.profile_story import profile_story
 from .profile.ranks_story import trace_ranks
-from .render.outputs import outputs_of
-from .report import Report
-from .story.blocks import Block, Headline, Listing
-from .story.counted_files import files_fact
-from .story.tables import Column, Row, Table
+from .render.outputs import json_text, outputs_of
+from .story.blocks import Block, Headline
+from .story.files import files_fact, unread_files
+
+
+class Told(Protocol):
+    """What a report is told from."""
+
+    @property
+    def document(self) -> ReportDocument: ...
+
 
 IN_FULL: Final = 3
 """So many traces are told one by one without --verbose."""
 
 
-def _tell(report: Report, *, verbose: bool) -> list[Block]:
+def _tell(report: Told, *, verbose: bool) -> list[Block]:
     """The whole story. A profile's recordings are told one by one only with ``verbose``."""
     document = report.document
     if document.profile is not None:
-        told = profile_story(document, document.profile, verbose=verbose)
+        profile = profile_story(document, document.profile, verbose=verbose)
         if verbose:
-            told += [part for trace in document.traces for part in trace_story(trace, verbose=True, divides=True)]
-        return [*told, *_files(document)]
+            profile += [part for trace in document.traces for part in trace_story(trace, verbose=True, divides=True)]
+        return [*profile, *_files(document)]
     if not document.traces:
         return [Headline("nothing to report: no trace was given"), *_files(document)]
     several = len(document.traces) > 1
@@ -45,15 +52,50 @@ def _files(document: ReportDocument) -> list[Block]:
     return [*counted, *unread_files(document.unread)]
 
 
-def unread_files(unread: list[UnreadDoc]) -> list[Listing]:
-    """The files of which nothing is told, each with its reason."""
-    if not unread:
-        return []
-    columns = [
-        Column(f"{plural(len(unread), 'file')} not told", right=False, least=24, foreign=True),
-        Column("reason", right=False, least=30, wraps=True),
-    ]
-    return [Listing(Table(columns, [Row([each.path, each.reason]) for each in unread]))]
+render_terminal, render_json, render_markdown = outputs_of(_tell, lambda report: json_text(report.document))
 
 
-render_terminal, render_json, render_markdown = outputs_of(_tell, lambda report: report.to_json().decode() + "\n")
+def notebook_html(report: Told) -> str:
+    """For a notebook: the verdicts, and the modes as a table; what came from a file is escaped."""
+    document = report.document
+    parts = []
+    if document.target is not None and document.profile is not None:
+        parts.append(f"<h3>{escape(document.target.name)}</h3>")
+        parts += [_verdict_html(name, mode) for name, mode in document.profile.modes.items()]
+        parts.append(_modes_html(document.profile))
+    else:
+        for trace in document.traces:
+            sentence = f"<b>{escape(trace.name)}</b> is {trace.verdict.verdict_class.upper()}: "
+            parts.append(f"<p>{sentence}{escape(trace.verdict.reason)}.</p>")
+            parts += [_note_html(w.message) for w in trace.warnings]
+    parts += [_note_html(f"{each.path}: {each.reason}") for each in document.unread]
+    return "<div>" + "".join(parts) + "</div>"
+
+
+def _verdict_html(name: str, mode: ModeDoc) -> str:
+    if mode.verdict is None:
+        return f"<p><b>{escape(name)}</b> could not be measured: {escape(mode.error or 'no figures')}</p>"
+    reason = escape(mode.verdict.reason)
+    notes = "".join(_note_html(w.message) for w in mode.warnings)
+    return f"<p><b>{escape(name)}</b> is {mode.verdict.verdict_class.upper()}: {reason}.</p>{notes}"
+
+
+def _note_html(message: str) -> str:
+    return f"<p><small>{escape(message)}</small></p>"
+
+
+def _modes_html(profile: ProfileDoc) -> str:
+    head = "".join(f"<th>{word}</th>" for word in ("mode", "step T", "GPU work W", "launches", "idle", "speedup"))
+    return f"<table><tr>{head}</tr>{''.join(_row_html(name, mode) for name, mode in profile.modes.items())}</table>"
+
+
+def _row_html(name: str, mode: ModeDoc) -> str:
+    cells = (
+        escape(name),
+        MISSING if mode.step_ns is None else duration(mode.step_ns.median),
+        MISSING if mode.gpu_work_ns is None else duration(mode.gpu_work_ns),
+        MISSING if mode.launches is None else f"{mode.launches:,.0f}",
+        MISSING if mode.true_idle_fraction is None else share(mode.true_idle_fraction),
+        MISSING if mode.speedup is None else f"{mode.speedup:.1f}×",
+    )
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"

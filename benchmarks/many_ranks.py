@@ -2,7 +2,7 @@
 
     python benchmarks/many_ranks.py [--ranks 256] [--mb 20] [--workers 2] [--packed] [--folder DIR]
 
-Made-up ranks (synthetic_ranks.py: few timelines under many names, so the page cache holds what is read), as whole
+Made-up ranks (synthetic_traces.py: few timelines under many names, so the page cache holds what is read), as whole
 commands from start to exit, ``launchscope analyze --ranks``. Told are
 
 - the time of a quarter, a half and all of the ranks, and how far it is from a straight line through them;
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from synthetic_ranks import write
+from synthetic_traces import write_ranks
 
 TWO_WORKERS: Final = 1.7
 STRAIGHT: Final = 0.10  # of the time of all: the most that a point may lie off the line
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="launchscope-many-ranks-") as temporary:
         folder = options.folder or Path(temporary)
         begun = time.perf_counter()
-        files = [path for path in sorted(folder.glob("rank*")) if options.folder] or write(
+        files = [path for path in sorted(folder.glob("rank*")) if options.folder] or write_ranks(
             folder, options.ranks, options.mb, packed=options.packed
         )
         size = sum(path.stat().st_size for path in files)

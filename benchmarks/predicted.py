@@ -23,7 +23,7 @@ from launchscope.analysis.figures.analyses import TraceAnalysis
 from launchscope.analysis.model.document import ModeDoc
 from launchscope.analysis.model.trace import NONE
 from launchscope.analysis.report import load
-from launchscope.tracer.count.count import count_step
+from launchscope.tracer.processes.count import count_step
 from launchscope.tracer.target.options import ProfileOptions, parse_settings
 
 

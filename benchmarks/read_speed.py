@@ -2,7 +2,7 @@
 
     python benchmarks/read_speed.py [--make graph,eager,ranks] [--mb 250] [--runs 5] [--only launchscope,orjson]
 
-Each make of file is one of ``synthetic_kineto.MAKES``. Whole processes, from start to exit, by turns in each of the
+Each make of file is one of ``synthetic_traces.MAKES``. Whole processes, from start to exit, by turns in each of the
 runs, so that a busy machine slows all; CPU time is theirs with their children's, which other work slows less.
 ``launchscope`` is ``launchscope analyze --no-cache``: read, analyzed, reported. ``orjson`` and ``json`` unpack and
 parse, no more. ``hta`` is HolisticTraceAnalysis' TraceAnalysis() with its breakdown of idle time. Prints the median
@@ -29,7 +29,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
-from synthetic_kineto import MAKES, write
+from synthetic_traces import MAKES, write
 
 BASELINE: Final = "orjson"
 OTHERS: Final = ("HolisticTraceAnalysis", "pandas<3", "orjson")
@@ -67,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "launchscope-read-speed")
     options = parser.parse_args(arguments)
     options.folder.mkdir(exist_ok=True)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages are compiled, a checkout is on its first run
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(options.folder / "pycache"))
     commands = contenders(options.folder, options.only.split(","))
     print(f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, median of {options.runs}")
     for make in options.make.split(","):

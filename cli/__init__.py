@@ -18,35 +18,35 @@ from typing import Final, NoReturn
 
 import click
 
+from ..analysis.model import __version__
 from ..analysis.model.errors import LaunchscopeError
-from ..analysis.model.version import __version__
 from .writing import (
     NobodyReads,
     discard_stdout,
     flush_stdout,
+    prepare_stdout,
     say,
     settle_stdout,
     stdout_is_read,
-    stdout_never_fails_to_encode,
-    stdout_takes_all,
 )
 
-COMMANDS: Final = (
-    "profile",
-    "analyze",
-    "compare",
-    "check",
-    "baseline",
-    "doctor",
-    "export",
-    "dashboard",
-    "calibrate",
-    "model",
-    "predict",
-    "whatif",
-    "sweep",
-    "demo",
-)  # each is ``command`` of the module so named
+COMMANDS: Final = {
+    "profile": "profile:profile",
+    "analyze": "analyze:analyze",
+    "compare": "compare:command",
+    "check": "check:command",
+    "baseline": "baseline:command",
+    "doctor": "analyze:doctor",
+    "export": "analyze:export",
+    "dashboard": "dashboard:dashboard",
+    "calibrate": "profile:calibrate",
+    "model": "predict:model",
+    "predict": "predict:predict",
+    "whatif": "whatif:command",
+    "sweep": "sweep:command",
+    "demo": "dashboard:demo",
+}
+"""Command → its module, which is imported when the command is asked for, and the name there."""
 
 SOMETHING_TO_FIX: Final = 2
 INTERRUPTED: Final = 130
@@ -65,7 +65,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command = import_module(f".{name}", __name__).command
+        module, _, attribute = COMMANDS[name].partition(":")
+        command = getattr(import_module(f".{module}", __name__), attribute)
         assert isinstance(command, click.Command)
         return command
 
@@ -145,8 +146,7 @@ def _interrupt_soon() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Carry out one command line; the exit code. Whatever goes wrong is one line on stderr, never a traceback."""
-    stdout_takes_all()
-    stdout_never_fails_to_encode()
+    prepare_stdout()
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # which waited while this was imported
         code = _invoke(list(arguments))

@@ -8,22 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from . import choices
-from .outputs import Output, renderer
-from .progress import Bar
+from .progress import progress_bar
 from .writing import print_report, say, terminal_width, wants_color
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from ..analysis.compare.checks.baselines import Baseline
 
 FOLDER: Final = "launchscope-baselines"  # as analysis.compare.checks.baselines has it; that loads msgspec
-
-STORIES: Final = {
-    "list": Output("analysis.compare.checks.baseline_story:render_list", styled=True),
-    "figures": Output("analysis.compare.checks.baseline_story:render_figures", styled=True),
-}
-"""What baselines can become."""
 
 _folder = click.option(
     "--dir",
@@ -46,12 +39,8 @@ def command() -> None:
 @click.argument("current", type=choices.PATH)
 @_folder
 @_modes
-@choices.step_regex
-@choices.strict
-@choices.no_cache
-def save(
-    current: Path, folder: Path, modes: tuple[str, ...], step_regex: str | None, strict: bool, no_cache: bool
-) -> None:
+@choices.reading
+def save(current: Path, folder: Path, modes: tuple[str, ...], **reading: Any) -> None:
     """Save every mode of CURRENT (what `check` takes) as a baseline: counts, samples by process, launches and kernels
     by operator, blocking calls by stack. No raw trace, no names of machines or people.
     """
@@ -60,13 +49,12 @@ def save(
     from ..analysis.compare.checks import baselines
     from ..analysis.compare.checks.run import Reading, look_at, select
 
-    with Bar() as progress:
-        reading = Reading(step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
-        looked = look_at(current, reading)
+    with progress_bar() as progress:
+        looked = look_at(current, Reading(progress=progress, **reading))
     for note in looked.notes:
         say(note)
     chosen = select(looked.snapshots, modes or None, str(current))
-    _tell_paths(baselines.save(chosen, folder, datetime.now(UTC)))
+    _print_paths(baselines.save(chosen, folder, datetime.now(UTC)))
     say(f"commit the folder {folder}: `launchscope check` compares with what it holds")
 
 
@@ -74,7 +62,9 @@ def save(
 @_folder
 def list_them(folder: Path) -> None:
     """One row per baseline: target, mode, GPU, when it was saved, commit, processes; then their files."""
-    _tell("list", _read(folder), folder=folder)
+    from ..analysis.compare.checks.baseline_story import render_list
+
+    print_report(render_list(_read(folder), width=terminal_width(), color=wants_color(), folder=folder))
 
 
 @command.command("show", short_help="Show the figures of baselines.")
@@ -83,6 +73,7 @@ def list_them(folder: Path) -> None:
 @_modes
 def show(target: str | None, folder: Path, modes: tuple[str, ...]) -> None:
     """The figures of the newest baseline of each mode of TARGET, or of all targets, by machine."""
+    from ..analysis.compare.checks.baseline_story import render_figures
     from ..analysis.compare.checks.baselines import superseded
     from ..analysis.compare.checks.config import checked_modes
     from ..analysis.model.errors import LaunchscopeError
@@ -96,7 +87,8 @@ def show(target: str | None, folder: Path, modes: tuple[str, ...]) -> None:
     if not found:
         raise LaunchscopeError(f"{folder}: no baseline of {target or 'this mode'}; launchscope baseline list names all")
     old = superseded(found, 1)
-    _tell("figures", [each for each in found if each not in old])
+    newest = [each for each in found if each not in old]
+    print_report(render_figures(newest, width=terminal_width(), color=wants_color()))
 
 
 @command.command("prune", short_help="Delete all but the newest baselines.")
@@ -110,7 +102,7 @@ def prune(keep: int, dry_run: bool, folder: Path) -> None:
     old = superseded(_read(folder), keep)
     if not dry_run:
         remove(old)
-    _tell_paths(each.path for each in old)
+    _print_paths(each.path for each in old)
     say(f"{len(old)} {'would be deleted' if dry_run else 'deleted'}")
 
 
@@ -124,13 +116,7 @@ def _read(folder: Path) -> list[Baseline]:
     return found
 
 
-def _tell(story: str, baselines: Sequence[Baseline], **more: Any) -> None:
-    told = renderer(story, STORIES)(baselines, width=terminal_width(), color=wants_color(), **more)
-    assert isinstance(told, str), "what a terminal shows is text"
-    print_report(told)
-
-
-def _tell_paths(paths: Iterable[Path]) -> None:
+def _print_paths(paths: Iterable[Path]) -> None:
     """On stdout, a line each, which CI runners read along."""
     from ..analysis.model.units import printable, without_commands
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ..analysis.model.errors import LaunchscopeError
 from . import choices
 from .baseline import FOLDER
-from .outputs import check_outputs, deliver_check, tell_github
-from .progress import Bar
+from .outputs import Destination, check_outputs, write_check, write_refusal
+from .progress import progress_bar
 from .writing import say
 
 
@@ -22,18 +23,15 @@ from .writing import say
 @click.option("--same-machine", is_flag=True, help="Compare counts, too, with the same GPU, driver, CUDA, torch alone.")
 @click.option("--mode", "modes", metavar="MODE", multiple=True, help="Check this mode alone; may be repeated.")
 @click.option("--validate", is_flag=True, help="Look at the configuration alone: is it one, and what does it limit?")
-@choices.output_format(default="by FILE's suffix, else terminal")
-@choices.output_file
+@choices.destination(verbose=True)
 @click.option("--junit", metavar="FILE", type=choices.PATH, help="Also write JUnit XML.")
 @click.option("--markdown", metavar="FILE", type=choices.PATH, help="Also write Markdown.")
 @click.option("--benchmark", metavar="FILE", type=choices.PATH, help="Also write JSON for github-action-benchmark.")
-@choices.step_regex
-@choices.strict
-@choices.no_cache
-@choices.verbose
+@choices.reading
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     current: Path | None,
     baseline: Path | None,
     config: Path | None,
@@ -41,15 +39,11 @@ def command(
     same_machine: bool,
     modes: tuple[str, ...],
     validate: bool,
-    output: str | None,
-    file: Path | None,
+    to: Destination,
     junit: Path | None,
     markdown: Path | None,
     benchmark: Path | None,
-    step_regex: str | None,
-    strict: bool,
-    no_cache: bool,
-    verbose: bool,
+    **reading: Any,
 ) -> None:
     """Check CURRENT (a capture, a trace, or a JSON report of `analyze`) against the limits of launchscope.toml, and
     against a baseline: launchscope-baselines, or what --baseline names. Needs no GPU and no torch.
@@ -68,9 +62,8 @@ def command(
     try:
         config = config or find_config(Path())
         inputs = (current, baseline or Path(FOLDER), *([] if config is None else [config]))
-        check_outputs([path for path in (file, *files.values()) if path is not None], inputs)
-        with Bar() as progress:
-            reading = Reading(step_regex=step_regex, strict=strict, cache=not no_cache, progress=progress)
+        check_outputs([path for path in (to.file, *files.values()) if path is not None], inputs)
+        with progress_bar() as progress:
             document = check(
                 current,
                 baseline,
@@ -78,12 +71,12 @@ def command(
                 require_graph=require_graph,
                 same_machine=same_machine,
                 modes=modes or None,
-                reading=reading,
+                reading=Reading(progress=progress, **reading),
             )
     except LaunchscopeError as error:
-        tell_github(error, annotate=file is not None or output in (None, "terminal"))
+        write_refusal(error, to)
         raise
-    deliver_check(document, output=output, file=file, files=files, verbose=verbose)
+    write_check(document, to, files)
     ctx.exit(document.exit_code)
 
 

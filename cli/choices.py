@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce, wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from ..analysis.facts.step_regex import step_pattern
 from ..analysis.model.errors import LaunchscopeError
-from ..analysis.model.quantities import RATES, SIZES, TIMES, quantity
-from .outputs import FORMATS
+from ..analysis.model.units import RATES, SIZES, TIMES, quantity
+from .outputs import FORMATS, Destination
 
-_Decorated = TypeVar("_Decorated", bound="Callable[..., Any] | click.Command")
+_Function = Callable[..., Any]
+_Option = Callable[[_Function], _Function]
 
 
 class _Path(click.Path):
@@ -25,9 +27,6 @@ class _Path(click.Path):
         return super().convert(value, param, ctx)
 
 
-PATH: Final = _Path(path_type=Path)
-
-
 class _PathOrUrl(_Path):
     """A path, or a URL as it was given: a Path would take one of its two slashes."""
 
@@ -35,57 +34,74 @@ class _PathOrUrl(_Path):
         return value if "://" in str(value) else super().convert(value, param, ctx)
 
 
+PATH: Final = _Path(path_type=Path)
 PATH_OR_URL: Final = _PathOrUrl(path_type=Path)
 
 
-class Quantity(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer ones alone
-    """A number with one of these units, in that whose scale is 1; above 0 unless it may be nothing."""
+class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer ones alone
+    """What ``parse`` makes of the text; the words of its error say what is wrong with it."""
 
-    def __init__(self, name: str, units: Mapping[str, float], *, may_be_nothing: bool = False) -> None:
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
-        self.units = units
-        self.may_be_nothing = may_be_nothing
+        self.parse = parse
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            found = quantity(str(value), self.units)
-        except ValueError as error:
+            return self.parse(str(value))
+        except (ValueError, LaunchscopeError) as error:
             self.fail(str(error), param, ctx)
-        if not found and not self.may_be_nothing:
-            self.fail(f"'{value}' is nothing; it must be more than 0", param, ctx)
-        return found
 
 
-TIME: Final = Quantity("TIME", TIMES, may_be_nothing=True)
-SIZE: Final = Quantity("SIZE", SIZES)
-RATE: Final = Quantity("RATE", RATES)
+def parse_size(text: str) -> float:
+    return _above_nothing(text, SIZES)
 
 
-def _compiles(_ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
-        try:
-            step_pattern(value)
-        except LaunchscopeError as error:
-            raise click.BadParameter(str(error)) from error
-    return value
+def _above_nothing(text: str, units: Mapping[str, float]) -> float:
+    if not (found := quantity(text, units)):
+        raise ValueError(f"'{text}' is nothing; it must be more than 0")
+    return found
+
+
+TIME: Final = Parsed("TIME", lambda text: quantity(text, TIMES))  # ns
+SIZE: Final = Parsed("SIZE", parse_size)  # bytes
+RATE: Final = Parsed("RATE", lambda text: _above_nothing(text, RATES))  # bytes per second
+
+
+def together(*options: _Option) -> _Option:
+    """One decorator of several, which --help shows in this order."""
+    return lambda command: reduce(lambda decorated, option: option(decorated), reversed(options), command)
+
+
+def _regex(text: str) -> str:
+    step_pattern(text)
+    return text
 
 
 step_regex: Final = click.option(
     "--step-regex",
-    metavar="REGEX",
-    callback=_compiles,
+    type=Parsed("REGEX", _regex),
     help="Annotations or NVTX ranges whose name matches (re.search) are the steps.",
 )
 
+reading: Final = together(
+    step_regex,
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="Refuse a trace that is cut, damaged or lost records, instead of reading what is left.",
+    ),
+    click.option(
+        "--no-cache",
+        "cache",
+        flag_value=False,
+        default=True,
+        help="Read a trace file anew, and keep nothing of it in the cache of opened files.",
+    ),
+)
+"""How traces are read, as ``step_regex``, ``strict`` and ``cache``: what ``analysis.report.analyze`` takes."""
 
-def output_format(default: str) -> Callable[[_Decorated], _Decorated]:
-    """``--format``; ``default`` tells what holds without it."""
-    return click.option(
-        "--format", "output", type=click.Choice(FORMATS), help=f"How to show the report.  [default: {default}]"
-    )
 
-
-output_file: Final = click.option(
+_FILE: Final = click.option(
     "-o",
     "--output",
     "file",
@@ -93,28 +109,76 @@ output_file: Final = click.option(
     type=PATH,
     help="Write the report to FILE, whole or not at all, instead of stdout.",
 )
-
-verbose: Final = click.option(
+_VERBOSE: Final = click.option(
     "-v", "--verbose", is_flag=True, help="Show every cause, every API and every warning in full."
 )
 
-strict: Final = click.option(
-    "--strict",
-    is_flag=True,
-    help="Refuse a trace that is cut, damaged or lost records, instead of reading what is left.",
-)
 
-no_cache: Final = click.option(
-    "--no-cache", is_flag=True, help="Read a trace file anew, and keep nothing of it in the cache of opened files."
-)
+def destination(
+    *, default: str = "by FILE's suffix, else terminal", to_file: bool = True, verbose: bool = False
+) -> _Option:
+    """--format, -o unless the command has another, and -v where it is of use, as ``to``."""
+    form = click.option(
+        "--format", "output", type=click.Choice(FORMATS), help=f"How to show the report.  [default: {default}]"
+    )
+
+    def decorate(command: _Function) -> _Function:
+        @wraps(command)
+        def with_destination(
+            *arguments: Any, output: str | None, file: Path | None = None, verbose: bool = False, **given: Any
+        ) -> Any:
+            return command(*arguments, to=Destination(output, file, verbose), **given)
+
+        return together(form, *[_FILE] * to_file, *[_VERBOSE] * verbose)(with_destination)
+
+    return decorate
+
+
+def _modes(_ctx: click.Context, _option: click.Parameter, text: str) -> tuple[str, ...]:
+    from ..tracer.target.options import parse_modes
+
+    return parse_modes(text)
+
+
+def _settings(_ctx: click.Context, _option: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    from ..tracer.target.options import parse_settings
+
+    return parse_settings(pairs)
+
+
+def modes(default: str) -> _Option:
+    """``modes`` of ProfileOptions."""
+    return click.option(
+        "--modes",
+        metavar="MODES",
+        default=default,
+        show_default=True,
+        callback=_modes,
+        help="Modes, with commas between.",
+    )
+
+
+def timeout(default_s: float, help: str) -> _Option:
+    """``timeout_s`` of ProfileOptions."""
+    return click.option(
+        "--timeout", "timeout_s", type=float, metavar="SECONDS", default=default_s, show_default=True, help=help
+    )
 
 
 batch_size: Final = click.option(
     "--batch-size", type=int, metavar="N", help="Sequences per step.  [default: the target's]"
 )
 
-dtype: Final = click.option("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32.  [default: the target's]")
-
-context_length: Final = click.option(
-    "--context-length", type=int, metavar="TOKENS", help="Tokens in the cache.  [default: the target's]"
+build: Final = together(
+    click.option("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32.  [default: the target's]"),
+    click.option("--context-length", type=int, metavar="TOKENS", help="Tokens in the cache.  [default: the target's]"),
+    click.option(
+        "--set",
+        "settings",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=_settings,
+        help="A parameter of the target's build; repeatable.",
+    ),
 )
+"""What else a target is built with, as ``dtype``, ``context_length`` and ``settings``, of ProfileOptions."""

@@ -8,8 +8,8 @@ import click
 
 from ..tracer.target.options import MODES
 from . import choices
-from .outputs import COMPARED, check_output, hand_over
-from .progress import Bar
+from .outputs import COMPARED, Destination
+from .progress import progress_bar
 
 
 @click.command("compare", short_help="Tell what changed from one capture or trace to another, and why.")
@@ -21,25 +21,14 @@ from .progress import Bar
     help="Compare this mode alone.  [default: every mode that both have]",
 )
 @choices.step_regex
-@choices.output_format(default="by FILE's suffix, else terminal")
-@choices.output_file
-@choices.verbose
-def command(
-    before: Path,
-    after: Path,
-    mode: str | None,
-    step_regex: str | None,
-    output: str | None,
-    file: Path | None,
-    verbose: bool,
-) -> None:
+@choices.destination(verbose=True)
+def command(before: Path, after: Path, mode: str | None, step_regex: str | None, to: Destination) -> None:
     """Tell what changed from A to B, two captures or two traces: likely causes, figures side by side, GPU ops that
     came, went or were merged, launches by operator, blocking calls. It judges nothing: that is what `check` is for.
     """
-    inputs = (before, after)
-    check_output(file, inputs)
+    to.check(before, after)
     from ..analysis.compare.compared_paths import compare
 
-    with Bar() as progress:
+    with progress_bar() as progress:
         comparison = compare(before, after, mode=mode, step_regex=step_regex, progress=progress)
-    hand_over(comparison, output, file=file, inputs=inputs, verbose=verbose, table=COMPARED)
+    to.write(comparison, COMPARED, before, after)

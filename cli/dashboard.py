@@ -1,45 +1,47 @@
-"""``launchscope dashboard``: the report in a browser."""
+"""``launchscope dashboard`` and ``demo``: a report in a browser, and the captures that ship with launchscope."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from types import ModuleType
+from typing import Any, Final
 
 import click
 
 from ..analysis.model.errors import LaunchscopeError, MissingRequirement
 from . import choices
-from .many import report_of, require_rows
-from .rank_page import Reading, kept_table, many_ranks, places_of
-from .writing import say
-
-if TYPE_CHECKING:
-    from ..analysis.many.document import RanksDocument
-    from ..analysis.report import Report
-    from ..dashboard.watched import Watched
+from .many import is_for_a_table, report_of, require_rows, table_of
+from .outputs import Destination
+from .writing import print_report, say
 
 CAPTURES: Final = Path("launchscope-out")  # where profile keeps them
+DEMOS: Final = Path(__file__).parent.parent / "fixtures" / "captures"
+DEMO: Final = "llama_1b"
 FIRST_PORT: Final = 8050
 
 
-_Command = TypeVar("_Command", bound=Callable[..., object])
+def _ports(_ctx: click.Context, _option: click.Parameter, port: int | None) -> Sequence[int]:
+    return range(FIRST_PORT, FIRST_PORT + 50) if port is None else (port,)
 
 
-def served_at(command: _Command) -> _Command:
-    """--port, --host and --no-browser."""
-    port = click.option(
-        "--port", type=click.IntRange(0, 65535), help="Serve on this port; 0: any.  [default: 8050, or the next free]"
-    )
-    host = click.option(
+serving: Final = choices.together(
+    click.option(
+        "--port",
+        "ports",
+        type=click.IntRange(0, 65535),
+        callback=_ports,
+        help="Serve on this port; 0: any.  [default: 8050, or the next free]",
+    ),
+    click.option(
         "--host",
         default="127.0.0.1",
         show_default=True,
         help="Serve on this address; others than loopback need the token that is printed.",
-    )
-    no_browser = click.option("--no-browser", is_flag=True, help="Don't open a browser.")
-    return port(host(no_browser(command)))
+    ),
+    click.option("--no-browser", "browser", flag_value=False, default=True, help="Don't open a browser."),
+)
 
 
 @click.command("dashboard", short_help="Explore captures and traces in a browser: timelines side by side.")
@@ -49,19 +51,15 @@ def served_at(command: _Command) -> _Command:
     default=None,
     help="The page of many ranks, or one report.  [default: by their number]",
 )
-@served_at
-@choices.step_regex
-@choices.strict
-@choices.no_cache
-def command(
+@serving
+@choices.reading
+def dashboard(
     paths: tuple[Path | str, ...],
     ranks: bool | None,
-    port: int | None,
-    host: str,
-    no_browser: bool,
     step_regex: str | None,
     strict: bool,
-    no_cache: bool,
+    cache: bool,
+    **served: Any,
 ) -> None:
     """Open each PATH (a capture of `launchscope profile`, or traces as `launchscope analyze` takes them) in a page of
     its own server; without PATH the newest capture in launchscope-out/. Ctrl-C ends it.
@@ -70,24 +68,27 @@ def command(
     ranks.json` give a page of all ranks, in which each one's timeline can be opened: of ranks.json those below its own
     folder, and below each PATH that is named behind it.
     """
+    from ..dashboard.many import rank_pages as reading
+
     chosen = paths or (newest_capture(),)
-    doc = kept_table(chosen)
-    reading = Reading(step_regex, not no_cache, None if doc is None else places_of(chosen, doc))
-    if doc is None:
+    table, places = reading.kept_table(chosen), None
+    if table is not None:
+        places = reading.places_of(chosen, table)
+    else:
         from ..analysis.inputs.sources import sources
         from ..dashboard.watched import Watched
 
         found = sources(chosen)
         watched = Watched.of(found.local)
-        if ranks is not False:
-            doc = many_ranks(found, forced=ranks is True, step_regex=step_regex, strict=strict)
-        if doc is None:
-            report = report_of(found, step_regex=step_regex, strict=strict, cache=not no_cache)
-            show(report, watched, host=host, port=port, browser=not no_browser)
+        if ranks is False or not is_for_a_table(found, forced=ranks is True):
+            report = report_of(found, step_regex=step_regex, strict=strict, cache=cache)
+            _site().serve(report, watched, say=say, **served)
             return
-    if strict:
-        require_rows(doc, strict=True)
-    show_ranks(doc, reading, host=host, port=port, browser=not no_browser)
+        table = table_of(found, step_regex=step_regex, strict=strict)
+    if strict or places is None:
+        require_rows(table, strict=strict)
+    read = partial(reading.report_of, places=places, step_regex=step_regex, cache=cache)
+    _site().serve_many(table, read, say=say, **served)
 
 
 def newest_capture() -> Path:
@@ -96,10 +97,9 @@ def newest_capture() -> Path:
     from ..analysis.model.paths import is_folder, listed
 
     there = listed(CAPTURES) if is_folder(CAPTURES) else []
-    named = [path for path in there if not path.name.startswith(".")]
-    for path in sorted(named, key=_changed_at, reverse=True):
-        if is_capture(path):
-            return path
+    captures = [path for path in there if not path.name.startswith(".") and is_capture(path)]
+    if captures:
+        return max(captures, key=_changed_at)
     if any(is_being_written(path) for path in there):
         raise LaunchscopeError(
             f"nothing to show yet: the only capture in {CAPTURES}/ is still being written; try again when it is whole"
@@ -116,30 +116,47 @@ def _changed_at(path: Path) -> float:
         return 0.0
 
 
-def show(report: Report, watched: Watched, *, host: str, port: int | None, browser: bool) -> None:
-    """Serve the page until Ctrl-C."""
-    with needs_dashboard():
-        from ..dashboard.site.serve import serve
-    serve(report, watched, host=host, ports=_ports(port), browser=browser, say=say)
-
-
-def show_ranks(doc: RanksDocument, read: Reading, *, host: str, port: int | None, browser: bool) -> None:
-    """Serve the page of many ranks until Ctrl-C."""
-    with needs_dashboard():
-        from ..dashboard.site.serve import serve_many
-    serve_many(doc, read, host=host, ports=_ports(port), browser=browser, say=say)
-
-
-@contextmanager
-def needs_dashboard() -> Iterator[None]:
-    """MissingRequirement where a package of the dashboard is absent."""
+def _site() -> ModuleType:
+    """What serves a page until Ctrl-C. MissingRequirement where a package of the dashboard is absent."""
     try:
-        yield
+        from ..dashboard.site import serve
     except ModuleNotFoundError as error:
         raise MissingRequirement(
             f"the dashboard needs the package {error.name}: pip install 'launchscope[dashboard]'"
         ) from error
+    return serve
 
 
-def _ports(port: int | None) -> Sequence[int]:
-    return range(FIRST_PORT, FIRST_PORT + 50) if port is None else (port,)
+@click.command("demo", short_help="Show a full report here and now: no GPU, no torch.")
+@click.argument("name", required=False, default=DEMO)
+@click.option("--list", "list_names", is_flag=True, help="Name the captures that can be shown.")
+@choices.destination(verbose=True)
+@click.option("--dashboard", "in_browser", is_flag=True, help="Open it in a browser: launchscope dashboard.")
+@serving
+def demo(name: str, list_names: bool, to: Destination, in_browser: bool, **served: Any) -> None:
+    """Show the report of capture NAME (default: llama_1b), which `launchscope profile` recorded on an NVIDIA H200."""
+    names = _demo_names()
+    if list_names:
+        print_report("\n".join(names))
+        return
+    if name.removesuffix(".zip") not in names:
+        raise LaunchscopeError(f"no demo '{name}'; there are: {', '.join(names)}")
+    to.check()
+    from ..analysis.report import load
+
+    capture = DEMOS / f"{name.removesuffix('.zip')}.zip"
+    if in_browser:
+        from ..dashboard.watched import Watched
+
+        _site().serve(load(capture), Watched.of((capture,)), say=say, **served)
+        return
+    to.write_report(load(capture))
+    say(f"this was {capture}; measure your own model with: launchscope profile model.py")
+
+
+def _demo_names() -> list[str]:
+    """The captures in the package, the default one first."""
+    names = sorted(capture.stem for capture in DEMOS.glob("*.zip"))
+    if not names:
+        raise LaunchscopeError(f"{DEMOS}: no captures, so this installation is incomplete: install launchscope anew")
+    return sorted(names, key=lambda name: name != DEMO)

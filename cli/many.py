@@ -1,86 +1,65 @@
-"""Whether ``analyze`` tells each trace's report or the table of many ranks, and how it makes the table."""
+"""Whether `analyze` and `dashboard` show each trace's report or the table of many ranks, and how they make it."""
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ..analysis.model.errors import LaunchscopeError
-from .outputs import RANKS, by_suffix, hand_over, renderer
-from .progress import Bar, ProgressLine, can_redraw
+from .outputs import RANKS, Destination, by_suffix, renderer
+from .progress import progress_bar, progress_line, show_rows
 from .writing import say
 
 if TYPE_CHECKING:
     from ..analysis.inputs.sources import Sources
-    from ..analysis.many.document import RankRow, RanksDocument
+    from ..analysis.many.document import RanksDocument
     from ..analysis.report import Report
 
 MANY: Final = 16
 """Trace files up to which each one's report is of use."""
 
-_MB: Final = 1e6
-_LIVE_S: Final = 0.2
-_LOGGED_S: Final = 10.0  # between lines of a log
 
-
-def is_for_a_table(found: Sources, *, forced: bool, output: str | None, file: Path | None) -> bool:
-    """Whether it is to be a table of ranks, no reports: as asked, else what is of more use. Says which on stderr."""
+def is_for_a_table(found: Sources, to: Destination | None = None, *, forced: bool) -> bool:
+    """Whether a table of ranks is of more use than reports, unless ``forced``. Says on stderr which it is."""
     from ..analysis.many.odd_ones import FEWEST
+    from ..analysis.model.units import plural
 
-    suffixed = None if file is None or output is not None else by_suffix(file, RANKS)
-    if file is not None and output is None and suffixed is None and by_suffix(file) is not None:
+    to = to or Destination()
+    by_name = None if to.file is None or to.output is not None else to.file
+    suffixed = by_name and by_suffix(by_name, RANKS)
+    if by_name is not None and suffixed is None and by_suffix(by_name) is not None:
         if forced:
             raise click.UsageError(
-                f"a table of ranks can't be written as {file.suffix}; .json, .md, .parquet and text can"
+                f"a table of ranks can't be written as {by_name.suffix}; .json, .md, .parquet and text can"
             )
         return False
     if not forced and suffixed != "parquet" and not found.is_listing and (count := len(found.each)) <= MANY:
         if count >= FEWEST:
             say(f"{count} traces: a report of each; --ranks puts them side by side")
         return False
-    from ..analysis.model.units import plural
-
-    renderer(output or suffixed or "terminal", RANKS)  # what it lacks is told before the work
+    renderer(to.named(RANKS), RANKS)  # names a package that is absent, before the work
     say(f"{plural(len(found.traces), 'trace file')}: a table of ranks; --no-ranks gives each one's report")
     return True
 
 
-def report_of(found: Sources, *, step_regex: str | None, strict: bool, cache: bool) -> Report:
+def report_of(found: Sources, **reading: Any) -> Report:
     """The report of what was found, files in storage fetched for it."""
-    from ..analysis.report import analyze_sources
+    soon = found.at_hand(lambda url: say(f"fetching {url}"))
+    with soon as here, here.opened_soon(cache=reading["cache"]), progress_bar() as progress:
+        from ..analysis.report import analyze_sources  # while the first file's second process starts
 
-    with found.at_hand(lambda url: say(f"fetching {url}")) as here, Bar() as progress:
-        report = analyze_sources(here, step_regex=step_regex, strict=strict, cache=cache, progress=progress)
+        report = analyze_sources(here, progress=progress, **reading)
     report.require_gpu_ops()
     return report
 
 
-def put_side_by_side(
-    found: Sources,
-    *,
-    output: str | None,
-    file: Path | None,
-    verbose: bool,
-    resume: Path | None,
-    **how: Any,
-) -> None:
-    """Make the table of ranks, and hand it over."""
-    from ..analysis.many.ranks import Stopped, analyze_ranks
+def table_of(found: Sources, **reading: Any) -> RanksDocument:
+    """The table of ranks, made now."""
+    from ..analysis.many.ranks import analyze_ranks
 
-    try:
-        with ProgressLine() as line:
-            document = analyze_ranks(found, resume=resume, progress=RowsTold(line), **how)
-    except Stopped as stopped:
-        kept = (
-            f"kept in {resume}: the same command goes on from there" if resume else "lost: --resume FOLDER keeps them"
-        )
-        say(f"{stopped.finished:,} of {stopped.total:,} files were finished; they are {kept}")
-        raise
-    hand_over(document, output, file=file, inputs=found.local, verbose=verbose, table=RANKS)
-    require_rows(document, strict=how["strict"])
+    with progress_line() as show:
+        return analyze_ranks(found, progress=show_rows(show), **reading)
 
 
 def require_rows(doc: RanksDocument, *, strict: bool) -> None:
@@ -95,23 +74,3 @@ def require_rows(doc: RanksDocument, *, strict: bool) -> None:
         raise LaunchscopeError(
             f"{len(lost):,} of {len(doc.rows):,} files can't be read whole; the first: {name}: {words}"
         )
-
-
-class RowsTold:
-    """How far it is: at most a few times a second on a terminal, every ten seconds in a log."""
-
-    def __init__(self, line: ProgressLine) -> None:
-        self._line = line
-        self._begun = self._told = time.monotonic()
-        self._bytes = self._failed = 0
-
-    def __call__(self, done: int, total: int, row: RankRow) -> None:
-        self._bytes += row.bytes or 0
-        self._failed += row.error is not None
-        now = time.monotonic()
-        if now - self._told < (_LIVE_S if can_redraw() else _LOGGED_S) or done == total:
-            return
-        self._told = now
-        rate = self._bytes / max(now - self._begun, 1e-3) / _MB
-        failed = f" · {self._failed:,} can't be read" if self._failed else ""
-        self._line(f"{done:,} of {total:,} files · {rate:,.0f} MB/s{failed}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..analysis.model.errors import LaunchscopeError, MissingRequirement
 from ..analysis.model.paths import exists, is_file
-from .progress import Bar
+from .progress import progress_bar
 from .writing import (
     WIDTH,
     NobodyReads,
@@ -61,28 +61,18 @@ OUTPUTS: Final = {
     "perfetto": Output("analysis.render.perfetto.trace_file:render", ".pftrace"),
     "html": Output("dashboard.one_file.html:render", ".html", extra="dashboard"),
 }
-"""What a Report can become."""
-
-HEALTH: Final = story_outputs("analysis.health_story")
-"""What `launchscope doctor` tells of a Report."""
-
+"""What a Report can become; below, what each other document can."""
+HEALTH: Final = story_outputs("analysis.profile.health")
 MODEL: Final = story_outputs("analysis.predict.textbook")
 WHATIF: Final = story_outputs("analysis.predict.whatif")
 SWEEP: Final = story_outputs("analysis.predict.sweep_story")
 PREDICT: Final = story_outputs("analysis.predict.predict_story")
-"""What the textbook model, a simulated step, a sweep and a step predicted without a GPU can become."""
-
 RANKS: Final = {
     **story_outputs("analysis.many.many_story"),
     "parquet": Output("analysis.many.ranks_parquet:render", ".parquet", extra="cluster"),
 }
-"""What the table of many ranks can become."""
-
 COMPARED: Final = story_outputs("analysis.compare.checks.compare_story")
-"""What a comparison can become."""
-
 CHECKED: Final = story_outputs("analysis.compare.checks.check_story")
-"""What a finished check can become."""
 CHECK_FILES: Final = {
     "junit": Output("analysis.compare.checks.junit:render"),
     "markdown": CHECKED["markdown"],
@@ -90,7 +80,7 @@ CHECK_FILES: Final = {
     "annotations": Output("analysis.compare.checks.annotations:render"),
     "error": Output("analysis.compare.checks.annotations:render_error"),
 }
-"""What it can become besides, for CI and for GitHub."""
+"""What a finished check can become besides, for CI and for GitHub."""
 
 FORMATS: Final = ("terminal", "json", "markdown")  # those that a person or a program reads from stdout
 
@@ -115,63 +105,56 @@ def renderer(name: str, table: Mapping[str, Output] = OUTPUTS) -> Callable[..., 
     return found
 
 
-def deliver(
-    report: Report,
-    *,
-    output: str | None,
-    file: Path | None,
-    verbose: bool = False,
-    table: Mapping[str, Output] = OUTPUTS,
-) -> None:
-    """Render the report and put it where it was asked for. ``output`` None: by the file's suffix, else terminal."""
-    name = _name(output, file, table)
-    if not table[name].styled:
-        _say_warnings(report)
-    inputs = tuple(Path(trace.source.path) for trace in report.document.traces)  # those of a folder, too
-    hand_over(report, name, file=file, inputs=inputs, verbose=verbose, table=table)
+@dataclass(frozen=True)
+class Destination:
+    """Where the answer of a command goes, and what it becomes there."""
+
+    output: str | None = None  # a name in the table; null: by the file's suffix, else terminal
+    file: Path | None = None  # null: stdout
+    verbose: bool = False
+
+    def check(self, *inputs: Path) -> None:
+        """Refuse, before the work for it is done, a file that could not be written, or that is an input."""
+        if self.file is not None:
+            check_writable(self.file, inputs)
+
+    def named(self, table: Mapping[str, Output]) -> str:
+        return self.output or (self.file and by_suffix(self.file, table)) or "terminal"
+
+    def write(self, subject: object, table: Mapping[str, Output], *inputs: Path) -> None:
+        """Render what the table has a renderer for, and write it; ``inputs`` are never overwritten."""
+        self.check(*inputs)
+        name = self.named(table)
+        style: dict[str, Any] = {}
+        if table[name].styled:
+            to_file = self.file is not None
+            style = {"width": WIDTH if to_file else terminal_width(), "color": not to_file and wants_color()}
+            style["verbose"] = self.verbose
+        content = renderer(name, table)(subject, **style)
+        if self.file is None:
+            assert isinstance(content, str)  # bytes have a suffix and no --format
+            print_report(content, utf8=not table[name].styled)
+            return
+        with progress_bar("writing") as count:
+            write_file(self.file, content if isinstance(content, str | bytes) else _counted(content, self.file, count))
+        say(f"written to {self.file}")
+
+    def write_report(self, report: Report, table: Mapping[str, Output] = OUTPUTS) -> None:
+        """The same of a Report, whose warnings go to stderr where a program may read the output."""
+        if not table[self.named(table)].styled:
+            _say_warnings(report)
+        inputs = (Path(trace.source.path) for trace in report.document.traces)  # those of a folder, too
+        self.write(report, table, *inputs)
 
 
-def _name(output: str | None, file: Path | None, table: Mapping[str, Output]) -> str:
-    return output or (file and by_suffix(file, table)) or "terminal"
-
-
-def hand_over(
-    subject: object,
-    output: str | None,
-    *,
-    file: Path | None,
-    inputs: tuple[Path, ...],
-    verbose: bool = False,
-    table: Mapping[str, Output],
-) -> None:
-    """Render what the table has a renderer for, and put it into the file, or on stdout without one.
-
-    ``output`` None: by the file's suffix, else terminal.
-    """
-    check_output(file, inputs)
-    name = _name(output, file, table)
-    style: dict[str, Any] = {}
-    if table[name].styled:
-        style = {"width": WIDTH, "color": False} if file else {"width": terminal_width(), "color": wants_color()}
-        style["verbose"] = verbose
-    content = renderer(name, table)(subject, **style)
-    if file is not None:
-        with Bar("writing") as progress:
-            write_file(file, content if isinstance(content, str | bytes) else _counted(content, file, progress))
-        say(f"written to {file}")
-    else:
-        assert isinstance(content, str)  # bytes have a suffix and no --format
-        print_report(content, utf8=not table[name].styled)
-
-
-def _counted(content: Iterable[bytes], file: Path, progress: Bar) -> Iterator[bytes]:
+def _counted(content: Iterable[bytes], file: Path, count: Callable[[str, int | None, int], None]) -> Iterator[bytes]:
     for piece in content:
-        progress(str(file), None, len(piece))
+        count(str(file), None, len(piece))
         yield piece
 
 
 def _say_warnings(report: Report) -> None:
-    """On stderr, for outputs whose reader may be a program: the terminal report shows them beside their figures."""
+    """The terminal report shows them beside their figures."""
     for trace in report.document.traces:
         for warning in trace.warnings:
             say(f"{trace.name}: {warning.message}")
@@ -183,52 +166,47 @@ def _say_warnings(report: Report) -> None:
                 say(f"{mode}: {warning.message}")
 
 
-def check_output(file: Path | None, inputs: tuple[Path, ...] = ()) -> None:
-    """Refuse a file that could not be written before the work for it is done."""
-    if file is not None:
-        check_writable(file, inputs)
-
-
 def check_outputs(paths: Sequence[Path], inputs: tuple[Path, ...]) -> None:
     """Refuse, before the check is done, files that could not be written, and one that two outputs would go to."""
     for path in paths:
-        check_output(path, inputs)
+        check_writable(path, inputs)
     places = [os.path.realpath(path) for path in paths if is_file(path) or not exists(path)]
     for path in paths:
         if places.count(os.path.realpath(path)) > 1:
             raise LaunchscopeError(f"{path}: named for two outputs, of which one would overwrite the other")
 
 
-def deliver_check(
-    document: CheckDoc, *, output: str | None, file: Path | None, files: Mapping[str, Path | None], verbose: bool
-) -> None:
+def write_check(document: CheckDoc, to: Destination, files: Mapping[str, Path | None]) -> None:
     """Write every output that was asked for; a reader of stdout who has gone does not change the answer."""
     for name, path in files.items():
         if path is not None:
             write_file(path, _content(name, document))
             say(f"written to {path}")
     _add_to_summary(_content("markdown", document))
-    shown = _name(output, file, CHECKED)
     try:
-        hand_over(document, output, file=file, inputs=(), verbose=verbose, table=CHECKED)
-        if os.environ.get("GITHUB_ACTIONS") == "true" and (file is not None or shown == "terminal"):
-            annotations = _content("annotations", document)
-            if annotations:
-                print_report(annotations, utf8=True)
+        to.write(document, CHECKED)
+        if to.file is not None or to.named(CHECKED) == "terminal":
+            _annotate("annotations", document)
     except NobodyReads:
         discard_stdout()
 
 
-def tell_github(error: LaunchscopeError, *, annotate: bool) -> None:
-    """What keeps the check from being done, where GitHub shows what a job has to say; annotations go to stdout."""
+def write_refusal(error: LaunchscopeError, to: Destination) -> None:
+    """What keeps the check from being done, where GitHub shows what a job has to say."""
     from ..analysis.model.units import one_line
 
     _add_to_summary(f"**TO FIX:** `{one_line(str(error)).replace('`', '´')}`\n")
-    if annotate and os.environ.get("GITHUB_ACTIONS") == "true":
+    if to.file is not None or to.output in (None, "terminal"):
         try:
-            print_report(_content("error", str(error)), utf8=True)
+            _annotate("error", str(error))
         except NobodyReads:
             discard_stdout()
+
+
+def _annotate(name: str, document: CheckDoc | str) -> None:
+    """On stdout, where GitHub's runner reads annotations."""
+    if os.environ.get("GITHUB_ACTIONS") == "true" and (annotations := _content(name, document)):
+        print_report(annotations, utf8=True)
 
 
 def _content(name: str, document: CheckDoc | str) -> str | bytes:

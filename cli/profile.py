@@ -1,35 +1,39 @@
-"""``launchscope profile``: measure a decode step on this machine's GPU and report on it."""
+"""``launchscope profile`` and ``calibrate``: measure a decode step on this machine's GPU, and the machine itself."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..analysis.model.errors import LaunchscopeError
-from ..tracer.processes.rank_options import BACKENDS, RanksOptions, place_from_environment
 from ..tracer.target.options import (
+    BACKENDS,
     CHECK_REPEATS,
     MODES,
     REPEATS,
     STEPS,
     TIMEOUT_S,
     ProfileOptions,
+    RanksOptions,
     no_progress,
-    parse_modes,
-    parse_settings,
+    place_from_environment,
 )
 from . import choices
-from .outputs import COMPARED, deliver, hand_over
-from .progress import ProgressLine
-from .writing import say
+from .outputs import COMPARED, Destination
+from .progress import progress_line
+from .writing import print_report, say
+
+if TYPE_CHECKING:
+    from ..analysis.model.capture import Calibration
 
 
 @click.command("profile", short_help="Measure a model's decode step on this machine's GPU.")
 @click.argument("target")
 @choices.batch_size
-@choices.dtype
-@choices.context_length
+@choices.build
 @click.option("--steps", type=int, metavar="N", default=STEPS, show_default=True, help="Steps per profiler session.")
 @click.option(
     "--repeats",
@@ -37,12 +41,7 @@ from .writing import say
     metavar="N",
     help=f"Fresh processes per mode.  [default: {REPEATS}; with --for-check or --against {CHECK_REPEATS}]",
 )
-@click.option(
-    "--modes", metavar="MODES", default=",".join(MODES), show_default=True, help="Modes, with commas between."
-)
-@click.option(
-    "--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A parameter of the target's build; repeatable."
-)
+@choices.modes(",".join(MODES))
 @click.option(
     "-o",
     "--output",
@@ -75,74 +74,29 @@ from .writing import say
 )
 @click.option("--rdzv-id", metavar="ID", help="What tells this run from others that meet there.")
 @click.option("--local-addr", metavar="ADDRESS", help="This host's, as the others reach it.")
-@choices.output_format(default="terminal")
-@click.option(
-    "--timeout",
-    type=float,
-    metavar="SECONDS",
-    default=TIMEOUT_S,
-    show_default=True,
-    help="Longest that one process may take, compilation included; its mode then fails.",
-)
-@choices.verbose
-def command(
-    target: str,
-    batch_size: int | None,
-    dtype: str | None,
-    context_length: int | None,
-    steps: int,
-    repeats: int | None,
-    modes: str,
-    pairs: tuple[str, ...],
-    out: Path | None,
-    for_check: bool,
-    against: str | None,
-    nproc_per_node: int | None,
-    nnodes: int,
-    node_rank: int | None,
-    rdzv_endpoint: str | None,
-    rdzv_backend: str,
-    rdzv_id: str | None,
-    local_addr: str | None,
-    output: str | None,
-    timeout: float,
-    verbose: bool,
+@choices.timeout(TIMEOUT_S, "Longest that one process may take, compilation included; its mode then fails.")
+@choices.destination(default="terminal", to_file=False, verbose=True)
+def profile(
+    target: str, to: Destination, repeats: int | None, for_check: bool, against: str | None, **more: Any
 ) -> None:
     """Run the decode step of TARGET (model.py, model.py:name or package.module:name) in each mode, in fresh
     processes, and report where its time goes.
     """
-    options = ProfileOptions(
-        target=target,
-        batch_size=batch_size,
-        dtype=dtype,
-        context_length=context_length,
-        steps=steps,
-        repeats=repeats if repeats is not None else CHECK_REPEATS if for_check or against else REPEATS,
-        modes=parse_modes(modes),
-        settings=parse_settings(pairs),
-        out=out,
-        timeout_s=timeout,
-        for_check=for_check or against is not None,
-    )
+    of_ranks = fields(RanksOptions)
+    ranks = {field.name: more.pop(field.name) for field in of_ranks}
+    for_check = for_check or against is not None
+    if repeats is None:
+        repeats = CHECK_REPEATS if for_check else REPEATS
+    options = ProfileOptions(target=target, repeats=repeats, for_check=for_check, **more)
     launch = None
-    if nproc_per_node is not None:
-        launch = RanksOptions(
-            nproc_per_node=nproc_per_node,
-            nnodes=nnodes,
-            node_rank=node_rank,
-            rdzv_endpoint=rdzv_endpoint,
-            rdzv_backend=rdzv_backend,
-            rdzv_id=rdzv_id,
-            local_addr=local_addr,
-        )
-    elif nnodes != 1 or (node_rank, rdzv_endpoint, rdzv_id, local_addr) != (None,) * 4:
+    if ranks["nproc_per_node"] is not None:
+        launch = RanksOptions(**ranks)
+    elif any(ranks[field.name] != field.default for field in of_ranks[1:]):
         raise LaunchscopeError("--nnodes, --node-rank, --rdzv-… and --local-addr take --nproc-per-node too")
-    _measure(options, launch, against, output, verbose)
+    _measure(options, launch, against, to)
 
 
-def _measure(
-    options: ProfileOptions, launch: RanksOptions | None, against: str | None, output: str | None, verbose: bool
-) -> None:
+def _measure(options: ProfileOptions, launch: RanksOptions | None, against: str | None, to: Destination) -> None:
     """Measure and report; with several ranks rank 0's process does, and the others are silent."""
     from ..tracer.processes.api import Interrupted, run_against, run_profile
 
@@ -156,7 +110,7 @@ def _measure(
     capture: Path | None
     other: Path | None = None
     try:
-        with ProgressLine() as progress:
+        with progress_line() as progress:
             if several:
                 from ..tracer.processes.launch import run_ranks
 
@@ -167,35 +121,67 @@ def _measure(
                 capture, other = run_against(options, against, progress)
     except Interrupted as stopped:
         if stopped.capture is not None:
-            _report(stopped.capture, output, verbose)
+            _report(stopped.capture, to)
         if stopped.against is not None:
             say(f"kept in {stopped.against}: what was measured of {against}")
         raise
-    if capture is None:
-        if place is None:
-            say("done; rank 0 keeps the capture, on its host")
-        return
-    if other is None:
-        _report(capture, output, verbose)
-    else:
-        assert against is not None
-        _compare(capture, other, output, verbose)
+    if capture is not None:
+        _report(capture, to, other)
+    elif place is None:
+        say("done; rank 0 keeps the capture, on its host")
 
 
-def _compare(capture: Path, other: Path, output: str | None, verbose: bool) -> None:
-    from ..analysis.compare.compared_paths import compare
-
+def _report(capture: Path, to: Destination, other: Path | None = None) -> None:
+    """Report on the capture, or on what changed from the other one; whatever happens, say where they are kept."""
+    kept = f"kept in {capture} · see it: launchscope dashboard {capture} · again: launchscope analyze, export"
+    if other is not None:
+        kept = f"kept in {capture} and {other} · held against limits: launchscope check {capture} --baseline {other}"
     try:
-        inputs = (other, capture)
-        hand_over(compare(*inputs), output, file=None, inputs=inputs, verbose=verbose, table=COMPARED)
+        if other is None:
+            from ..analysis.report import load
+
+            to.write_report(load(capture))
+        else:
+            from ..analysis.compare.compared_paths import compare
+
+            to.write(compare(other, capture), COMPARED)
     finally:
-        say(f"kept in {capture} and {other} · held against limits: launchscope check {capture} --baseline {other}")
+        say(kept)
 
 
-def _report(capture: Path, output: str | None, verbose: bool) -> None:
-    from ..analysis.report import load
+@click.command("calibrate", short_help="Measure this machine: launch costs, bandwidth, matrix rate.")
+@click.option("--refresh", is_flag=True, help="Measure again even if this machine was measured before.")
+@click.option("--format", "output", type=click.Choice(["terminal", "json"]), default="terminal", show_default=True)
+def calibrate(refresh: bool, output: str) -> None:
+    """Measure what the reports compare with: the cheapest launch, graph launch and node costs, memory bandwidth and
+    matrix rate. Kept per machine (GPU, driver, CUDA, torch, host) and reused by `launchscope profile`.
+    """
+    import msgspec
 
-    try:
-        deliver(load(capture), output=output, file=None, verbose=verbose)
-    finally:  # what was measured is worth more than the report of it
-        say(f"kept in {capture} · see it: launchscope dashboard {capture} · again: launchscope analyze, export")
+    from ..tracer.measure.device import CUDA
+    from ..tracer.processes import calibrate as calibration
+
+    with progress_line() as progress:
+        found, measured_before, kept = calibration.calibrate(refresh, progress, CUDA)
+    as_json = msgspec.json.format(msgspec.json.encode(found), indent=2).decode() if output == "json" else None
+    print_report(as_json or _as_text(found))
+    say(f"measured before, read from {kept}; --refresh measures anew" if measured_before else f"kept in {kept}")
+
+
+def _as_text(calibration: Calibration) -> str:
+    rows = [
+        ("cheapest launch (τ_floor)", _scaled(calibration.tau_floor_ns, 1e3, "µs")),
+        ("graph launch, host", _scaled(calibration.graph_launch_ns, 1e3, "µs")),
+        ("  and per node", _scaled(calibration.graph_launch_per_node_ns, 1e3, "µs")),
+        ("replay to replay", _scaled(calibration.replay_gap_ns, 1e3, "µs")),
+        ("node to node (ν)", _scaled(calibration.node_gap_ns, 1e3, "µs")),
+        ("  with few streams used", _scaled(calibration.node_gap_few_streams_ns, 1e3, "µs")),
+        ("memory bandwidth", _scaled(calibration.bandwidth_bytes_per_s, 1e12, "TB/s")),
+    ]
+    rates = calibration.flops_per_s.items()
+    rows += [(f"matrix rate, {dtype}", _scaled(rate, 1e12, "TFLOP/s")) for dtype, rate in rates]
+    return "\n".join(f"{name:<28}{value:>14}" for name, value in rows)
+
+
+def _scaled(value: float | None, scale: float, unit: str) -> str:
+    return "–" if value is None else f"{value / scale:.2f} {unit}"

@@ -2,121 +2,139 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import PurePath
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from .writing import one_line, say
+from ..analysis.model.errors import one_line
+from .writing import say
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from ..analysis.many.document import RankRow
+
 _QUIET_S: Final = 1.0  # what is done by then needs no bar
 _REFRESH_S: Final = 0.1
+_ROWS_LIVE_S: Final = 0.2
+_ROWS_LOGGED_S: Final = 10.0  # between lines of a log
 _CLEAR_LINE: Final = "\r\x1b[2K"
 _UNKNOWN_WIDTH: Final = 80
 _BAR_WIDTH: Final = 40
 _NAME_WIDTH: Final = 32
 _MB: Final = 1e6
 
+_State = tuple[str, int | None, int]
+"""Path, size and bytes done."""
+
 
 def can_redraw() -> bool:
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-class ProgressLine:
-    """Call it with a message. Leaving the ``with`` block clears the line on a terminal."""
+@contextmanager
+def progress_line() -> Iterator[Callable[[str], None]]:
+    """Call what it gives with a message. The end of the ``with`` block clears the line on a terminal."""
+    is_live, begun = can_redraw(), time.monotonic()
 
-    def __init__(self) -> None:
-        self._live = can_redraw()
-        self._begun = time.monotonic()
-
-    def __enter__(self) -> ProgressLine:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live:
-            self._draw("")
-
-    def __call__(self, message: str) -> None:
-        line = f"{one_line(message)} · {time.monotonic() - self._begun:.0f} s"
-        if self._live:
-            self._draw(line)
+    def show(message: str) -> None:
+        line = f"{one_line(message)} · {time.monotonic() - begun:.0f} s"
+        if is_live:
+            _redraw(line)
         else:
             say(line)
 
-    def _draw(self, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            try:
-                width = os.get_terminal_size(sys.stderr.fileno()).columns or _UNKNOWN_WIDTH
-            except OSError:
-                width = _UNKNOWN_WIDTH
-            sys.stderr.write(_CLEAR_LINE + line[: width - 1])
-            sys.stderr.flush()
+    try:
+        yield show
+    finally:
+        if is_live:
+            _redraw("")
 
 
-class Bar:
-    """How far reading or writing has come, on a terminal and after a second; call it with path, size and bytes done.
+def _redraw(line: str) -> None:
+    with suppress(OSError, ValueError):
+        try:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or _UNKNOWN_WIDTH
+        except OSError:
+            width = _UNKNOWN_WIDTH
+        sys.stderr.write(_CLEAR_LINE + line[: width - 1])
+        sys.stderr.flush()
 
-    It shows the file at hand, and says when that one has been read and is analyzed. Drawn from a thread of its own, so
-    that it also appears while there is nothing to be told.
+
+def show_rows(show: Callable[[str], None]) -> Callable[[int, int, RankRow], None]:
+    """Call it with each row of a table of ranks: it shows how many files of how many have been read, now and then."""
+    begun = shown = time.monotonic()
+    size = failed = 0
+
+    def count(done: int, total: int, row: RankRow) -> None:
+        nonlocal shown, size, failed
+        size += row.bytes or 0
+        failed += row.error is not None
+        now = time.monotonic()
+        if now - shown >= (_ROWS_LIVE_S if can_redraw() else _ROWS_LOGGED_S) and done < total:
+            shown = now
+            unread = f" · {failed:,} can't be read" if failed else ""
+            show(f"{done:,} of {total:,} files · {size / max(now - begun, 1e-3) / _MB:,.0f} MB/s{unread}")
+
+    return count
+
+
+@contextmanager
+def progress_bar(doing: str = "reading") -> Iterator[Callable[[str, int | None, int], None]]:
+    """How far reading or writing is, on a terminal and after a second: call what it gives with path, size, new bytes.
+
+    The size is None where nobody knows it. The bar shows the file at hand, and says when that one has been read and is
+    analyzed. A thread draws it, so that it also appears while nothing calls.
     """
+    state: _State = ("", None, 0)  # replaced as one
+    done = threading.Event()
 
-    def __init__(self, doing: str = "reading") -> None:
-        self._live = can_redraw()
-        self._doing = doing
-        self._begun = time.monotonic()
-        self._at: tuple[str, int | None, int] = ("", None, 0)  # path, size, done: replaced as one
-        self._ends = threading.Event()
-        self._drawing = threading.Thread(target=self._draw, daemon=True)
+    def count(path: str, size: int | None, new: int) -> None:
+        nonlocal state
+        before, _, so_far = state
+        state = (path, size, new + (so_far if path == before else 0))
 
-    def __enter__(self) -> Bar:
-        if self._live:
-            try:
-                self._drawing.start()
-            except RuntimeError:  # no thread to be had
-                self._live = False
-        return self
+    drawing = threading.Thread(target=_draw, args=(doing, lambda: state, done), daemon=True)
+    is_live = can_redraw()
+    if is_live:
+        try:
+            drawing.start()
+        except RuntimeError:  # no thread to be had
+            is_live = False
+    try:
+        yield count
+    finally:
+        done.set()
+        if is_live:
+            drawing.join()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ends.set()
-        if self._live:
-            self._drawing.join()
 
-    def __call__(self, path: str, size: int | None, count: int) -> None:
-        """``size`` None: nobody knows."""
-        before, _, done = self._at
-        self._at = (path, size, count + (done if path == before else 0))
-
-    def _draw(self) -> None:
-        if self._ends.wait(_QUIET_S):
-            return
-        with contextlib.suppress(OSError, ValueError), _new_bar() as bar:  # a terminal may go away
-            task = bar.add_task("", text="")
-            while True:
-                path, size, done = self._at
-                doing = "analyzing" if size is not None and done >= size else self._doing
-                of = "" if size is None else f"/{size / _MB:.1f}"
-                amount = f"{done / _MB:.1f}{of} MB · " if path else ""
-                text = f"{amount}{time.monotonic() - self._begun:.0f} s"
-                name = one_line(PurePath(path).name)
-                what = f"{doing} {name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 1] + '…'}"
-                bar.update(task, description=what, total=size, completed=done, text=text, refresh=True)
-                if self._ends.wait(_REFRESH_S):
-                    return
+def _draw(doing: str, state: Callable[[], _State], done: threading.Event) -> None:
+    begun = time.monotonic()
+    if done.wait(_QUIET_S):
+        return
+    with suppress(OSError, ValueError), _new_bar() as bar:  # a terminal may go away
+        task = bar.add_task("", text="")
+        while True:
+            path, size, count = state()
+            now = "analyzing" if size is not None and count >= size else doing
+            of = "" if size is None else f"/{size / _MB:.1f}"
+            amount = f"{count / _MB:.1f}{of} MB · " if path else ""
+            text = f"{amount}{time.monotonic() - begun:.0f} s"
+            name = one_line(PurePath(path).name)
+            what = f"{now} {name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 1] + '…'}"
+            bar.update(task, description=what, total=size, completed=count, text=text, refresh=True)
+            if done.wait(_REFRESH_S):
+                return
 
 
 def _new_bar() -> Progress:
-    """One line, gone when it ends; drawn when it is told to."""
+    """One line, which goes away at the end, and is drawn on request only."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from . import choices
-from .outputs import WHATIF, check_output, hand_over
+from .outputs import WHATIF, Destination
 
 
 class _Factor(click.FloatRange):
@@ -24,37 +24,29 @@ class _Factor(click.FloatRange):
 FACTOR = _Factor(0, 1_000_000, min_open=True)
 
 
-class _ByClass(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer ones alone
+def _by_class(text: str) -> tuple[str, float]:
     """A factor for all GPU ops, or for those of a class."""
+    from ..analysis.facts.op_classes import CLASSES
 
-    name = "[CLASS=]FACTOR"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
-        from ..analysis.facts.op_classes import CLASSES
-
-        name, equals, factor = value.rpartition("=")
-        if equals and name not in CLASSES:
-            self.fail(f"no GPU ops are of class '{name}'; there are {', '.join(CLASSES)}", param, ctx)
-        return name or "all", float(FACTOR.convert(factor, param, ctx))  # type: ignore[arg-type,unused-ignore]
+    name, equals, factor = text.rpartition("=")
+    if equals and name not in CLASSES:
+        raise ValueError(f"no GPU ops are of class '{name}'; there are {', '.join(CLASSES)}")
+    return name or "all", FACTOR.convert(factor, None, None)
 
 
-class _Weights(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer ones alone
+def _weights(text: str) -> str | float:
     """A type of weights, or their bytes."""
+    from ..analysis.step_model.knobs import FORMATS
 
-    name = "TYPE|SIZE"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
-        from ..analysis.step_model.knobs import FORMATS
-
-        if value in FORMATS:
-            return value
-        if value.isalnum() and not value[:1].isdigit():
-            self.fail(f"'{value}' is no type of weights; there are {', '.join(FORMATS)}, or a size", param, ctx)
-        return choices.SIZE.convert(value, param, ctx)
+    if text in FORMATS:
+        return text
+    if text.isalnum() and not text[:1].isdigit():
+        raise ValueError(f"'{text}' is no type of weights; there are {', '.join(FORMATS)}, or a size")
+    return choices.parse_size(text)
 
 
-BY_CLASS = _ByClass()
-WEIGHTS = _Weights()
+BY_CLASS = choices.Parsed("[CLASS=]FACTOR", _by_class)
+WEIGHTS = choices.Parsed("TYPE|SIZE", _weights)
 
 
 @click.command("whatif", short_help="Predict the step time with a faster host, other launches, or one CUDA graph.")
@@ -79,26 +71,15 @@ WEIGHTS = _Weights()
 @click.option("--graph", is_flag=True, help="The step is launched as one CUDA graph.")
 @click.option("--mode", metavar="MODE", help="Start from this mode.  [default: eager where it was timed]")
 @choices.step_regex
-@choices.output_format(default="by FILE's suffix, else terminal")
-@choices.output_file
+@choices.destination()
 def command(
     path: Path,
+    to: Destination,
     tau: float | None,
     host: float | None,
-    delay: float | None,
     gpu: tuple[tuple[str, float], ...],
     bandwidth: tuple[tuple[str, float], ...],
-    flops: float | None,
-    weights: str | float | None,
-    batch: int | None,
-    tensor_parallel: int | None,
-    all_reduce: float,
-    fuse: tuple[str, ...],
-    graph: bool,
-    mode: str | None,
-    step_regex: str | None,
-    output: str | None,
-    file: Path | None,
+    **more: Any,
 ) -> None:
     """Simulate the recorded steps of PATH, a capture or a trace, with something changed. Its range is what the
     simulation misses its own start by.
@@ -111,24 +92,8 @@ def command(
             raise click.UsageError(
                 f"{option}: the factor of {'all GPU ops' if twice == 'all' else twice} is given twice"
             )
-    check_output(file, (path,))
+    to.check(path)
     from ..analysis.predict.whatif import whatif
 
-    document = whatif(
-        path,
-        tau=tau,
-        host=host,
-        delay=delay,
-        gpu=dict(gpu),
-        bandwidth=dict(bandwidth),
-        flops=flops,
-        weights=weights,
-        batch=batch,
-        tensor_parallel=tensor_parallel,
-        all_reduce=all_reduce,
-        fuse=fuse,
-        graph=graph,
-        mode=mode,
-        step_regex=step_regex,
-    )
-    hand_over(document, output, file=file, inputs=(path,), table=WHATIF)
+    document = whatif(path, tau=tau, host=host, gpu=dict(gpu), bandwidth=dict(bandwidth), **more)
+    to.write(document, WHATIF, path)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from ..analysis.model.errors import LaunchscopeError
+from ..analysis.model.errors import LaunchscopeError, one_line
 
 WIDTH: Final = 100  # columns, where there is no terminal to ask
 MANIFEST: Final = "manifest.json"  # of a capture, as analysis.capture writes it; that loads msgspec
@@ -32,12 +32,6 @@ def say(text: str, *, whole: bool = False) -> None:
         print(text if whole else f"launchscope: {one_line(text)}", file=sys.stderr, flush=True)
 
 
-def one_line(text: str) -> str:
-    """``text`` without line breaks and without control characters, which a file name or a trace may bring along."""
-    joined = " ".join(line.strip() for line in text.splitlines() if line.strip())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in joined)
-
-
 def terminal_width() -> int:
     """Columns of the terminal on stdout (or ``COLUMNS``), else 100."""
     from shutil import get_terminal_size
@@ -54,21 +48,17 @@ def wants_color() -> bool:
     return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def stdout_never_fails_to_encode() -> None:
-    """A terminal whose encoding lacks τ or █ shows ``?`` instead of ending the command."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
+def prepare_stdout() -> None:
+    """Make a terminal whose encoding lacks τ or █ show ``?``, and put a buffer before a stdout without one.
 
-
-def stdout_takes_all() -> None:
-    """Put a buffer before a stdout without one (PYTHONUNBUFFERED, ``python -u``).
-
-    A buffer writes until all is written, or fails. Without one Python takes a write of which a full disk took a part
-    for a whole one.
+    PYTHONUNBUFFERED and ``python -u`` leave none. A buffer writes until all is written, or fails. Without one Python
+    takes a write of which a full disk took a part for a whole one.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper) and isinstance(sys.stdout.buffer, io.RawIOBase):
-        buffer = os.fdopen(sys.stdout.fileno(), "wb", closefd=False)
-        sys.stdout = io.TextIOWrapper(buffer, sys.stdout.encoding, sys.stdout.errors, line_buffering=True)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if isinstance(sys.stdout.buffer, io.RawIOBase):
+            buffer = os.fdopen(sys.stdout.fileno(), "wb", closefd=False)
+            sys.stdout = io.TextIOWrapper(buffer, sys.stdout.encoding, sys.stdout.errors, line_buffering=True)
+        sys.stdout.reconfigure(errors="replace")
 
 
 def print_report(text: str | bytes, *, utf8: bool = False) -> None:
@@ -137,10 +127,8 @@ def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
     if not has_folder:
         raise LaunchscopeError(f"{path}: the folder {path.parent} doesn't exist; make it first")
     for given in _named(inputs) if exists else ():
-        if _is_of_input(path, given):
-            raise LaunchscopeError(f"{path}: is an input; -o would overwrite it: name another file")
-        if _is_inside(path, given):
-            raise LaunchscopeError(f"{path}: in {given}, which is an input; -o would overwrite it: name another file")
+        if what := _overwritten(path, given):
+            raise LaunchscopeError(f"{path}: {what}; -o would overwrite it: name another file")
     if is_protected:
         raise LaunchscopeError(f"{path}: is write-protected; name another file for -o")
     if not is_allowed:
@@ -156,25 +144,22 @@ def _named(inputs: Iterable[Path]) -> Iterator[Path]:
             yield given
 
 
-def _is_of_input(path: Path, given: Path) -> bool:
-    """Whether the file is the input itself, or a part of the capture that the input is; what is missing is neither."""
+def _overwritten(path: Path, given: Path) -> str | None:
+    """Which input the file is of: the input itself, a part of a capture, or of a folder, where any may be a trace.
+
+    Beside a capture's own parts a report may lie; what is missing is no input.
+    """
     try:
         if not given.is_dir():
-            return path.samefile(given)
-        parts = (given / MANIFEST, *(given / "traces").rglob("*")) if (given / MANIFEST).exists() else ()
-        return any(part.is_file() and path.samefile(part) for part in parts)
+            parts: Iterable[Path] = (given,)
+        elif (given / MANIFEST).exists():
+            parts = (part for part in (given / MANIFEST, *(given / "traces").rglob("*")) if part.is_file())
+        else:
+            inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(given))
+            return f"in {given}, which is an input" if inside else None
+        return "is an input" if any(path.samefile(part) for part in parts) else None
     except OSError:  # the reader of the input tells it better
-        return False
-
-
-def _is_inside(path: Path, given: Path) -> bool:
-    """Whether the file lies in an input folder, where any may be a trace. Beside a capture's own parts a report may."""
-    try:
-        if not given.is_dir() or (given / MANIFEST).exists():
-            return False
-        return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(given))
-    except OSError:
-        return False
+        return None
 
 
 def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:

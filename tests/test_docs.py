@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from pathlib import Path
 
 import click
@@ -15,7 +16,7 @@ from launchscope.cli import launchscope as program
 ROOT = Path(__file__).parent.parent
 CLI = (ROOT / "docs" / "cli.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def command(name: str) -> click.Command:
@@ -142,3 +143,8 @@ def test_the_columns_of_every_dataframe_are_documented(name: str) -> None:
 def test_ci_runs_the_readmes_test_command() -> None:
     (tests,) = re.findall(r"^    (.* -m pytest)$", README, re.MULTILINE)
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith(f"\n{tests}")
+
+
+def test_the_list_of_figures_is_that_of_the_program() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "figures.py"))["text"]()
+    assert (ROOT / "docs" / "figures.md").read_text("utf-8") == made, "run python docs/figures.py"

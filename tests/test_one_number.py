@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -85,7 +85,7 @@ _MARKS: Final = re.compile(r"[¹²³⁴⁵⁶⁷⁸⁹⁰·]+$")  # of notes
 Mode = Mapping[str, float | None]
 
 
-@cache
+@lru_cache(maxsize=1)
 def opened(path: Path) -> launchscope.Report:
     return launchscope.load(path, cache=False)
 
@@ -155,8 +155,9 @@ def text_of(table: Mapping[str, Output], name: str, subject: object, **style: An
     return content
 
 
-@pytest.fixture(params=SHIPPED, ids=lambda path: str(path.relative_to(CAPTURES)))
+@pytest.fixture(scope="module", params=SHIPPED, ids=lambda path: str(path.relative_to(CAPTURES)))
 def capture(request: pytest.FixtureRequest) -> Path:
+    """All tests of one capture run before those of the next, so that it is opened once."""
     assert isinstance(request.param, Path)
     return request.param
 
@@ -243,9 +244,10 @@ def test_data_frames_and_notebook(capture: Path) -> None:
         assert wrong(shown[name], mode, OF_NOTEBOOK) == []
 
 
-def test_compare(capture: Path) -> None:
+def test_compare(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With itself: both sides are the mode, and nothing changed."""
     modes = modes_of(opened(capture))
+    monkeypatch.setattr("launchscope.analysis.compare.compared_paths.analyze", lambda path, **_: opened(path))
     compared = launchscope.compare(capture, capture)
     for each in compared.document.comparisons:
         if each.name not in modes:

@@ -11,6 +11,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,8 @@ from launchscope.analysis.many.reading import Job, finish
 from launchscope.analysis.model.capture import Manifest, open_capture
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import analyze, load
-from launchscope.cli.rank_page import Reading, kept_table, places_of
 from launchscope.dashboard.many import app
-from launchscope.dashboard.many.rank_pages import RankPages
-from launchscope.dashboard.many.reading import report_of
+from launchscope.dashboard.many.rank_pages import RankPages, Read, kept_table, places_of, report_of
 from launchscope.dashboard.page.server import Access
 from werkzeug.test import Client, TestResponse
 
@@ -100,20 +99,20 @@ def write_table(file: Path, paths: Sequence[str], inputs: Sequence[str]) -> Path
     return file
 
 
-def opened(table: Path, *beside: Path | str) -> tuple[RanksDocument, Reading]:
+def opened(table: Path, *beside: Path | str) -> tuple[RanksDocument, Read]:
     """As `launchscope dashboard ranks.json PATH…` opens it."""
     paths = (table, *beside)
     doc = kept_table(paths)
     assert doc is not None
-    return doc, Reading(None, False, places_of(paths, doc))
+    return doc, partial(report_of, places=places_of(paths, doc), cache=False)
 
 
-def refusals(doc: RanksDocument, reading: Reading) -> list[str]:
+def refusals(doc: RanksDocument, read: Read) -> list[str]:
     """Why each row is not read."""
     found = []
     for each in doc.rows:
         with pytest.raises(LaunchscopeError) as told:
-            reading([each])
+            read([each])
         found.append(str(told.value))
     return found
 

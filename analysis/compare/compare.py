@@ -11,7 +11,7 @@ import numpy as np
 from ..figures.analyses import TraceAnalysis
 from ..model.columns import follow, named
 from ..model.document import CommunicationDoc
-from ..model.op_names import unnumbered
+from ..model.names import unnumbered
 from ..model.trace import HostKind, OpKind
 from .compare_document import BlockingChangeDoc, CameDoc, ComparisonDoc, LaunchChangeDoc, SideDoc
 from .compared_figures import figures, graph_coverage

@@ -67,7 +67,7 @@ class CameDoc(msgspec.Struct, frozen=True, kw_only=True):
 class MovedDoc(msgspec.Struct, frozen=True, kw_only=True):
     """GPU ops of both traces that run at another place of the step."""
 
-    name: str  # without what two recordings call by other names: op_names.same_op
+    name: str  # without what two recordings call by other names: names.same_op
     count: int
     inferred: bool = True
 

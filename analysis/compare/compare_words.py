@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..figures.launches import stack_line
+from ..figures.registry import values
 from ..model.document import TAX_FIELDS
+from ..model.names import users_line
 from ..model.units import MISSING, apart, number, printable, share, times, written
-from ..model.user_lines import users_line
 from .compare_document import BlockingChangeDoc, CameDoc, FigureDoc, LaunchChangeDoc, PairedDoc
 
 MANY: Final = 10  # times as much: told as such, not in per cent
@@ -40,6 +41,7 @@ WORDS: Final = {
     "memcpys": "memory copies",
     "graph_coverage": "graph coverage",
     "graph_coverage_by_time": "graph coverage by time",
+    **{value.name: value.words for _, value in values()},
 }
 """Figures whose names are no words; ``idle.<cause>_ns`` and ``tax.<tax>_ns`` are told by their parts."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..figures.analyses import TraceAnalysis
+from ..figures.registry import values
 from ..model.document import CAUSES, TAX_FIELDS, TAXES, GapsDoc, ModeDoc, StepsDoc, StepTimeDoc, Summary, TraceDoc
 from .compare_document import FigureDoc
 
@@ -32,6 +33,8 @@ COVERAGE_NOISE: Final = 0.005
 
 HARDLY_ANY: Final = 0.05
 """Share of kernels in graphs up to which a step is as good as without them."""
+
+_UNITS: Final = {value.name: value.kind for _, value in values()}
 
 Pair = tuple[float | None, float | None]
 """A figure before and after."""
@@ -98,6 +101,8 @@ def _figure(name: str, before: _Value, after: _Value) -> FigureDoc:
 
 
 def _unit(name: str) -> str:
+    if name in _UNITS:
+        return _UNITS[name]
     if name.startswith("graph_coverage") or name.endswith("_fraction"):
         return "share"
     return "ns" if name.endswith("_ns") else "bytes" if name.endswith("_bytes") else "count"
@@ -111,6 +116,7 @@ def _of_step(document: TraceDoc) -> Iterator[tuple[str, _Value]]:
     yield from _idle(_steady_gaps(document), 0 if steps.period_ns is None else steps.period_ns.count)
     yield from ((name, _summary(_count(steps, name))) for name in COUNTS)
     yield from _coverage(document)
+    yield from _of_registry(document)
 
 
 def _of_whole(document: TraceDoc) -> Iterator[tuple[str, _Value]]:
@@ -124,6 +130,13 @@ def _of_whole(document: TraceDoc) -> Iterator[tuple[str, _Value]]:
     yield "launches", (counts.launches, None)
     yield "graph_launches", (counts.graph_launches, None)
     yield from _coverage(document)
+    yield from _of_registry(document)
+
+
+def _of_registry(document: TraceDoc) -> Iterator[tuple[str, _Value]]:
+    for figure, value in values():
+        found = figure.read(document)
+        yield value.name, (None if found is None else value.of(found), None)
 
 
 def _coverage(document: TraceDoc) -> Iterator[tuple[str, _Value]]:

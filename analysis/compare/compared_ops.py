@@ -16,7 +16,7 @@ from ..facts.launches import launching_operators
 from ..facts.stacks import stack_around
 from ..figures.analyses import TraceAnalysis
 from ..figures.observer import KERNEL_STRETCH_NS
-from ..model.op_names import is_compiled, same_op
+from ..model.names import is_compiled, same_op
 from ..model.trace import NONE, Bools, Ints, OpKind
 from .compare_document import CameDoc, MergedDoc, MovedDoc, OpsDoc, PairedDoc
 

@@ -16,11 +16,11 @@ import msgspec
 
 from ..figures.analyses import TraceAnalysis
 from ..inputs.readers import Progress
+from ..model import __version__
 from ..model.capture import Manifest
 from ..model.document import ModeDoc
 from ..model.errors import LaunchscopeError
 from ..model.trace import utf8_text
-from ..model.version import __version__
 from ..profile.select import OPERATORS, PASS_OF_STACKS, alike, of_mode, of_pass, ranked
 from ..report import Report, analyze
 from . import compare as traces

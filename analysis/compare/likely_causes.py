@@ -7,12 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from ..model.collective_kinds import kind_of_kernel
 from ..model.kernel_names import short_names
-from ..model.op_names import is_compiled
+from ..model.names import is_compiled, kind_of_kernel, users_line
 from ..model.trace import OpKind
 from ..model.units import apart, duration, number, plural, printable
-from ..model.user_lines import users_line
 from .compare_document import BlockingChangeDoc, ComparisonDoc, FigureDoc, OpsDoc, PairedDoc
 from .compared_figures import Pair
 

@@ -93,6 +93,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     blocking_calls: float | None = None
     memcpys: float | None = None
     graph_coverage: float | None = None  # share of kernels, by count
+    figures: dict[str, float] = {}  # other numbers of figures, by name: means over the recordings
     graph_memory_bytes: int | None = None
     gpu_work_ns: float | None = None  # W; without waiting for other ranks where that is known
     waiting_share: float = 0.0  # of T − W: what collectives wait for other ranks, which is no idle time

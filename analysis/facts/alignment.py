@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..model.columns import follow, named
-from ..model.op_names import same_op
+from ..model.names import same_op
 from ..model.trace import NONE, Bools, Ints, OpKind, Trace
 from .common_order import common_order
 from .launches import launching_operators

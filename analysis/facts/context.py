@@ -18,8 +18,8 @@ from ..model.capture import Calibration
 from ..model.columns import follow
 from ..model.document import LaunchesDoc, QueueDepthDoc, StepsDoc
 from ..model.intervals import Intervals
+from ..model.names import users_lines
 from ..model.trace import NONE, Bools, Ints, Trace, narrow
-from ..model.user_lines import users_lines
 from .gap_causes import Threads
 from .gaps import Gaps, find_gaps
 from .host_submit import blocking_words

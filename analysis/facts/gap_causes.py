@@ -93,7 +93,10 @@ class Threads:
     def groups(self, launch_row: Ints, chosen: Bools) -> list[tuple[int, Ints]]:
         """The chosen gaps by the thread of their launch."""
         rows = np.flatnonzero(chosen)
-        threads, place = np.unique(self._of_launch[launch_row[rows]], return_inverse=True)
+        number = self._of_launch[launch_row[rows]]
+        if len(rows) and (number == number[0]).all():  # as mostly: one thread launches
+            return [(int(number[0]), rows)]
+        threads, place = np.unique(number, return_inverse=True)
         return [(number, rows[own]) for number, own in zip(threads.tolist(), grouped(place, len(threads)), strict=True)]
 
     def blocking_calls(self, thread: int) -> Ints:

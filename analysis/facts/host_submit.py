@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from ..model.columns import follow, named
 from ..model.document import QueueDepthDoc, StepsDoc
-from ..model.intervals import Intervals
-from ..model.nesting import threads
+from ..model.intervals import Intervals, threads
 from ..model.trace import NONE, Ints, Trace
 from ..model.units import brief
 from .steps import Steps

@@ -8,8 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from ..model.collective_kinds import kind_of_kernel
-from ..model.op_names import is_compiled
+from ..model.names import is_compiled, kind_of_kernel
 from ..model.trace import GpuOps, Ints
 
 CLASSES: Final = ("matmul", "attention", "communication", "copy", "other")

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from ..model.nesting import last_reaching, outermost_first, threads
+from ..model.intervals import last_reaching, outermost_first, threads
 from ..model.trace import NONE, HostKind, Ints, Trace, narrow
 
 Stack = tuple[int, ...]

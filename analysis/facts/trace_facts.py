@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..model.columns import follow
-from ..model.nesting import threads
+from ..model.intervals import threads
 from ..model.trace import NONE, Bools, HostKind, Ints, Trace
 from .odd_ops import OddDurations, Overlaps, duplicates, odd_durations, same_stream_overlaps
 from .steps import Steps

@@ -20,9 +20,10 @@ from ..model.document import SourceDoc, TraceDoc
 from ..model.freed_memory import return_freed_memory
 from ..model.trace import Trace
 from .coverage import COVERAGE
+from .queue_depth import QUEUE_DEPTH
 from .registry import FIGURES
 from .serving_steps import SERVING
-from .trace_notices import WARNINGS
+from .trace_notices import notices
 
 _MOST_AT_ONCE: Final = 700_000
 """Host ops up to which stacks and gaps are found at the same time; of more, both together take too much memory."""
@@ -113,9 +114,11 @@ def _find_gaps_and_stacks(context: Context) -> None:
 
 def _document(context: Context) -> TraceDoc:
     trace, headline = context.trace, context.headline
-    for figure in (COVERAGE, WARNINGS):  # what they rest on takes memory, and nobody else asks for it
-        figure.of(context)
+    COVERAGE.of(context)
+    notices(context)
     context.release("trace_facts", "busy")
+    return_freed_memory(len(trace.gpu_ops))
+    QUEUE_DEPTH.of(context)
     return_freed_memory(len(trace.gpu_ops))
     found: dict[str, Any] = {figure.name: figure.of(context) for figure in FIGURES}
     return_freed_memory(len(trace.gpu_ops))

@@ -46,13 +46,13 @@ def trace_bound(times: TraceTimes) -> BoundDoc:
 def _bound_note(times: TraceTimes) -> str | None:
     """What W is where there are collectives; None below what can be resolved."""
     resolved, parts = times.gpu_ops * KERNEL_STRETCH_NS, times.parts
-    told = []
+    notes = []
     if parts.waiting_ns > resolved:
-        told.append(f"W is without what it waits inside collectives, {units.duration(parts.waiting_ns)} of T")
+        notes.append(f"W is without what it waits inside collectives, {units.duration(parts.waiting_ns)} of T")
     unsplit = times.without_waiting_ns - parts.working_ns
     if unsplit > resolved:
-        told.append(f"W holds {units.duration(unsplit)} inside collectives, waiting for other ranks included")
-    return "; ".join(told) or None
+        notes.append(f"W holds {units.duration(unsplit)} inside collectives, waiting for other ranks included")
+    return "; ".join(notes) or None
 
 
 def bound_line(bound: BoundDoc, measured: str) -> str:

@@ -34,9 +34,9 @@ def communication_doc(context: Context) -> CommunicationDoc | None:
     collectives, waits, busy_ns = context.collectives, context.waits, context.busy_ns
     kinds = Counter(collectives.kinds[kind] for kind in collectives.kind.tolist())
     reason = ALONE if waits is None else context.waits_reason
-    told = None if waits is None or not waits.is_known or not waits.told.any() else waits
-    rows = slice(0) if told is None else told.told
-    work = None if told is None else busy_ns[rows] - told.exposed_waiting_ns[rows]
+    split = None if waits is None or not waits.is_known or not waits.told.any() else waits
+    rows = slice(0) if split is None else split.told
+    work = None if split is None else busy_ns[rows] - split.exposed_waiting_ns[rows]
     otherwise = reason or NOT_IN_COMMON
     return CommunicationDoc(
         scope="whole" if collectives.step_source == "none" else "steps",
@@ -45,9 +45,9 @@ def communication_doc(context: Context) -> CommunicationDoc | None:
         collectives=summarize(np.bincount(collectives.step, minlength=collectives.steps)),
         exposed_ns=summarize(collectives.exposed_ns),
         hidden_ns=summarize(collectives.step_hidden_ns),
-        transfer_ns=known(None if told is None else summarize(told.step_transfer_ns[rows]), otherwise),
-        waiting_ns=known(None if told is None else summarize(told.step_waiting_ns[rows]), otherwise),
-        exposed_waiting_ns=None if told is None else summarize(told.exposed_waiting_ns[rows]),
+        transfer_ns=known(None if split is None else summarize(split.step_transfer_ns[rows]), otherwise),
+        waiting_ns=known(None if split is None else summarize(split.step_waiting_ns[rows]), otherwise),
+        exposed_waiting_ns=None if split is None else summarize(split.exposed_waiting_ns[rows]),
         work_without_waiting_ns=None if work is None else summarize(work),
         reason=reason,
     )

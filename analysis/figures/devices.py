@@ -80,13 +80,13 @@ def idle(trace: TraceDoc, label: str, *, verbose: bool) -> Iterator[Bars | Fact 
     yield Bars(
         label, bars, " · ".join([total, *([f"under {share(SMALL_CAUSE)} each: {', '.join(hidden)}"] if hidden else [])])
     )
-    own = gaps.by_cause["launch"].before_replay_ns if "launch" in gaps.by_cause else 0
-    if trace.trace_pass is not None and own:
+    before_replays_ns = gaps.by_cause["launch"].before_replay_ns if "launch" in gaps.by_cause else 0
+    if trace.trace_pass is not None and before_replays_ns:
         words = "of the launch time stand before graph replays: mostly the profiler's own cost, which T does not hold"
-        yield Fact("", [f"{duration(own)} {words}"])
+        yield Fact("", [f"{duration(before_replays_ns)} {words}"])
     taxes = [(tax, gaps.taxes_ns.get(tax, 0)) for tax in TAXES]
-    told = [f"{tax.replace('_', ' ')} {share(ns / gaps.total_ns)} ({duration(ns)})" for tax, ns in taxes if ns]
-    yield Fact("as taxes", [" · ".join(told)])
+    parts = [f"{tax.replace('_', ' ')} {share(ns / gaps.total_ns)} ({duration(ns)})" for tax, ns in taxes if ns]
+    yield Fact("as taxes", [" · ".join(parts)])
     if verbose:
         yield Listing(_cause_table(gaps))
 

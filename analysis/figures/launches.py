@@ -47,11 +47,11 @@ def _tables(trace: TraceDoc, verbose: bool) -> Iterator[Listing]:
     rows = [summary_row(text, getattr(found, field), time=True) for field, text in names.items()]
     yield Listing(Table(summary_columns("launches"), rows))
     ranked = sorted(found.by_api.items(), key=lambda item: -item[1])
-    told = ranked if verbose else ranked[:ROWS]
+    shown = ranked if verbose else ranked[:ROWS]
     total = sum(found.by_api.values())
-    apis = [Row([api, number(count), ratio(count, total)]) for api, count in told]
+    apis = [Row([api, number(count), ratio(count, total)]) for api, count in shown]
     columns = [Column("launch API", right=False, least=20, foreign=True), Column("launches"), Column("share")]
-    yield Listing(Table(columns, apis, more=len(ranked) - len(told)))
+    yield Listing(Table(columns, apis, more=len(ranked) - len(shown)))
     yield from _launching_operators(trace, verbose=verbose)
 
 
@@ -66,10 +66,10 @@ def _launching_operators(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]
     if all(operator is None for operator, _ in made):
         return
     ranked = sorted(made.items(), key=lambda item: -item[1][0])
-    told = ranked if verbose else ranked[:OPERATORS]
+    shown = ranked if verbose else ranked[:OPERATORS]
     rows = [
         Row([operator or "(none)", number(n), ratio(n, trace.coverage.launches), number(kernels), inside])
-        for (operator, inside), (n, kernels) in told
+        for (operator, inside), (n, kernels) in shown
     ]
     columns = [
         Column("launching operator", right=False, least=20, foreign=True),
@@ -78,7 +78,7 @@ def _launching_operators(trace: TraceDoc, *, verbose: bool) -> Iterator[Listing]
         Column("kernels"),
         Column("inside", right=False, rank=1, least=16, foreign=True),
     ]
-    yield Listing(Table(columns, rows, more=len(ranked) - len(told)).without_empty_columns(MISSING))
+    yield Listing(Table(columns, rows, more=len(ranked) - len(shown)).without_empty_columns(MISSING))
 
 
 def stack_line(frames: Sequence[str], operator: str | None) -> str:

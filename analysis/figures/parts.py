@@ -17,7 +17,7 @@ from ..story.blocks import Fact, Headline, Listing
 from ..story.tables import Column, Row, Table
 
 _OF_A_SUMMARY: Final = re.compile(r"(?<=_ns)\.(median|p10|p90)$")
-TOLD: Final = 5  # warnings, and reasons for what is withheld, without --verbose
+SHOWN: Final = 5  # warnings, and reasons for what is withheld, without --verbose
 SMALL_CAUSE: Final = 0.01  # of the idle time: causes below share one line
 
 
@@ -41,8 +41,8 @@ def actions(
         left = "" if after is None else f"→ {duration(after)}"
         paired = (speedups or {}).get(action.mode or "")
         gain = "" if after is None or step_ns is None or after <= 0 else units.times(paired or step_ns / after)
-        told = "; ".join(text for text in (saving(action), action.detail, *reasons(action)) if text)
-        rows.append(Row([str(order), action.what, left, gain, basis(action), told]))
+        shown = "; ".join(text for text in (saving(action), action.detail, *reasons(action)) if text)
+        rows.append(Row([str(order), action.what, left, gain, basis(action), shown]))
     if rows:
         columns = [
             Column("", right=False),
@@ -84,10 +84,10 @@ def saving(action: ActionDoc) -> str:
 
 def warnings(found: Sequence[WarningDoc], *, verbose: bool) -> Iterator[Fact]:
     """Warnings in full; without ``verbose`` the first few."""
-    told = found if verbose else found[:TOLD]
-    texts = [f"{warning.message} [{warning.code}]" for warning in told]
-    if len(found) > len(told):
-        texts.append(f"… {plural(len(found) - len(told), 'more warning')}")
+    shown = found if verbose else found[:SHOWN]
+    texts = [f"{warning.message} [{warning.code}]" for warning in shown]
+    if len(found) > len(shown):
+        texts.append(f"… {plural(len(found) - len(shown), 'more warning')}")
     if texts:
         yield Fact("warnings", texts, concern=True)
 
@@ -98,8 +98,8 @@ def withheld(reasons: dict[str, str], *, verbose: bool) -> Iterator[Fact]:
     for path, reason in reasons.items():
         paths.setdefault(reason, {})[_OF_A_SUMMARY.sub("", path)] = None
     texts = [f"{', '.join(names)}: {reason}" for reason, names in paths.items()]
-    told = texts if verbose else texts[:TOLD]
-    if len(told) < len(texts):
-        told = [*told, f"… {len(texts) - len(told)} more"]
-    if told:
-        yield Fact("withheld", told, concern=True)
+    shown = texts if verbose else texts[:SHOWN]
+    if len(shown) < len(texts):
+        shown = [*shown, f"… {len(texts) - len(shown)} more"]
+    if shown:
+        yield Fact("withheld", shown, concern=True)

@@ -53,8 +53,8 @@ def _tables(trace: TraceDoc, verbose: bool) -> Iterator[Listing]:
     rows = [summary_row("step time (first op to first op)", steps.period_ns, time=True)]
     rows.append(summary_row("GPU work", steps.busy_ns, time=True))
     words = {name: name.replace("_", " ").replace("memcpys", "copies") for name in counts}
-    told = {words[name]: getattr(steps, name) for name in counts}
-    rows += [summary_row(name, summary) for name, summary in told.items() if summary.total]
+    summaries = {words[name]: getattr(steps, name) for name in counts}
+    rows += [summary_row(name, summary) for name, summary in summaries.items() if summary.total]
     yield Listing(Table(summary_columns(f"per step, {plural(steps.count, 'step')}"), rows))
 
 

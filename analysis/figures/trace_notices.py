@@ -5,7 +5,7 @@ docs/warnings.md has them all, with when each is raised and what it means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -159,10 +159,10 @@ def _odd_op_notices(context: Context) -> Iterator[Notice]:
     if any(counts):
         words = (("GPU op", "GPU ops"), ("launch", "launches"), ("blocking call", "blocking calls"))
         counted = [units.plural(n, *own) for n, own in zip(counts, words, strict=True) if n]
-        told = [f"{n:,} {what}" for what, own in odd.faults.items() if (n := sum(int(each.sum()) for each in own))]
+        faults = [f"{n:,} {what}" for what, own in odd.faults.items() if (n := sum(int(each.sum()) for each in own))]
         where = f" (the first on {_place(context.trace, odd.gpu_ops)})" if odd.gpu_ops.any() else ""
         text = (
-            f"durations that can't be, of {' and '.join(counted)}{where}: {', '.join(told)}; the writer's clocks are "
+            f"durations that can't be, of {' and '.join(counted)}{where}: {', '.join(faults)}; the writer's clocks are "
             "at fault, and busy time holds them: record again"
         )
         yield Notice("impossible_durations", text, sum(counts))
@@ -208,11 +208,12 @@ def _place(trace: Trace, rows: Bools) -> str:
     return f"device {ops.device[row]}, stream {ops.stream[row]}, {when}"
 
 
-def notices(context: Context) -> Iterator[Notice]:
-    """What the reader, the steps and the data have to say."""
-    yield from context.trace.notices
-    yield from context.steps.notices
-    yield from trace_notices(context)
+def notices(context: Context) -> Sequence[Notice]:
+    """What the reader, the steps and the data have to say; found once."""
+    if "notices" not in context.figures:
+        context.figures["notices"] = (*context.trace.notices, *context.steps.notices, *trace_notices(context))
+    found: Sequence[Notice] = context.figures["notices"]
+    return found
 
 
 def _warnings(context: Context) -> list[WarningDoc]:

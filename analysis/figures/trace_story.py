@@ -88,10 +88,10 @@ def traces_overview(traces: Sequence[TraceDoc], notes: Sequence[str] = ()) -> Li
 
 def label(trace: Recording) -> str:
     """A trace's name with what tells it from its siblings."""
-    told = [trace.name, trace.mode, trace.trace_pass and f"{trace.trace_pass} pass"]
-    told.append(None if trace.repeat is None else f"repeat {trace.repeat}")
-    told.append(None if trace.rank is None else f"rank {trace.rank}")
-    return " · ".join(part for part in told if part)
+    words = [trace.name, trace.mode, trace.trace_pass and f"{trace.trace_pass} pass"]
+    words.append(None if trace.repeat is None else f"repeat {trace.repeat}")
+    words.append(None if trace.rank is None else f"rank {trace.rank}")
+    return " · ".join(part for part in words if part)
 
 
 class Recording(Protocol):

@@ -171,10 +171,10 @@ def _reason(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str:
     span = "step" if facts.has_steps else "window"
     profiled = ", as profiled" if facts.basis == "trace" else ""
     working = facts.working_ns(work_ns)
-    told = (
+    took = (
         f"{units.duration(working)} of a {units.duration(step_ns)} {span}{profiled} ({units.share(working / step_ns)})"
     )
-    parts = [f"the GPU works {told}", *_communication_text(facts, step_ns)]
+    parts = [f"the GPU works {took}", *_communication_text(facts, step_ns)]
     tax, tax_share = largest_tax(facts.taxes_ns)
     if name in ("wait-bound", "communication-bound"):
         pass
@@ -194,11 +194,11 @@ def _reason(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str:
 def _communication_text(facts: StepFacts, step_ns: float) -> Iterator[str]:
     """What of the step is inside collectives without being work, or may be; nothing below what can be resolved."""
     if facts.waiting_ns > facts.work_uncertainty_ns:
-        told = f"{units.duration(facts.waiting_ns)} ({units.share(facts.waiting_ns / step_ns)})"
-        yield f"it waits {told} inside collectives {_awaited(facts)}"
+        took = f"{units.duration(facts.waiting_ns)} ({units.share(facts.waiting_ns / step_ns)})"
+        yield f"it waits {took} inside collectives {_awaited(facts)}"
     if facts.unsplit_ns > facts.work_uncertainty_ns:
-        told = f"{units.duration(facts.unsplit_ns)} ({units.share(facts.unsplit_ns / step_ns)})"
-        yield f"{told} pass inside collectives, where transfer and waiting for other ranks can't be told apart"
+        took = f"{units.duration(facts.unsplit_ns)} ({units.share(facts.unsplit_ns / step_ns)})"
+        yield f"{took} pass inside collectives, where transfer and waiting for other ranks can't be told apart"
 
 
 def _awaited(facts: StepFacts) -> str:
@@ -226,8 +226,8 @@ def _observer_text(facts: StepFacts) -> str:
     """How much of the launch tax is the profiler's; empty where none is."""
     if not facts.observer_ns:
         return ""
-    own = units.duration(facts.observer_ns)
-    return f", but {own} of that stand before graph replays: mostly the profiler's own cost"
+    before_replays = units.duration(facts.observer_ns)
+    return f", but {before_replays} of that stand before graph replays: mostly the profiler's own cost"
 
 
 def _all_taxes(taxes_ns: Mapping[str, float]) -> str:

@@ -24,10 +24,10 @@ from ..model.errors import UnreadableInput
 from ..model.paths import exists, is_device, is_folder, natural_order
 from ..model.secrets import without_secrets
 from ..model.trace import Trace, utf8_text
-from .readers import Progress, open_trace, read_trace
-from .readers.peek import Peek, is_named_like_a_trace, peek
-from .storage import Stored, fetched, is_url, listed, local_path
-from .trace_cache import open_cached
+from .readers import Progress, open_trace, opened_soon, read_trace
+from .readers.foreign import Peek, is_named_like_a_trace, peek
+from .storage import fetched, is_url, listed, local_path
+from .trace_cache import is_kept, open_cached
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -42,6 +42,7 @@ _HOST: Final = re.compile(r"([A-Za-z][A-Za-z0-9.-]*)_[0-9]+\.[0-9]+\.pt\.trace\.
 
 _LINK: Final = "a link to a folder, which is not followed"
 _NO_FILE: Final = "no plain file"
+_MEMBER_FAULTS: Final = (RuntimeError, NotImplementedError, EOFError, zlib.error, zipfile.BadZipFile)
 
 Kind = Literal["trace", "capture", "capture_among_traces", "stored"]
 """``stored``: a file in storage. Once it is here its content tells whether it is a trace, a capture or a .zip."""
@@ -150,6 +151,14 @@ class Sources:
         return tuple(dict.fromkeys(self.each))
 
     @contextlib.contextmanager
+    def opened_soon(self, *, cache: bool) -> Iterator[None]:
+        """Have ready what reads the only trace, which is opened within the block."""
+        files = [Path(each.path) for each in self.each if each.kind == "trace" and each.member is None]
+        is_one = len(files) == len(self.each) == 1 and not (cache and is_kept(files[0]))
+        with opened_soon(files[0]) if is_one else contextlib.nullcontext():
+            yield
+
+    @contextlib.contextmanager
     def at_hand(
         self,
         fetching: Callable[[str], None] | None = None,
@@ -182,7 +191,9 @@ def sources(paths: Iterable[PathLike[str] | str]) -> Sources:
         if here is None:
             stored = listed(str(path))
             is_listing |= not stored.is_one
-            each += (_of_stored(file) for file in stored.files)
+            for file in stored.files:
+                name = utf8_text(PurePosixPath(without_secrets(file.url)).name)
+                each.append(Source(file.url, name, file.bytes, file.version, kind="stored"))
             continue
         for one in expanded([here]):
             found = _at(one)
@@ -207,17 +218,11 @@ def copy_of(copy: Path, shown: str, name: str) -> Sources:
     return replace(found, each=tuple(each))
 
 
-def _of_stored(file: Stored) -> Source:
-    name = utf8_text(PurePosixPath(without_secrets(file.url)).name)
-    return Source(file.url, name, file.bytes, file.version, kind="stored")
-
-
 def _of_local(path: Path, name: str, member: str | None = None, kind: Kind = "trace") -> Source:
-    try:
-        status = path.stat()
-    except OSError:  # gone since, or closed: its reader will say so
-        return Source(str(path), utf8_text(name), None, None, member, kind)
-    return Source(str(path), utf8_text(name), status.st_size, str(status.st_mtime_ns), member, kind)
+    size = version = None
+    with contextlib.suppress(OSError):  # gone since, or closed: its reader will say so
+        size, version = (status := path.stat()).st_size, str(status.st_mtime_ns)
+    return Source(str(path), utf8_text(name), size, version, member, kind)
 
 
 def rank_of(name: str) -> int | None:
@@ -247,16 +252,16 @@ def _named_apart(found: Iterable[Source]) -> tuple[Source, ...]:
     """The sources, traces of one name named by their places below what holds them all."""
     found = tuple(found)
     count = Counter(each.name for each in found if each.kind != "capture")
-    twins = {each: _place(each.where) for each in found if each.kind != "capture" and count[each.name] > 1}
+    twins = {
+        each: Path("/", each.where) if is_url(each.where) else Path(each.where).absolute()
+        for each in found
+        if each.kind != "capture" and count[each.name] > 1
+    }
     if len(set(twins.values())) < 2:
         return found
     top = os.path.commonpath(twins.values())
     named = {each: utf8_text(os.path.relpath(place, top)) for each, place in twins.items()}
     return tuple(msgspec.structs.replace(each, name=named.get(each, each.name)) for each in found)
-
-
-def _place(where: str) -> Path:
-    return Path("/", where) if is_url(where) else Path(where).absolute()
 
 
 def _at(path: Path) -> Sources:
@@ -287,6 +292,13 @@ def _in_folder(folder: Path) -> Sources:
     captures: list[Path] = []
     closed: list[OSError] = []
     seen: dict[Path, Peek] = {}
+
+    def order(file: Path) -> list[tuple[int, str]]:
+        return natural_order(str(file))
+
+    def name_of(file: Path) -> str:
+        return utf8_text(str(file.relative_to(folder)))
+
     for place, below, names in os.walk(folder, onerror=closed.append):
         below[:] = [name for name in below if not name.startswith(".")]
         seen |= {Path(place, name): Peek(_LINK) for name in below if _is_link(Path(place, name))}
@@ -299,7 +311,7 @@ def _in_folder(folder: Path) -> Sources:
     if folder in unlisted:
         raise UnreadableInput(f"{folder}: can't be read ({closed[0].strerror}); check the path and its rights")
     captures += [file for file in files if file.suffix == ".zip" and is_capture(file)]
-    seen |= {file: _peek_at(file) for file in sorted(files, key=_order) if file not in captures}
+    seen |= {file: _peek_at(file) for file in sorted(files, key=order) if file not in captures}
     found = [file for file, peeked in seen.items() if peeked.skipped is None] + unlisted
     if not found and captures:
         named = sorted(map(str, captures), key=natural_order)
@@ -310,17 +322,9 @@ def _in_folder(folder: Path) -> Sources:
 
     kinds: dict[Path, Kind] = {file: "trace" for file in found}  # noqa: C420  # mypy would take them for any text
     kinds |= {file: "capture_among_traces" for file in captures}  # noqa: C420
-    traces = (_of_local(file, _below(folder, file), kind=kinds[file]) for file in sorted(kinds, key=_order))
-    skipped = ((_below(folder, file), peeked.skipped) for file, peeked in seen.items() if peeked.skipped is not None)
+    traces = (_of_local(file, name_of(file), kind=kinds[file]) for file in sorted(kinds, key=order))
+    skipped = ((name_of(file), peeked.skipped) for file, peeked in seen.items() if peeked.skipped is not None)
     return Sources(tuple(traces), skipped=tuple(skipped))
-
-
-def _below(folder: Path, file: Path) -> str:
-    return utf8_text(str(file.relative_to(folder)))
-
-
-def _order(file: Path) -> list[tuple[int, str]]:
-    return natural_order(str(file))
 
 
 def _is_link(path: Path) -> bool:
@@ -348,13 +352,7 @@ def _in_zip(path: Path) -> Sources:
             try:
                 with archive.open(name) as stream:
                     seen[name] = peek(cast("BinaryIO", stream), name)
-            except (
-                RuntimeError,
-                NotImplementedError,
-                EOFError,
-                zlib.error,
-                zipfile.BadZipFile,
-            ):  # its reader tells why
+            except _MEMBER_FAULTS:  # its reader tells why
                 seen[name] = Peek()
     traces = tuple(_of_local(path, name, name) for name in names if seen[name].skipped is None)
     if not traces:

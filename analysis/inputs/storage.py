@@ -42,8 +42,10 @@ _MAGIC: Final = re.compile(r"[*?\[]")
 _SUFFIXES: Final = (".json", ".json.gz", ".gz", ".sqlite", ".db")
 """Files of a folder that may be traces: to look into the others costs a request each."""
 
-_VERSIONS: Final = ("ETag", "etag", "md5Hash", "content_md5", "blob_id", "mtime", "LastModified", "last_modified")
-_VERSIONS_LAST: Final = ("updated", "created")
+_VERSIONS: Final = (
+    *("ETag", "etag", "md5Hash", "content_md5", "blob_id", "mtime", "LastModified", "last_modified"),
+    *("updated", "created"),
+)
 
 
 class Stored(NamedTuple):
@@ -105,10 +107,11 @@ def listed(url: str) -> Listing:
                 raise UnreadableInput(f"{shown}: {len(everything):,} files, none called {', '.join(_SUFFIXES)}")
     if not found:
         raise UnreadableInput(f"{shown}: no such file or folder, and no file matches it; check it")
-    files = [
-        Stored(system.unstrip_protocol(name), _size(found[name]), _version(found[name]))
-        for name in sorted(found, key=natural_order)
-    ]
+    files = []
+    for name in sorted(found, key=natural_order):
+        size = found[name].get("size")
+        url = system.unstrip_protocol(name)
+        files.append(Stored(url, size if type(size) is int else None, _version(found[name])))
     return Listing(files, is_one)
 
 
@@ -187,11 +190,6 @@ def _may_be_trace(name: str, folder: str) -> bool:
     return name.lower().endswith(_SUFFIXES) and not any(part.startswith(".") for part in below.parts)
 
 
-def _size(info: Mapping[str, Any]) -> int | None:
-    size = info.get("size")
-    return size if type(size) is int else None
-
-
 def _version(info: Mapping[str, Any]) -> str | None:
-    found = next((info[key] for key in (*_VERSIONS, *_VERSIONS_LAST) if info.get(key) is not None), None)
+    found = next((info[key] for key in _VERSIONS if info.get(key) is not None), None)
     return None if found is None else str(found)

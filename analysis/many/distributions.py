@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from ..figures.registry import values
 from ..model.document import Summary
 from .document import DistributionDoc, RankRow
 
@@ -26,13 +27,16 @@ FIGURES: Final = {
     "communication_waiting_ns": "ns",
     "arrives_last_share": "share",
     "steps": "count",
+    **{value.name: value.kind for _, value in values() if value.of_ranks},
 }
-"""Field of a row → its unit: ns, share or count."""
+"""Field of a row, or name among its ``figures`` → its unit: ns, share or count."""
 
 
 def value_of(row: RankRow, figure: str) -> float | None:
     """A figure of a row, of a summary its median; null for one that is not among them."""
-    value: Summary | float | None = getattr(row, figure) if figure in FIGURES else None
+    if figure in row.figures:
+        return row.figures[figure]
+    value: Summary | float | None = getattr(row, figure, None) if figure in FIGURES else None
     return value.median if isinstance(value, Summary) else value
 
 

@@ -82,6 +82,7 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     clock_spread_ns: float | None = None  # p10 to p90 of that
     verdict_class: str | None = None
     verdict_reason: str | None = None
+    figures: dict[str, float] = {}  # numbers of figures that are no field here, by name
     series: StepSeriesDoc | None = None
 
 

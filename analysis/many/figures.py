@@ -20,6 +20,7 @@ from ..facts.ranks.collectives import Collectives
 from ..facts.steps import has_period
 from ..facts.trace_times import TraceTimes
 from ..figures.coverage import coverage_doc
+from ..figures.registry import values
 from ..figures.trace_notices import notices
 from ..figures.trace_verdict import trace_verdict
 from ..model.document import WarningDoc
@@ -61,11 +62,18 @@ def find_figures(row: RankRow, trace: Trace, *, step_regex: str | None = None) -
     }
     if context.headline is not None:
         known |= {"device": context.headline, "gpu": trace.device_names.get(context.headline)} | _idle(context)
-        known |= _step_figures(context) | _communication(context)
+        known |= _step_figures(context) | _communication(context) | {"figures": _of_registry(context)}
     return_freed_memory(len(trace.gpu_ops))
     busy_ns = context.busy_ns if context.has_steps and context.headline is not None else np.zeros(0)
     row = msgspec.structs.replace(row, **known)
     return RankFound(row, context.collectives, busy_ns, context.times, context.blocking_words)
+
+
+def _of_registry(context: Context) -> dict[str, float]:
+    """Numbers of figures that ask to be told of every rank."""
+    documents = ((value, figure.of(context)) for figure, value in values() if value.of_ranks)
+    found = ((value.name, value.of(document)) for value, document in documents if document is not None)
+    return {name: number for name, number in found if number is not None}
 
 
 def _idle(context: Context) -> dict[str, Any]:

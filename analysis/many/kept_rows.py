@@ -16,11 +16,11 @@ from typing import Final
 
 import msgspec
 
+from ..model import __version__
 from ..model.errors import LaunchscopeError, UnreadableInput
 from ..model.paths import is_file
 from ..model.secrets import comparable
 from ..model.trace import utf8_text
-from ..model.version import __version__
 from .document import UNREADABLE, RankRow
 from .reading import Finished, Job, bare_row
 

@@ -7,11 +7,13 @@ from typing import Final
 
 import msgspec
 
+from ..figures.registry import values
 from ..model.units import MISSING, byte_size, duration, number, plural, seconds, share, written
 from ..render.outputs import outputs_of
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
-from ..story.counted_files import counted_files
+from ..story.files import counted_files
 from ..story.tables import Column, Row, Table
+from ..story.typed import WRITE
 from .document import DistributionDoc, OddDoc, RankRow, RanksDocument
 from .odd_ones import FEWEST, missing_words
 
@@ -26,6 +28,9 @@ TOLD: Final = 20
 _FEW: Final = 10  # ranks from which the tenth and the ninetieth percentile are apart from the extremes
 _NAMED: Final = 4  # ranks in the headline
 _MISSING_CHARACTERS: Final = 300
+
+OF_RANKS: Final = tuple(value for _, value in values() if value.of_ranks)
+"""Numbers of figures that have a column."""
 
 _FIGURES: Final = {
     "period_ns": "step",
@@ -43,6 +48,7 @@ _FIGURES: Final = {
     "communication_waiting_ns": "waiting",
     "arrives_last_share": "arrives last",
     "steps": "steps",
+    **{value.name: value.words for value in OF_RANKS},
 }
 
 _EXTREMES: Final = ("period_ns", "idle_fraction", "launch_tax_ns", "communication_waiting_ns", "busy_ns")
@@ -196,6 +202,7 @@ def _rank_table(doc: RanksDocument, *, verbose: bool) -> Table:
         Column("launches", optional=True),
         Column("kernels", optional=True),
         Column("steps", optional=True),
+        *(Column(value.words.replace(" ", "\n", 1)) for value in OF_RANKS),
         Column("file", right=False, least=18, rank=2, optional=True, foreign=True),
     ]
     rows = [_rank_row(doc.rows[index], strong=index in odd) for index in chosen]
@@ -236,6 +243,7 @@ def _rank_row(row: RankRow, *, strong: bool) -> Row:
             number(row.launches),
             number(row.kernels),
             number(row.steps),
+            *(WRITE[value.kind](row.figures.get(value.name)) for value in OF_RANKS),
             row.name,
         ],
         strong=strong,

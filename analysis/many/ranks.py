@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from ..inputs.sources import Sources
+from ..model import __version__
 from ..model.document import SkippedDoc
 from ..model.paths import natural_order
-from ..model.version import __version__
 from ..profile.bare_traces import skipped_files
 from .across import compared
 from .distributions import distributions

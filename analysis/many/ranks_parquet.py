@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from ..model.document import Summary
 from .document import RankRow, RanksDocument
+from .many_story import OF_RANKS
 
 _SUMMARIES: Final = ("period_ns", "busy_ns")
 _OF_A_SUMMARY: Final = ("median", "p10", "p90", "count")
@@ -37,6 +38,8 @@ def columns_of_a_row() -> dict[str, Any]:
             columns[f"{field.name}_count"] = pa.int64()
         elif field.name in ("warnings", "unreliable"):
             columns[field.name] = pa.string()
+        elif field.name == "figures":
+            columns |= {value.name: pa.float64() for value in OF_RANKS}
         elif field.name != "series":
             columns[field.name] = _type(field.type)
     return columns
@@ -50,7 +53,10 @@ def _type(annotation: Any) -> Any:
 
 def _flat(row: RankRow) -> dict[str, Any]:
     """Summaries by their parts, warnings by their codes, reasons in one text."""
-    flat = {name: getattr(row, name) for name in row.__struct_fields__ if name not in ("series", *_SUMMARIES)}
+    flat = {
+        name: getattr(row, name) for name in row.__struct_fields__ if name not in ("series", "figures", *_SUMMARIES)
+    }
+    flat |= {value.name: row.figures.get(value.name) for value in OF_RANKS}
     flat["warnings"] = ", ".join(warning.code for warning in row.warnings)
     flat["unreliable"] = "; ".join(row.unreliable)
     for name in _SUMMARIES:

@@ -13,10 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from ..inputs.sources import Source
+from ..model import __version__
 from ..model.errors import LaunchscopeError, one_line
 from ..model.freed_memory import no_collection
 from ..model.trace import Trace, utf8_text
-from ..model.version import __version__
 from ..profile.bare_traces import require_whole
 from .carried import CarriedCollectives, carried
 from .document import INTERNAL, LOST_WORKER, NOT_FETCHED, UNREADABLE, RankRow

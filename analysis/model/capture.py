@@ -24,8 +24,7 @@ from typing import Annotated, Final
 import msgspec
 
 from .errors import LaunchscopeError, UnreadableInput
-from .paths import exists, is_file, is_folder
-from .unpacked_size import MAX_UNPACKED_BYTES, most_unpacked
+from .paths import MAX_UNPACKED_BYTES, exists, is_file, is_folder, most_unpacked
 
 SCHEMA: Final = "launchscope.capture/1"
 MODES: Final = ("eager", "graph", "fused", "fused_graph")

@@ -1,4 +1,4 @@
-"""What lies at a path that a person gave: the one way to ask, for every command.
+"""What lies at a path that a person gave, and how much it may hold: the one way to ask, for every command.
 
 ``Path.is_dir()`` and its kind answer no where they can't tell, or raise, by the version of Python. Here whatever keeps
 a path from being looked at is an UnreadableInput: no right to, a name too long, links in a circle, a null character.
@@ -85,3 +85,23 @@ def unreadable(path: Path | str, error: OSError | ValueError) -> UnreadableInput
     """What a path can't be looked at for. A ValueError is of a path that no system takes."""
     reason = getattr(error, "strerror", None) or error
     return UnreadableInput(f"{path}: can't be read ({reason}); check the path and its rights")
+
+
+MAX_UNPACKED_BYTES: Final = 8 << 30
+_ANY_RATIO_BYTES: Final = 64 << 20
+_MOST_RATIO: Final = 200
+"""Deflate can reach 1,032. Kineto files pack 8 to 35 times, the same indented by four up to 52 times."""
+
+
+def most_unpacked(packed_bytes: int) -> int:
+    """The most bytes that a file of this size may unpack to."""
+    return min(max(_MOST_RATIO * packed_bytes, _ANY_RATIO_BYTES), MAX_UNPACKED_BYTES)
+
+
+def user_cache() -> Path:
+    """``$XDG_CACHE_HOME/launchscope``, else ``~/.cache/launchscope``; it may not exist. RuntimeError without a home.
+
+    A relative XDG_CACHE_HOME counts as none: https://specifications.freedesktop.org/basedir-spec/latest/
+    """
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (named if named.is_absolute() else Path.home() / ".cache") / "launchscope"

@@ -12,32 +12,9 @@ from urllib.parse import unquote
 
 HIDDEN: Final = "…"
 
-_SECRETS: Final = frozenset(
-    [
-        "apikey",
-        "apikeys",
-        "authorization",
-        "bearer",
-        "cookie",
-        "cookies",
-        "cred",
-        "credential",
-        "credentials",
-        "creds",
-        "jwt",
-        "oauth",
-        "passphrase",
-        "passwd",
-        "password",
-        "passwords",
-        "pw",
-        "pwd",
-        "sas",
-        "secret",
-        "secrets",
-        "sig",
-        "signature",
-    ]
+_SECRET: Final = re.compile(
+    r"apikeys?|authorization|bearer|cookies?|cred(ential)?s?|jwt|oauth|passphrase|passwd|passwords?|pwd?|sas|secrets?"
+    r"|sig(nature)?"
 )
 _LAST: Final = frozenset(("auth", "dsn", "key", "otp", "pat", "pin", "psk", "salt", "tok"))
 """Words that tell a secret where a name ends on them: api_key, but not key_value_heads."""
@@ -45,13 +22,9 @@ _UNLESS_COUNTED: Final = frozenset(["auth", "pass", "session", "token", "tokens"
 """Words that tell a secret unless the value is a number or a switch: max_new_tokens is none."""
 _OF_TEXT: Final = frozenset(["bos", "cls", "eos", "mask", "max", "min", "num", "pad", "sep", "stop", "unk"])
 """In front of tokens that are words of a text."""
-_BEFORE_KEY: Final = frozenset(
-    ["access", "account", "api", "encryption", "private", "secret", "shared", "signing", "ssh", "storage"]
-)
+_BEFORE_KEY: Final = re.compile("access|account|api|encryption|private|secret|shared|signing|ssh|storage")
 _BEHIND_KEY: Final = frozenset(("id", "pair"))
-_BEFORE_URL: Final = frozenset(
-    ["amqp", "broker", "connection", "database", "db", "mongo", "mongodb", "mysql", "postgres", "redis", "webhook"]
-)
+_BEFORE_URL: Final = re.compile("amqp|broker|connection|database|db|mongo|mongodb|mysql|postgres|redis|webhook")
 _URLS: Final = frozenset(("string", "uri", "url"))
 """Behind one of those: an address that holds a password, or is one."""
 _GLUED: Final = re.compile(
@@ -97,7 +70,7 @@ _FEWEST: Final = 4  # characters of a secret that is looked for in other words
 def is_secret(name: str, value: str = "") -> bool:
     """Whether what has this name is a secret: api_key, hfToken, accessKeyId; not max_new_tokens=8, nor author."""
     words = [word.lower() for word in _WORD.findall(unquote(name))]
-    if any(word in _SECRETS or _GLUED.search(word) for word in words) or not _LAST.isdisjoint(words[-1:]):
+    if any(_SECRET.fullmatch(word) or _GLUED.search(word) for word in words) or not _LAST.isdisjoint(words[-1:]):
         return True
     if _NUMBERS.fullmatch(value) or value.lower() in _SWITCHES:
         return False
@@ -106,13 +79,14 @@ def is_secret(name: str, value: str = "") -> bool:
 
 
 def _has_address(words: list[str]) -> bool:
-    return any(before in _BEFORE_URL and word in _URLS for before, word in pairwise(words))
+    return any(_BEFORE_URL.fullmatch(before) and word in _URLS for before, word in pairwise(words))
 
 
 def _has_key(words: list[str]) -> bool:
     around = zip(["", *words], words, [*words[1:], ""], strict=False)
     return any(
-        word in ("key", "keys") and (before in _BEFORE_KEY or behind in _BEHIND_KEY or (word == "keys" and not behind))
+        word in ("key", "keys")
+        and (_BEFORE_KEY.fullmatch(before) or behind in _BEHIND_KEY or (word == "keys" and not behind))
         for before, word, behind in around
     )
 

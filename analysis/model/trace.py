@@ -203,7 +203,7 @@ class Trace:
     world_size: int | None = None  # ranks that ran together, where the file tells it
     group_ranks: tuple[tuple[int, ...], ...] = ()  # of this rank's process groups, as the file lists them
 
-    @property
+    @cached_property
     def devices(self) -> tuple[int, ...]:
         """Devices that ran at least one GPU op, in order."""
         return tuple(int(d) for d in np.unique(self.gpu_ops.device))

@@ -22,9 +22,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from ..model import __version__
 from ..model.capture import Calibration, Target
 from ..model.counted_step import ATTENTION, COPY, ELEMENTWISE, FUSIBLE, MATRIX, OTHER, REDUCTION, CountedOp, CountedStep
-from ..model.version import __version__
 from ..step_model.bound import bound_ns, least_ns, predict_graph_ns, serial_ns
 from .gpus import Gpu
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 
 from ..figures.verdict import GPU_BOUND_FRACTION
+from ..model import __version__
 from ..model.capture import UNGRAPHED
 from ..model.document import ModeDoc, ProfileDoc, RankDoc, ReportDocument, StepTimeDoc, TargetDoc
 from ..model.errors import LaunchscopeError
 from ..model.paths import content
-from ..model.version import __version__
 from ..profile.ladder import LadderDoc, better_ladder, curve, judge_ladder
 from ..profile.measured_mode import median_or_none
 from ..report import load

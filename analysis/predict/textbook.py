@@ -18,10 +18,10 @@ from typing import Final
 
 import msgspec
 
+from ..model import __version__
 from ..model.document import baseline
 from ..model.errors import LaunchscopeError
 from ..model.units import byte_size, duration, number, rate, share, times
-from ..model.version import __version__
 from ..render.outputs import outputs_of
 from ..report import Report
 from ..step_model.bound import StepModel, bound_ns, least_ns, replay_ns, serial_ns, step_of_mode, step_of_trace

@@ -18,11 +18,10 @@ import numpy as np
 
 from ..facts.op_classes import CLASSES, op_classes
 from ..figures.observer import KERNEL_STRETCH_NS
+from ..model import __version__
 from ..model.errors import LaunchscopeError
-from ..model.quantities import SIZES, TIMES, quantity
 from ..model.trace import Ints
-from ..model.units import MISSING, duration, duration_interval, percents
-from ..model.version import __version__
+from ..model.units import MISSING, SIZES, TIMES, duration, duration_interval, percents, quantity
 from ..render.outputs import outputs_of
 from ..report import Report, load
 from ..step_model.bound import StepBytes, step_bytes

@@ -61,11 +61,11 @@ def analyze_files(
     if any(len(analysis.trace.gpu_ops) for analysis in analyses.values()):
         for file in [file for file, analysis in analyses.items() if not len(analysis.trace.gpu_ops)]:
             reasons[file] = why_no_gpu_ops(analyses.pop(file))
-    together = [put_together(own, [None] * len(own)) for own in sets_of_ranks(list(analyses.values()))]
+    together = [put_together(each_set, [None] * len(each_set)) for each_set in sets_of_ranks(list(analyses.values()))]
     ranked = {analysis.name: analysis for each in together for analysis in each.analyses}
-    told = {file: with_fusion(ranked.get(analysis.name, analysis)) for file, analysis in analyses.items()}
+    found = {file: with_fusion(ranked.get(analysis.name, analysis)) for file, analysis in analyses.items()}
     unread = [UnreadDoc(path=file.name, reason=reasons[file]) for file in files if file in reasons]
-    return told, unread, [traces_document(each) for each in together]
+    return found, unread, [traces_document(each) for each in together]
 
 
 def skipped_files(skipped: Iterable[tuple[str, str]]) -> list[SkippedDoc]:

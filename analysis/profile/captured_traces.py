@@ -8,23 +8,23 @@ from itertools import groupby
 
 import msgspec
 
+from ..facts.alignment import align
 from ..facts.excerpt import excerpt
 from ..figures.analyses import TraceAnalysis, analyze_trace
 from ..inputs.readers import Progress
 from ..inputs.sources import Source
-from ..model.capture import Capture, Manifest, ProcessRecord
-from ..model.document import ModeDoc, ProfileDoc, WarningDoc, fusion_of
+from ..model.capture import UNGRAPHED, Capture, Manifest, ProcessRecord
+from ..model.document import KernelDoc, ModeDoc, ProfileDoc, WarningDoc, fusion_of
 from ..model.errors import UnreadableInput
 from ..model.trace import Trace, utf8_text
 from .advice import with_advice
 from .bare_traces import require_whole
 from .fusion_advice import with_captured_fusion
-from .inferred import with_inferred_operators
 from .measured_mode import submit_ns
 from .profile import profile_document
 from .rank_documents import ranks_document
 from .ranks_together import Together, put_together
-from .select import mode_in_document
+from .select import OPERATORS, TIMES, mode_in_document, mode_of, of_mode, ranked
 
 
 def analyze_capture(
@@ -48,14 +48,14 @@ def analyze_capture(
                 unreadable.setdefault(session.mode, []).append(utf8_text(str(error)))
     together = _together(capture.manifest, analyses)
     analyses = [analysis for each in together for analysis in each.analyses] if together else analyses
-    manifest, told, others = _told(capture.manifest, analyses)
-    told, fused_run = with_captured_fusion(with_inferred_operators(told), manifest.calibration)
-    profile = msgspec.structs.replace(profile_document(manifest, told), fused_run=fused_run)
-    advised = with_advice(profile, fusion_of(each.document for each in told))
+    manifest, main, others = _main_rank(capture.manifest, analyses)
+    main, fused_run = with_captured_fusion(with_inferred_operators(main), manifest.calibration)
+    profile = msgspec.structs.replace(profile_document(manifest, main), fused_run=fused_run)
+    advised = with_advice(profile, fusion_of(each.document for each in main))
     if capture.manifest.ranks:
         ranks = ranks_document(capture.manifest, manifest.ranks[0].rank, together)
         advised = msgspec.structs.replace(advised, ranks=ranks)
-    return [*told, *others], _with_warnings(advised, unreadable)
+    return [*main, *others], _with_warnings(advised, unreadable)
 
 
 def _together(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> list[Together]:
@@ -66,20 +66,20 @@ def _together(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> list[Tog
     sets: dict[tuple[str | None, str | None, int | None], list[TraceAnalysis]] = {}
     for each in analyses:
         sets.setdefault((each.mode, each.trace_pass, each.repeat), []).append(each)
-    return [put_together(own, [hosts.get(each.trace.rank or 0) for each in own]) for own in sets.values()]
+    return [put_together(each, [hosts.get(rank.trace.rank or 0) for rank in each]) for each in sets.values()]
 
 
-def _told(
+def _main_rank(
     manifest: Manifest, analyses: list[TraceAnalysis]
 ) -> tuple[Manifest, list[TraceAnalysis], list[TraceAnalysis]]:
     """The rank that the modes' figures are of, the first one: its manifest, its recordings, and those of the others."""
     if not manifest.ranks:
         return manifest, analyses, []
     first = min(record.rank for record in manifest.ranks)
-    own = [each for each in analyses if each.trace.rank == first]
+    own_mode = [each for each in analyses if each.trace.rank == first]
     others = [each for each in analyses if each.trace.rank != first]
     of_first = tuple(record for record in manifest.ranks if record.rank == first)
-    return msgspec.structs.replace(manifest.of_rank(first), ranks=of_first), own, others
+    return msgspec.structs.replace(manifest.of_rank(first), ranks=of_first), own_mode, others
 
 
 @dataclass(frozen=True)
@@ -132,3 +132,33 @@ def _with_warnings(profile: ProfileDoc, unreadable: Mapping[str, list[str]]) -> 
         more = [WarningDoc(code="unreadable_trace", message=message) for message in unreadable.get(name, ())]
         modes[name] = msgspec.structs.replace(mode, warnings=[*mode.warnings, *more])
     return msgspec.structs.replace(profile, modes=modes)
+
+
+def with_inferred_operators(analyses: Sequence[TraceAnalysis]) -> list[TraceAnalysis]:
+    """The analyses of one capture, in order; kernels without an operator get that of their counterpart."""
+    return [_with_operators(analysis, _reference_of(analysis, analyses)) for analysis in analyses]
+
+
+def _reference_of(analysis: TraceAnalysis, analyses: Sequence[TraceAnalysis]) -> TraceAnalysis | None:
+    """The trace that knows the operators of this one's kernels, or None."""
+    own_mode = mode_of(analysis) or ""
+    for mode in (UNGRAPHED.get(own_mode, own_mode), "eager"):
+        others = [each for each in of_mode(analyses, mode) if each is not analysis and each.trace_pass != TIMES[0]]
+        if others:
+            return ranked(others, OPERATORS)[0]
+    return None
+
+
+def _with_operators(analysis: TraceAnalysis, reference: TraceAnalysis | None) -> TraceAnalysis:
+    lacking = [row for row in analysis.document.kernels if row.operator is None]
+    if reference is None or not lacking:
+        return analysis
+    operators = align(reference.trace, reference.steps, analysis.trace, analysis.steps).operators
+    kernels = [_inferred(row, operators.get(row.name)) for row in analysis.document.kernels]
+    return replace(analysis, document=msgspec.structs.replace(analysis.document, kernels=kernels))
+
+
+def _inferred(row: KernelDoc, operator: str | None) -> KernelDoc:
+    if row.operator is not None or operator is None:
+        return row
+    return msgspec.structs.replace(row, operator=operator, operator_inferred=True)

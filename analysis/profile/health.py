@@ -6,16 +6,22 @@ Nothing is measured here that the report does not hold: its warnings and counts 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
+from ..figures import parts, trace_story
 from ..figures.analyses import TraceAnalysis
-from ..figures.coverage import IMPOSSIBLE
+from ..figures.coverage import IMPOSSIBLE, coverage_facts
 from ..figures.trace_notices import NSYS_RECORD
 from ..model import units
 from ..model.document import CoverageDoc, SkippedDoc, SourceDoc, UnreadDoc, WarningDoc
 from ..model.trace import HostKind
+from ..model.units import MISSING, byte_size
+from ..render.outputs import json_text, outputs_of
+from ..story.blocks import Block, Fact, Heading, Headline, Listing
+from ..story.files import files_fact, unread_files
+from ..story.tables import Column, Row, Table
 
 SCHEMA: Final = "launchscope.doctor/1"
 ENOUGH_STEPS: Final = 10
@@ -264,3 +270,59 @@ def health_document(
     """All traces of a report."""
     traces = [trace_health(each) for each in analyses]
     return HealthDocument(launchscope=version, traces=traces, unread=list(unread), skipped=list(skipped))
+
+
+class HasHealth(Protocol):
+    """A report."""
+
+    def health(self) -> HealthDocument: ...
+
+
+def _tell(report: HasHealth, *, verbose: bool) -> Iterator[Block]:
+    health = report.health()
+    for trace in health.traces:
+        yield from _tell_trace(trace, divides=len(health.traces) > 1, verbose=verbose)
+    yield from files_fact(len(health.traces), len(health.unread), health.skipped)
+    yield from unread_files(health.unread)
+
+
+def _tell_trace(trace: TraceHealthDoc, *, divides: bool, verbose: bool) -> Iterator[Block]:
+    yield Heading(trace_story.label(trace), f"{trace.source.format} · {byte_size(trace.source.bytes)}", divides)
+    if trace.unreliable:
+        yield Headline(f"NOT RELIABLE: {'; '.join(trace.unreliable)}", False)
+    else:
+        worst = next((answer for answer in trace.trust if answer.trusted == NO), None)
+        yield Headline("RELIABLE" + (f": but not for {worst.figure} ({worst.reason})" if worst else ""), True)
+    rows = [Row([answer.figure, answer.trusted, answer.reason or MISSING]) for answer in trace.trust]
+    columns = [Column("figure", right=False), Column("to be trusted", right=False)]
+    yield Listing(Table([*columns, Column("because", right=False, least=30, wraps=True)], rows))
+    yield from parts.warnings(trace.warnings, verbose=verbose)
+    if trace.coverage.gpu_ops or verbose:  # else everything is
+        yield from parts.withheld(trace.withheld, verbose=verbose)
+    yield from coverage_facts(trace.coverage, verbose=verbose)
+    if trace.first_step is not None:
+        yield Fact("first step", [trace.first_step])
+    if trace.dropped:
+        yield Fact("dropped", list(_dropped(trace.dropped, verbose=verbose)))
+    if trace.advice:
+        yield Fact("next time", [*trace.advice, "docs/recording.md shows how"])
+    else:
+        yield Fact("next time", ["record it the same way: it answers all that a trace can"])
+
+
+def _dropped(dropped: Sequence[DroppedStepDoc], *, verbose: bool) -> Iterator[str]:
+    """Each reason with its steps."""
+    most = len(dropped) if verbose else parts.SHOWN
+    steps: dict[str, list[str]] = {}
+    for each in dropped:
+        steps.setdefault(each.reason, []).append(each.step)
+    for reason, names in list(steps.items())[:most]:
+        more = f" and {len(names) - most:,} more" if len(names) > most else ""
+        yield f"{reason}: {', '.join(names[:most])}{more}"
+    if len(steps) > most:
+        yield f"… {len(steps) - most:,} more reasons"
+
+
+render_terminal, render_json, render_markdown = outputs_of(
+    _tell, lambda report: json_text(report.health()), markdown_in_full=True
+)

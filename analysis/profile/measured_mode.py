@@ -86,8 +86,8 @@ class MeasuredMode:
     @cached_property
     def without_waiting_ns(self) -> float | None:
         """W without what it waits inside collectives, where the other ranks' traces tell; median over processes."""
-        told = [a.document.communication.work_without_waiting_ns for a in self.cuda if a.document.communication]
-        return median_or_none(summary.median for summary in told if summary is not None and summary.median is not None)
+        known = [a.document.communication.work_without_waiting_ns for a in self.cuda if a.document.communication]
+        return median_or_none(summary.median for summary in known if summary is not None and summary.median is not None)
 
     @cached_property
     def work_ns(self) -> float | None:
@@ -211,9 +211,9 @@ class MeasuredMode:
             idle += float(gaps.idle_ns) if taxes is None else sum(taxes.values())
             period = has_period(first_op_ns(analysis.trace, analysis.steps, gaps.device), analysis.steps)
             with_period = period[analysis.steps.kept_rows]
-            told = waits.told & with_period
-            if told.any():
-                waiting += float(waits.exposed_waiting_ns[told].mean() * with_period.sum())
+            known = waits.told & with_period
+            if known.any():
+                waiting += float(waits.exposed_waiting_ns[known].mean() * with_period.sum())
         return waiting, idle
 
     @cached_property

@@ -115,8 +115,8 @@ def _why_waiting_is_untold(mode: MeasuredMode) -> str | None:
     """None without a trace."""
     if not mode.cuda:
         return None
-    told = [a.document.communication for a in mode.cuda]
-    return next((each.reason or NOT_IN_COMMON for each in told if each is not None), NO_COLLECTIVES)
+    found = [a.document.communication for a in mode.cuda]
+    return next((each.reason or NOT_IN_COMMON for each in found if each is not None), NO_COLLECTIVES)
 
 
 def _idle_figures(mode: MeasuredMode) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from ..figures.devices import idle
 from ..figures.fusion.fusion_story import fusion_story
 from ..figures.graphs.graph_story import graph_story
 from ..figures.kernels import longest_kernels
+from ..figures.registry import FIGURES
 from ..figures.serving.serving_story import serving_story
 from ..figures.short_kernels import short_kernel_facts
-from ..figures.trace_story import label
+from ..figures.trace_story import figure_tables, label
 from ..model import units
 from ..model.capture import GRAPH_OF
 from ..model.document import (
@@ -65,6 +66,7 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
         story += serving_story(trace)
         story += short_kernel_facts(trace)
         story += _longest_kernels(traces, base, profile.modes[base], verbose)
+        story += _more_figures(traces, base, profile.modes[base], verbose)
     story += fusion_story(fusion_of(traces), profile.fused_run, verbose=verbose)
     story += _trace_warnings(document.traces, verbose=verbose)
     if verbose:
@@ -150,10 +152,10 @@ def _bound(mode: ModeDoc, name: str, profile: ProfileDoc) -> Iterator[Fact]:
         (mode.tau_api_ns, "in the median launch call, as traced"),
         (mode.tau_step_ns, f"with Python and dispatcher, {mode.host_submit_source or 'unknown'}"),
     ]
-    told = [f"{_product(mode.launches, tau)} {words}" for tau, words in taus if tau is not None]
-    if told:
+    texts = [f"{_product(mode.launches, tau)} {words}" for tau, words in taus if tau is not None]
+    if texts:
         count = "" if mode.launches is None else f"N·τ of {plural(mode.launches, 'launch', 'launches')}: "
-        lines.append(count + " · ".join(told))
+        lines.append(count + " · ".join(texts))
     if mode.floor_ns is not None:
         work = mode.gpu_work_ns if mode.gpu_work_without_waiting_ns is None else mode.gpu_work_without_waiting_ns
         over = _over_floor(work, mode.floor_ns)
@@ -204,10 +206,19 @@ def _base(graph: ModeDoc | None) -> str:
     return f" ({duration_pm(graph.exposed_idle_ns, graph.gpu_work_uncertainty_ns)})"
 
 
+def _more_figures(traces: Sequence[TraceDoc], name: str, mode: ModeDoc, verbose: bool) -> Iterator[Block]:
+    """Figures that only one recording has, of the one that knows operators."""
+    for trace in ranked(of_mode(traces, name), OPERATORS, mode)[:1]:
+        for figure in FIGURES:
+            if not figure.is_of_contract:
+                yield from figure.facts(trace, verbose) if figure.facts is not None else ()
+                yield from figure_tables(figure, trace, verbose)
+
+
 def _longest_kernels(traces: Sequence[TraceDoc], name: str, mode: ModeDoc, verbose: bool) -> Iterator[Listing]:
     """Of the recording that speaks for the mode, unless only another one knows the operators."""
-    own = of_mode(traces, name)
-    ways = [ranked(own, TIMES, mode), ranked(own, OPERATORS, mode)]
+    recordings = of_mode(traces, name)
+    ways = [ranked(recordings, TIMES, mode), ranked(recordings, OPERATORS, mode)]
     found = [way[0] for way in ways if way]
     chosen = next((each for each in found if any(kernel.operator for kernel in each.kernels)), next(iter(found), None))
     if chosen is not None:
@@ -221,14 +232,14 @@ def _trace_warnings(traces: Sequence[TraceDoc], *, verbose: bool) -> Iterator[Fa
     for trace in traces:
         for warning in trace.warnings:
             found.setdefault(warning.code, []).append((warning.count, f"{label(trace)}: {warning.message}"))
-    told = []
+    texts = []
     for code, warned in found.items():
         if verbose:
-            told += [WarningDoc(code=code, message=message) for _, message in warned]
+            texts += [WarningDoc(code=code, message=message) for _, message in warned]
         else:
             also = f"; {plural(len(warned) - 1, 'other recording')} too" if len(warned) > 1 else ""
-            told.append(WarningDoc(code=code, message=f"{max(warned)[1]}{also}"))
-    yield from parts.warnings(told, verbose=verbose)
+            texts.append(WarningDoc(code=code, message=f"{max(warned)[1]}{also}"))
+    yield from parts.warnings(texts, verbose=verbose)
 
 
 def _details(profile: ProfileDoc) -> Iterator[Fact | Listing]:

@@ -14,7 +14,7 @@ from ..facts.ranks.matching import Matching, first_ones, match
 from ..facts.ranks.sets import sets_of_files
 from ..facts.ranks.waiting import Arrivals, arrivals, mostly_awaited, waits_of
 from ..figures.analyses import TraceAnalysis, with_waits
-from ..model.collective_kinds import waits_for_all
+from ..model.names import waits_for_all
 
 SAME_HOST: Final = "same_host"
 BY_COLLECTIVES: Final = "collectives"

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..story.blocks import Block
-from . import markdown, terminal
 
 
 class Outputs(NamedTuple):
@@ -34,10 +33,14 @@ def outputs_of(
 
     def render_terminal(subject: Any, *, width: int, color: bool, verbose: bool) -> str:
         """As text, ``width`` columns at most."""
+        from . import terminal
+
         return terminal.render(tell(subject, verbose=verbose), width=width, color=color)
 
     def render_markdown(subject: Any) -> str:
         """As GitHub-flavoured Markdown."""
+        from . import markdown
+
         return markdown.render(tell(subject, verbose=markdown_in_full))
 
     return Outputs(render_terminal, render_json, render_markdown)

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...analysis.figures.parts import SMALL_CAUSE
 from ...analysis.model.capture import COMPILED
 from ...analysis.model.document import CAUSES
@@ -27,7 +30,6 @@ from ..plotting import (
 )
 from ..theme import CAUSE_COLORS, Theme
 from ..view import View
-from .sketch import Recorded, Timeline, as_graph, coarse, recorded_step, redrawn, runs_of_gaps
 from .starting_point import StartingPoint, apply, is_moved
 
 _MOST_STRETCHES: Final = 64  # over a sketch's width: at more, no narrow screen draws work and idle true to scale
@@ -158,3 +160,140 @@ def _bars(
         "matters": matters,
         "hovertemplate": f"{name}: %{{x:,.1f}} µs<extra></extra>",
     }
+
+
+Floats = NDArray[np.float64]
+
+FOLLOW_LAUNCHES: Final = ("host", "launch", "dispatch")
+"""Causes of gaps that end when the next launch arrives; the others stay as they are."""
+
+_PER_OP: Final = "graph"  # the cause whose gaps are as many as the GPU ops
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """A step as busy stretches, each after a gap (of no length before the first); ns since the step's start."""
+
+    start_ns: Floats  # [n] of each busy stretch
+    busy_ns: Floats  # [n]
+    cause: NDArray[np.int64]  # [n] index into CAUSES of most of the gap before it
+    end_ns: float  # of the step: after the last stretch's gap
+    last_cause: int
+
+    @property
+    def gaps(self) -> tuple[Floats, Floats, NDArray[np.int64]]:
+        """Start, end and cause of every gap that has a length, the one at the step's end included."""
+        start = np.concatenate([[0.0], self.start_ns + self.busy_ns])
+        end = np.concatenate([self.start_ns, [self.end_ns]])
+        cause = np.concatenate([self.cause, [self.last_cause]])
+        there = end > start
+        return start[there], end[there], cause[there]
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """A recorded step, and what of the gap before each busy stretch would stay whatever launching costs."""
+
+    timeline: Timeline
+    waits_for_launch: NDArray[np.bool_]  # [n + 1] the gap has a part that follows the launches; the last: at the end
+    per_op_ns: Floats  # [n + 1] part of the gap that lies between nodes of a graph
+    fixed_ns: Floats  # [n + 1] the rest of what stays
+
+
+def recorded_step(band: Band, step: int) -> Recorded | None:
+    """One kept step of the band's headline device (clamped); None without a GPU op."""
+    windows = band.step_windows
+    if band.device is None or not windows:
+        return None
+    begin, end = windows[min(max(step, 0), len(windows) - 1)]
+    gaps = band.analysis.gaps[band.device]
+    rows = np.flatnonzero((gaps.end_ns > begin) & (gaps.start_ns < end))
+    starts = (np.clip(gaps.start_ns[rows], begin, end) - begin).astype(np.float64)
+    ends = (np.clip(gaps.end_ns[rows], begin, end) - begin).astype(np.float64)
+    length = gaps.end_ns[rows] - gaps.start_ns[rows]
+    part_of = (ends - starts) / np.maximum(length, 1)
+    parts = np.stack([gaps.parts_ns[cause][rows] * part_of for cause in CAUSES])
+    closes = len(rows) > 0 and ends[-1] >= end - begin  # the step ends idle
+    if not closes:
+        starts, ends = np.append(starts, end - begin), np.append(ends, end - begin)
+        parts = np.concatenate([parts, np.zeros((len(CAUSES), 1))], axis=1)
+    parts = np.concatenate([np.zeros((len(CAUSES), 1)), parts], axis=1)  # before the first stretch: none
+    begins = np.concatenate([[0.0], ends[:-1]])
+    cause = parts.argmax(axis=0)
+    follows = parts[[CAUSES.index(name) for name in FOLLOW_LAUNCHES]].sum(axis=0)
+    per_op = parts[CAUSES.index(_PER_OP)]
+    return Recorded(
+        Timeline(begins, starts - begins, cause[:-1], float(end - begin), int(cause[-1])),
+        waits_for_launch=follows > 0,
+        per_op_ns=per_op,
+        fixed_ns=parts.sum(axis=0) - follows - per_op,
+    )
+
+
+def redrawn(recorded: Recorded, *, host_ns: float, work: float, kernels: float, least_ns: float = 0.0) -> Timeline:
+    """The step with N·τ of ``host_ns``, its work ``work`` times as long, its kernels ``kernels`` times as many.
+
+    A stretch starts when its launch has arrived and the GPU is free: the larger of the two, as in max(W, N·τ). Where
+    nothing waited for a launch there is none to move: what then lacks of ``least_ns`` is spread evenly as launch gaps.
+    """
+    old = recorded.timeline
+    count = len(old.start_ns)
+    pieces = max(1, round(count * kernels)) if count else 0
+    at = np.linspace(0, count, pieces + 1)  # in the old stretches
+    edges = np.arange(count + 1)
+    rows = np.minimum(at.astype(np.int64), count)
+    busy = np.diff(np.interp(at, edges, np.concatenate([[0.0], np.cumsum(old.busy_ns)]))) * work
+    fixed = np.diff(np.interp(at, edges, np.cumsum(recorded.fixed_ns)), prepend=0.0)
+    waits = np.diff(np.interp(at, edges, np.cumsum(recorded.waits_for_launch)), prepend=0.0) > 0
+    faster = host_ns / old.end_ns if old.end_ns else 0.0
+    arrival = np.where(waits, np.interp(at, edges, np.append(old.start_ns, old.end_ns)) * faster, 0.0)
+    stays = recorded.per_op_ns[rows] + fixed
+    # start = max(arrival, end of the one before + stays), for all at once: the latest arrival so far, and all after it
+    taken = np.concatenate([[0.0], np.cumsum(busy)]) + np.cumsum(stays)
+    start = np.maximum.accumulate(np.maximum(arrival - taken, 0.0)) + taken
+    cause = np.append(old.cause, old.last_cause)[rows]
+    lacks = max(least_ns - start[-1], 0.0)
+    if lacks > 0:
+        start = start + np.linspace(0.0, lacks, len(start))
+        cause = np.where(waits, cause, CAUSES.index("launch"))
+    return Timeline(start[:-1], busy, cause[:-1], float(start[-1]), int(cause[-1]))
+
+
+def as_graph(recorded: Recorded, *, work: float, kernels: float, step_ns: float) -> Timeline:
+    """The step replayed as one graph that takes ``step_ns``; what is not work is spread evenly over its gaps."""
+    alone = redrawn(recorded, host_ns=0.0, work=work, kernels=kernels)
+    count = len(alone.busy_ns)
+    gap = max(step_ns - float(alone.busy_ns.sum()), 0.0) / max(count, 1)
+    start = np.concatenate([[0.0], np.cumsum(alone.busy_ns + gap)])
+    cause = np.full(count, CAUSES.index(_PER_OP))
+    return Timeline(start[:-1], alone.busy_ns, cause, float(start[-1]), CAUSES.index(_PER_OP))
+
+
+def coarse(timeline: Timeline, most: int) -> Timeline:
+    """At most so many stretches: neighbours together, their work first and then their gaps."""
+    count = len(timeline.start_ns)
+    if count <= most:
+        return timeline
+    heads = np.unique(np.linspace(0, count, most + 1).astype(np.int64)[:-1])
+    gaps_ns = np.append(timeline.start_ns, timeline.end_ns)
+    gaps_ns[1:] -= timeline.start_ns + timeline.busy_ns
+    by_cause = np.zeros((len(heads) + 1, len(CAUSES)))
+    np.add.at(
+        by_cause,
+        (np.searchsorted(heads, np.arange(count + 1)), np.append(timeline.cause, timeline.last_cause)),
+        gaps_ns,
+    )
+    cause = by_cause.argmax(axis=1)
+    work = np.add.reduceat(timeline.busy_ns, heads)
+    return Timeline(timeline.start_ns[heads], work, cause[:-1], timeline.end_ns, int(cause[-1]))
+
+
+def runs_of_gaps(timeline: Timeline) -> list[tuple[float, float, str]]:
+    """(start, end, cause) of neighbouring gaps of one cause, together with the work between them."""
+    start, end, cause = timeline.gaps
+    if not len(start):
+        return []
+    heads = np.flatnonzero(np.diff(cause, prepend=-1))
+    tails = np.append(heads[1:], len(cause)) - 1
+    runs: list[Any] = list(zip(start[heads].tolist(), end[tails].tolist(), cause[heads].tolist(), strict=True))
+    return [(begin, until, CAUSES[place]) for begin, until, place in runs]

@@ -15,13 +15,13 @@ from markupsafe import Markup
 from ...analysis.many.document import RanksDocument
 from ...analysis.many.many_story import render_json
 from .. import grid_table
-from ..enlarged import STILL_PX
 from ..page.actions import Click
 from ..page.index_page import IndexPage, index_page, to_html
 from ..page.layout import grid
 from ..page.panels import still_graph
 from ..page.request_checks import Width
 from ..page.server import Access, guard
+from ..plotting import STILL_PX
 from ..rank_heat import cell_at, heat_figure, heat_words
 from ..theme import theme_named
 from . import layout

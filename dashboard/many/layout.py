@@ -9,8 +9,8 @@ from dash import dcc, html
 from ...analysis.many.document import RanksDocument
 from ...analysis.many.many_story import by_row, headline
 from ...analysis.model.units import number, one_line, printable
-from ..enlarged import css_px
 from ..page.panels import choice, labelled, named
+from ..plotting import css_px
 from ..rank_heat import height_px
 from .charts import alike_words, chart_px, differing
 from .view import BY_RANK, HEAT_WORDS, ManyView, path_of

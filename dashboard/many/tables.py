@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, Final
 
 from ...analysis.many.document import RankRow, RanksDocument
-from ...analysis.many.many_story import by_row
+from ...analysis.many.many_story import OF_RANKS, by_row
 from ...analysis.model.units import one_line, printable
-from ..grid_table import Row, TableData, figure, in_us, text
+from ...analysis.story.typed import TypedColumn
+from ..grid_table import Row, TableData, figure, in_us, text, typed_columns, typed_row
 from .view import path_of
 from .words import figure_words
 
@@ -21,6 +23,8 @@ _US: Final = (
 )
 _SHARES: Final = ("idle_fraction", "launch_tax_share", "arrives_last_share")
 _COUNTS: Final = ("launches", "kernels", "collectives", "steps")
+
+_OF_FIGURES: Final = [TypedColumn(value.name, value.words, value.kind) for value in OF_RANKS]
 
 _LINK: Final[dict[str, Any]] = {"sortable": False, "filter": False, "cellRenderer": "markdown", "linkTarget": "_self"}
 
@@ -40,6 +44,7 @@ def table(doc: RanksDocument, *, links: bool) -> TableData:
         *(figure(name, f"{figure_words(name)}, µs", 1, minWidth=136) for name in _US),
         *(figure(name, f"{figure_words(name)}, %", 2) for name in _SHARES),
         *(figure(name, figure_words(name), 0) for name in _COUNTS),
+        *typed_columns(_OF_FIGURES),
         text("host", "host", minWidth=120),
         text("error", "why nothing is known", minWidth=260, flex=2, tooltipField="error"),
         text("file", "file", minWidth=200, flex=2, tooltipField="path"),
@@ -64,6 +69,7 @@ def _row(place: int, row: RankRow, odd: dict[int, list[Any]], *, links: bool) ->
         "file": printable(one_line(row.name)),
         "path": printable(one_line(row.path)),
     }
+    found |= typed_row(_OF_FIGURES, SimpleNamespace(**{c.field: row.figures.get(c.field) for c in _OF_FIGURES}))
     found |= {field: in_us(getattr(row, field)) for field in _US}
     found |= {field: _percent(getattr(row, field)) for field in _SHARES}
     return found | {field: getattr(row, field) for field in _COUNTS}

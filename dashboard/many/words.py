@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Final
 
 from ...analysis.many.document import RankRow, RanksDocument
-from ...analysis.many.many_story import label
+from ...analysis.many.many_story import OF_RANKS, label
 from ...analysis.many.odd_ones import missing_words
 from ...analysis.model.units import byte_size, number, one_line, plural, printable
 
@@ -27,6 +27,7 @@ FIGURE_WORDS: Final = {
     "communication_waiting_ns": "waiting in collectives, mean",
     "arrives_last_share": "arrives last",
     "steps": "steps recorded",
+    **{value.name: value.words for value in OF_RANKS},
 }
 
 

@@ -13,8 +13,8 @@ from ..charts.readout import Row, readout
 from ..charts.sketch_chart import sketch_figure
 from ..charts.starting_point import slider_marks, starting_point
 from ..charts.what_if_chart import what_if_figure
-from ..enlarged import css_px, scale_of
 from ..opened_report import OpenedReport
+from ..plotting import css_px, scale_of
 from ..theme import Theme, theme_named
 from ..view import View, from_query, to_query
 from ..watched import Watched

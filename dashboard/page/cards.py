@@ -9,6 +9,8 @@ from ...analysis.figures import parts
 from ...analysis.figures.parts import headline
 from ...analysis.model import units
 from ...analysis.model.document import ActionDoc, DeviceDoc, ModeDoc, SteadyDoc, TraceDoc, WarningDoc
+from ...analysis.profile.mode_figures import MODE_FIGURES
+from ...analysis.story.typed import WRITE
 from ..band import Band
 from ..opened_report import OpenedReport
 
@@ -104,50 +106,40 @@ def notes(opened: OpenedReport) -> list[str]:
 
 def _mode_card(title: str, band: Band | None, mode: ModeDoc, *, is_baseline: bool) -> Card:
     key = None if band is None else band.key
-    told = _told([*mode.warnings, *([] if band is None else band.analysis.document.warnings)])
+    warnings = _warnings([*mode.warnings, *([] if band is None else band.analysis.document.warnings)])
     if mode.step_ns is None:
-        return Card(title, key, None, (), told, mode.error or "no reason was recorded", is_baseline)
+        return Card(title, key, None, (), warnings, mode.error or "no reason was recorded", is_baseline)
     verdict = None if mode.verdict is None else headline(mode.verdict).text
-    return Card(title, key, verdict, tuple(_mode_facts(mode)), told, None, is_baseline)
+    return Card(title, key, verdict, tuple(_mode_facts(mode)), warnings, None, is_baseline)
 
 
 def _mode_facts(mode: ModeDoc) -> Iterator[Fact]:
     step = mode.step_ns
     assert step is not None
-    why = mode.withheld
-
-    def hint(text: str, figure: str) -> str:
-        return f"{text} Withheld: {why[figure]}" if figure in why else text
-
-    interval = units.duration_interval(step.median, step.ci_low, step.ci_high)
-    yield Fact("step T", interval, "Unprofiled step time, the median over processes, with its 95 % interval.")
-    work = units.duration_pm(mode.gpu_work_ns, mode.gpu_work_uncertainty_ns)
-    yield Fact("GPU work W", work, hint("Time of a step in which the GPU works, as traced.", "gpu_work_ns"))
-    if mode.gpu_work_without_waiting_ns is not None:
-        yield _without_waiting(mode.gpu_work_without_waiting_ns)
-        yield Fact("waiting", units.duration(mode.waiting_ns), "The part of T inside collectives, for other ranks.")
-    tax = units.duration(mode.launch_tax_ns)
-    yield Fact("launch tax", tax, hint("Idle time that waits for launches, per step.", "launch_tax_ns"))
-    idle = units.share(mode.true_idle_fraction)
-    yield Fact(
-        "true idle", idle, hint("The part of T without GPU work, and without waiting for ranks.", "true_idle_fraction")
-    )
-    yield Fact("launches", units.number(mode.launches), hint("Host calls per step that start GPU work.", "launches"))
-    yield Fact("kernels", units.number(mode.kernels), hint("Kernels per step.", "kernels"))
-    yield Fact("speedup", units.times(mode.speedup), hint("Against eager, process by process.", "speedup"))
-    effects = mode.observer_effect
-    if effects:
-        told = " · ".join(f"{units.times(effect.median)}\u00a0{name}" for name, effect in effects.items())
-        yield Fact("observer effect", told, "Step time under the profiler ÷ unprofiled, by pass.")
+    written = {
+        "step_ns": units.duration_interval(step.median, step.ci_low, step.ci_high),
+        "gpu_work_ns": units.duration_pm(mode.gpu_work_ns, mode.gpu_work_uncertainty_ns),
+        "speedup": units.times(mode.speedup),
+    }
+    waiting = () if mode.gpu_work_without_waiting_ns is None else ("gpu_work_without_waiting_ns", "waiting_ns")
+    rest = ("launch_tax_ns", "true_idle_fraction", "launches", "kernels", "speedup")
+    for name in ("step_ns", "gpu_work_ns", *waiting, *rest):
+        figure = MODE_FIGURES[name]
+        why = f" Withheld: {mode.withheld[name]}" if name in mode.withheld else ""
+        value = written.get(name) or WRITE[figure.kind](figure.of(mode))
+        yield Fact(figure.label, value, figure.meaning + why)
+    if mode.observer_effect:
+        effects = " · ".join(f"{units.times(e.median)}\u00a0{name}" for name, e in mode.observer_effect.items())
+        yield Fact("observer effect", effects, "Step time under the profiler ÷ unprofiled, by pass.")
 
 
 def _trace_card(band: Band, *, is_baseline: bool) -> Card:
     trace = band.analysis.document
     verdict = headline(trace.verdict).text
-    told = _told(trace.warnings)
+    warnings = _warnings(trace.warnings)
     if band.device is None:
-        return Card(band.label, band.key, None, (), told, "no GPU op in it", is_baseline)
-    return Card(band.label, band.key, verdict, tuple(_trace_facts(trace)), told, None, is_baseline)
+        return Card(band.label, band.key, None, (), warnings, "no GPU op in it", is_baseline)
+    return Card(band.label, band.key, verdict, tuple(_trace_facts(trace)), warnings, None, is_baseline)
 
 
 def _trace_facts(trace: TraceDoc) -> Iterator[Fact]:
@@ -162,7 +154,8 @@ def _trace_facts(trace: TraceDoc) -> Iterator[Fact]:
         yield Fact("GPU work W", units.duration(steps.busy_ns.median), "Time of a step in which the GPU works.")
         shared = trace.communication
         if shared is not None and shared.work_without_waiting_ns is not None:
-            yield _without_waiting(shared.work_without_waiting_ns.median)
+            without = MODE_FIGURES["gpu_work_without_waiting_ns"]
+            yield Fact(without.label, units.duration(shared.work_without_waiting_ns.median), without.meaning)
     else:
         yield Fact("GPU work", units.duration(device.busy_ns), "Time of the whole recording in which the GPU works.")
     whole = scope.gaps.total_ns
@@ -175,15 +168,7 @@ def _trace_facts(trace: TraceDoc) -> Iterator[Fact]:
     yield Fact("kernels", kernels, "Per step." if steps is not None else "In the whole recording.")
 
 
-def _without_waiting(work_ns: float | None) -> Fact:
-    return Fact(
-        "W without waiting",
-        units.duration(work_ns),
-        "W without the time that the GPU waits inside collectives for other ranks: the verdict rests on it.",
-    )
-
-
-def _told(warnings: Sequence[WarningDoc]) -> tuple[str, ...]:
+def _warnings(warnings: Sequence[WarningDoc]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{warning.message} [{warning.code}]" for warning in warnings))
 
 

@@ -13,7 +13,7 @@ from ...analysis.facts.stacks import stack_around
 from ...analysis.figures.analyses import TraceAnalysis
 from ...analysis.model.columns import follow
 from ...analysis.model.document import CAUSES
-from ...analysis.model.nesting import outermost_first
+from ...analysis.model.intervals import outermost_first
 from ...analysis.model.trace import NONE, HostKind, HostOps, Ints, OpKind, Trace
 from ...analysis.model.units import duration, plural, printable
 from ..band import Band

@@ -16,8 +16,8 @@ import flask
 from dash.development.base_component import Component
 from markupsafe import Markup, escape
 
-from ..enlarged import STILL_PX
 from ..opened_report import OpenedReport
+from ..plotting import STILL_PX
 from ..timeline.still import still
 from ..view import View
 from . import layout

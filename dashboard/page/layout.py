@@ -10,16 +10,16 @@ from dash import dcc, html
 
 from ..charts.bound_chart import chart_rem
 from ..charts.starting_point import slider_marks, starting_point
-from ..enlarged import css_px
 from ..grid_table import TableData
 from ..opened_report import OpenedReport
-from ..ranks.words import has_one_clock
+from ..plotting import css_px
 from ..theme import LIGHT
 from ..timeline.timeline import collective_legend, legend_items
 from ..view import View
 from . import cards, tables
 from .panels import GRAPH_CONFIG, MODEL_REM, attribute, choice, labelled, named, section_parts
 from .rank_section import ranks_section
+from .rank_table import has_one_clock
 from .sections import graph_sections
 from .view_parts import Timelines, control_values, stores, timelines
 

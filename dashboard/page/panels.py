@@ -9,9 +9,8 @@ from dash import dcc, html
 
 from ...analysis.model.kernel_names import short_names
 from ...analysis.model.units import byte_size, duration, number, plural
-from ..enlarged import css_px, enlarged, scale_of
 from ..opened_report import OpenedReport
-from ..plotting import Figure
+from ..plotting import Figure, css_px, enlarged, scale_of
 from ..view import View, to_query
 from .actions import Op, follow_op
 from .details import Details, GapBefore, LaunchOf, NodeOf, details

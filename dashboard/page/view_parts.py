@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..charts.starting_point import slider_marks, starting_point
-from ..enlarged import enlarged, scale_of
 from ..opened_report import OpenedReport
-from ..plotting import Figure
+from ..plotting import Figure, enlarged, scale_of
 from ..rank_sets import clocks
-from ..ranks.actions import rank_controls
 from ..theme import theme_named
 from ..timeline.timeline import search_count, timeline_figure
 from ..view import View, to_query
-from .actions import shown_bands
+from .actions import rank_controls, shown_bands
 
 _STORES: Final = {
     "timeline-view": ("bands", "step", "x", "align", "search", "selected", "overlays", "theme"),

@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from ...analysis.model.collective_kinds import kind_of_kernel
 from ...analysis.model.document import CAUSES
+from ...analysis.model.intervals import threads
 from ...analysis.model.kernel_names import short_names
-from ...analysis.model.nesting import threads
+from ...analysis.model.names import kind_of_kernel
 from ...analysis.model.trace import NONE, Bools, HostKind, Ints, OpKind, Trace
 from ...analysis.model.units import plural
 from ...analysis.render.perfetto.lanes import flat_lanes, nested_lanes

@@ -9,8 +9,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from ..enlarged import css_px
-from ..plotting import Figure
+from ..plotting import Figure, css_px
 from .heat_strip import FAINTEST
 from .rectangles import Trace
 

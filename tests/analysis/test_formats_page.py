@@ -12,8 +12,8 @@ import pytest
 from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
 from launchscope.analysis.model.trace import NONE, HostKind, OpKind
 from launchscope.analysis.report import load
-from launchscope.fixtures.nsys_builder import ExportBuilder, export
 
+from ..nsys_builder import ExportBuilder, export
 from .inputs.readers import test_proton
 from .inputs.readers.test_perfetto_json import converted
 from .test_dresses import FRACTION, analysis_of, encoded, hip, of_2021, plain, recording, since_1970, xpu

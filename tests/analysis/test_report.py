@@ -17,16 +17,15 @@ import launchscope
 import msgspec
 import pandas as pd
 import pytest
-from launchscope.analysis.api import analyze, load
 from launchscope.analysis.model.capture import ModeRecord
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.render.perfetto import trace_file as perfetto
-from launchscope.analysis.report import Report
-from launchscope.fixtures import nsys_builder as nsys
+from launchscope.analysis.report import Report, analyze, load
 from launchscope.fixtures.builder import trace
 from launchscope.fixtures.cases import NAMED_CASES
 
+from .. import nsys_builder as nsys
 from .captures import process, two_modes, write_capture
 from .figures.test_analyses import check_accounts, numbers
 

@@ -18,8 +18,8 @@ from launchscope.analysis.model.document import WarningDoc
 from launchscope.analysis.model.trace import Trace
 from launchscope.analysis.report import load
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.nsys_builder import ExportBuilder, export
 
+from ..nsys_builder import ExportBuilder, export
 from .captures import EQUAL, MACHINE, US, eager_trace, process, two_modes, write_capture
 from .profile.test_profile import profile_of
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from launchscope.analysis.model.capture import Calibration
 from launchscope.analysis.model.errors import MissingRequirement, NothingMeasured
-from launchscope.cli import demo, outputs, run
+from launchscope.cli import dashboard, outputs, run
 from launchscope.fixtures.builder import trace
 from launchscope.tracer.target.options import ProfileOptions
 
@@ -343,7 +343,7 @@ def test_demo_lists_its_captures_the_default_first(
 ) -> None:
     for name in ("hf_llama", "llama_1b", "serve_loop"):
         (tmp_path / f"{name}.zip").touch()
-    monkeypatch.setattr(demo, "CAPTURES", tmp_path)
+    monkeypatch.setattr(dashboard, "DEMOS", tmp_path)
     assert run(["demo", "--list"]) == 0
     assert capfd.readouterr().out.split() == ["llama_1b", "hf_llama", "serve_loop"]
     assert run(["demo", "nope"]) == 2
@@ -351,7 +351,7 @@ def test_demo_lists_its_captures_the_default_first(
 
 
 def test_demo_in_an_incomplete_installation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Captured) -> None:
-    monkeypatch.setattr(demo, "CAPTURES", tmp_path)
+    monkeypatch.setattr(dashboard, "DEMOS", tmp_path)
     assert run(["demo"]) == 2
     assert "this installation is incomplete" in capfd.readouterr().err
 

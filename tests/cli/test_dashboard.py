@@ -12,7 +12,8 @@ from launchscope.analysis.model.capture import CaptureWriter
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.cli import run
 from launchscope.cli.dashboard import newest_capture
-from launchscope.cli.rank_page import kept_table, many_ranks
+from launchscope.cli.many import is_for_a_table, table_of
+from launchscope.dashboard.many.rank_pages import kept_table
 from launchscope.fixtures.builder import trace
 
 from ..analysis.captures import two_modes, write_capture
@@ -64,15 +65,11 @@ def write_ranks(folder: Path, count: int) -> Path:
 
 
 def test_over_sixteen_traces_are_a_page_of_many_ranks_and_fewer_where_asked(tmp_path: Path) -> None:
-    few = write_ranks(tmp_path / "few", 2)
-    assert many_ranks(sources([few]), forced=False, step_regex=None, strict=False) is None
-    doc = many_ranks(sources([few]), forced=True, step_regex=None, strict=False)
-    assert doc is not None
-    assert [row.rank for row in doc.rows] == [0, 1]
-    many = write_ranks(tmp_path / "many", 17)
-    found = many_ranks(sources([many]), forced=False, step_regex=None, strict=False)
-    assert found is not None
-    assert len(found.rows) == 17
+    few, many = write_ranks(tmp_path / "few", 2), write_ranks(tmp_path / "many", 17)
+    assert not is_for_a_table(sources([few]), forced=False)
+    assert is_for_a_table(sources([few]), forced=True)
+    assert is_for_a_table(sources([many]), forced=False)
+    assert [row.rank for row in table_of(sources([few])).rows] == [0, 1]
 
 
 def test_a_table_that_was_kept_is_shown_without_reading_traces(tmp_path: Path) -> None:

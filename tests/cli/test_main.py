@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
-from launchscope import __version__
+from launchscope.analysis.model import __version__
 from launchscope.analysis.model.errors import BadTarget
 from launchscope.cli import COMMANDS, run
 from launchscope.fixtures.builder import trace
@@ -159,8 +159,8 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFix
 def test_a_real_ctrl_c_is_130_too() -> None:
     code = """
 import sys, time
-from launchscope.cli import analyze, run
-analyze.check_output = lambda *_: (print("up", flush=True), time.sleep(30))
+from launchscope.cli import outputs, run
+outputs.Destination.check = lambda *_: (print("up", flush=True), time.sleep(30))
 sys.exit(run(["analyze", "x"]))
 """
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -175,7 +175,7 @@ sys.exit(run(["analyze", "x"]))
 def test_ctrl_c_while_an_object_is_cleared_away_is_not_lost(number: signal.Signals) -> None:
     code = f"""
 import signal, sys, time
-from launchscope.cli import analyze, main
+from launchscope.cli import main, outputs
 
 class Interrupted:
     def __del__(self):
@@ -185,7 +185,7 @@ def check(*_):
     Interrupted()
     time.sleep(30)
 
-analyze.check_output = check
+outputs.Destination.check = check
 sys.argv[1:] = ["analyze", "x"]
 main()
 """
@@ -210,8 +210,8 @@ sys.meta_path.insert(0, AsModulesInC())
 sys.argv[1:] = ["analyze", {trace!r}]
 from launchscope.__main__ import main
 if {after!r}:
-    from launchscope.cli import analyze
-    analyze.deliver = lambda *_, **__: time.sleep(30)
+    from launchscope.cli import outputs
+    outputs.Destination.write_report = lambda *_: time.sleep(30)
 main()
 """
 

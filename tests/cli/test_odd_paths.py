@@ -7,7 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import TypeVar
 
 import pytest
@@ -226,8 +226,8 @@ def nothing_hangs() -> Iterator[None]:
 def test_it_is_told_in_a_line(
     kind: str, place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launchscope.cli.dashboard.show", lambda *_, **__: None)
-    monkeypatch.setattr("launchscope.cli.dashboard.show_ranks", lambda *_, **__: None)
+    site = SimpleNamespace(serve=lambda *_, **__: None, serve_many=lambda *_, **__: None)
+    monkeypatch.setattr("launchscope.cli.dashboard._site", lambda: site)
     there = {
         "trace": trace().step(0).launch(1, 1).kernel(3, 1).write(place / "trace.json"),
         "config": place / "limits.toml",

@@ -10,7 +10,7 @@ import pytest
 from launchscope.analysis.model.capture import Calibration, Target
 from launchscope.analysis.model.counted_step import CountedOp, CountedStep
 from launchscope.cli import run
-from launchscope.tracer.count import count
+from launchscope.tracer.processes import count
 from launchscope.tracer.target.options import ProfileOptions
 
 OPS = (

@@ -12,10 +12,10 @@ from typing import Final
 
 import pytest
 from launchscope.cli import run
-from launchscope.fixtures.nsys_builder import ExportBuilder, export
 
 from ..analysis.many.rank_files import rank_trace
 from ..fuzz.seeds import TRACES, capture, converted, proton
+from ..nsys_builder import ExportBuilder, export
 
 Captured = pytest.CaptureFixture[str]
 

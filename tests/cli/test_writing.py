@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.cli import writing
-from launchscope.cli.progress import Bar, ProgressLine
-from launchscope.cli.writing import check_writable, one_line, terminal_width, wants_color, write_file
+from launchscope.cli.progress import progress_bar, progress_line
+from launchscope.cli.writing import check_writable, terminal_width, wants_color, write_file
 from launchscope.fixtures.builder import trace
 
 
@@ -183,7 +183,7 @@ def written_to_a_disk_of_100_bytes(folder: Path, do: str, unbuffered: bool) -> s
 )
 def test_a_report_of_which_the_disk_takes_a_part_is_told(tmp_path: Path, report: str, unbuffered: bool) -> None:
     do = f"""
-writing.stdout_takes_all()
+writing.prepare_stdout()
 try:
     writing.{report}
 except writing.LaunchscopeError as error:
@@ -287,8 +287,10 @@ def test_a_longest_possible_name_can_be_written(tmp_path: Path) -> None:
         write_file(tmp_path / ("n" * 256), "x")
 
 
-def test_one_line_has_no_breaks_and_no_control_characters() -> None:
-    assert one_line("a\n  b\x1b[2J\udcff\n\nc · τ") == "a b\\x1b[2J\\udcff c · τ"
+def test_what_is_said_has_no_breaks_and_no_control_characters() -> None:
+    code = r"from launchscope.cli.writing import say; say('a\n  b\x1b[2J\udcff\n\nc · τ')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stderr.decode() == "launchscope: a b\\x1b[2J\\udcff c · τ\n"
 
 
 class Terminal(io.StringIO):
@@ -350,7 +352,7 @@ def seen_in_a_terminal(code: str, columns: int, environment: dict[str, str]) -> 
 
 
 def test_progress_is_a_line_each_in_a_log(capfd: pytest.CaptureFixture[str]) -> None:
-    with ProgressLine() as progress:
+    with progress_line() as progress:
         progress("eager, process 1 of 3: timing")
     out, err = capfd.readouterr()
     assert out == ""
@@ -359,8 +361,8 @@ def test_progress_is_a_line_each_in_a_log(capfd: pytest.CaptureFixture[str]) -> 
 
 def test_progress_is_one_line_that_goes_away_on_a_terminal() -> None:
     code = """
-from launchscope.cli.progress import ProgressLine
-with ProgressLine() as progress:
+from launchscope.cli.progress import progress_line
+with progress_line() as progress:
     progress("eager" + "!" * 99)
     progress("graph")
 """
@@ -371,7 +373,7 @@ with ProgressLine() as progress:
 @pytest.mark.parametrize("doing", ["reading", "writing"])
 def test_no_bar_in_a_log(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, doing: str) -> None:
     monkeypatch.setattr("launchscope.cli.progress._QUIET_S", 0.0)
-    with Bar(doing) as progress:
+    with progress_bar(doing) as progress:
         progress("trace.json", 100, 50)
     assert capfd.readouterr() == ("", "")
 
@@ -384,7 +386,7 @@ from rich.progress import Progress
 drawn, update = [], Progress.update
 Progress.update = lambda *how, **what: drawn.append(update(*how, **what))
 progress._QUIET_S, progress._REFRESH_S = {quiet_s}, 0.01
-with progress.Bar("{doing}") as bar:
+with progress.progress_bar("{doing}") as bar:
     for path, size, count in {told}:
         bar(path, size, count)
         before, until = len(drawn), time.monotonic() + {patience_s}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from launchscope.analysis.report import Report
-from launchscope.cli import demo
+from launchscope.cli.dashboard import demo
 from launchscope.dashboard.site import serve
 
 
@@ -24,7 +24,7 @@ def test_the_demo_takes_the_dashboards_options(
 ) -> None:
     told: dict[str, Any] = {}
     monkeypatch.setattr(serve, "serve", lambda report, watched, **more: told.update(more, report=report))
-    result = CliRunner().invoke(demo.command, ["--dashboard", *options])
+    result = CliRunner().invoke(demo, ["--dashboard", *options])
     assert result.exit_code == 0, result.output
     assert isinstance(told["report"], Report)
     assert (told["host"], told["ports"], told["browser"]) == (host, ports, browser)

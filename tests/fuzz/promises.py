@@ -12,10 +12,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
-from launchscope.analysis import notebook, report_story
+from launchscope.analysis import report_story
 from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
 from launchscope.analysis.inputs.readers import open_trace
-from launchscope.analysis.inputs.readers.peek import NEITHER, NO_EVENTS
+from launchscope.analysis.inputs.readers.foreign import NEITHER, NO_EVENTS
 from launchscope.analysis.inputs.sources import Source, sources
 from launchscope.analysis.many.document import UNREADABLE
 from launchscope.analysis.many.figures import find_figures
@@ -259,7 +259,7 @@ def require_plain_outputs(report: Report) -> None:
     require(all(line.isprintable() for line in page.split("\n")), "control characters in Markdown")
     require("<script" not in _CODE.sub("", page).replace("\\<", ""), "a tag in Markdown")
     parser = _Tags()
-    parser.feed(notebook.render(report))
+    parser.feed(report_story.notebook_html(report))
     parser.close()
     require(parser.tags <= HTML_TAGS, f"tags in HTML: {parser.tags - HTML_TAGS}")
     require_finite(report_story.render_json(report).encode())

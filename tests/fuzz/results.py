@@ -8,12 +8,12 @@ import os
 import random
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from launchscope.analysis.compare.checks.run import Reading as CheckReading
-from launchscope.analysis.compare.checks.run import look_at
+from launchscope.analysis.compare.checks.run import Reading, look_at
 from launchscope.analysis.inputs.sources import Source, Sources
 from launchscope.analysis.many import kept_rows, many_story
 from launchscope.analysis.many.document import RanksDocument
@@ -22,7 +22,7 @@ from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.many.reading import Job
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import load
-from launchscope.cli.rank_page import Reading, kept_table, places_of
+from launchscope.dashboard.many.rank_pages import kept_table, places_of, report_of
 from launchscope.fixtures.cases import NAMED_CASES
 
 from . import json_damage
@@ -111,7 +111,7 @@ def _opened(name: str, data: bytes, place: Path) -> Outcome:
         case "manifest.json":
             require_finite(load(place).to_json())
         case _:
-            for each in look_at(path, CheckReading()).snapshots:
+            for each in look_at(path, Reading()).snapshots:
                 require(each.schema, "a snapshot without a schema")
     return "read"
 
@@ -120,10 +120,10 @@ def _open_rows(table: Path, doc: RanksDocument) -> None:
     """Each row's file, as the page of the table opens it: its report, or why it is not read. One of them is there."""
     with contextlib.chdir(table.parent):
         Path("rank0.json").write_bytes(NAMED_CASES["eager steps"]().json())
-        reading = Reading(None, False, places_of([table], doc))
+        read = partial(report_of, places=places_of([table], doc), cache=False)
         for row in doc.rows:
             with contextlib.suppress(UnreadableInput):
-                require_finite(reading([row]).to_json())
+                require_finite(read([row]).to_json())
 
 
 def _kept_row(data: bytes, place: Path) -> Outcome:

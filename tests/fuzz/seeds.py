@@ -25,9 +25,9 @@ from launchscope.analysis.many.reading import Finished
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.fixtures.builder import trace
 from launchscope.fixtures.cases import NAMED_CASES
-from launchscope.fixtures.nsys_builder import ExportBuilder, export
 
 from ..analysis.captures import eager_trace, graph_trace, two_modes
+from ..nsys_builder import ExportBuilder, export
 
 TRACES: Final = Path(launchscope.__file__).parent / "fixtures" / "traces"
 READERS: Final = ("kineto", "kineto-gzip", "perfetto", "proton", "nsys", "trace-zip", "capture-zip", "results")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
-from launchscope.analysis.inputs.readers.correlate import Calls
+from launchscope.analysis.inputs.readers.assemble import Calls
 from launchscope.analysis.model.trace import (
     NONE,
     BlockingCalls,

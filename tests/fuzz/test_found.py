@@ -8,8 +8,8 @@ import sqlite3
 import pytest
 from launchscope.analysis.inputs.readers import read_trace
 from launchscope.fixtures.builder import trace
-from launchscope.fixtures.nsys_builder import export
 
+from ..nsys_builder import export
 from .seeds import converted
 
 PERFETTO = converted(trace().launch(0, 2).kernel(5, 3).launch(10, 2).kernel(15, 3).json())

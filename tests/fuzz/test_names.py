@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from launchscope.analysis import health_story as health
-from launchscope.analysis import notebook, report_story
+from launchscope.analysis import report_story
 from launchscope.analysis.model.errors import UnreadableInput
+from launchscope.analysis.profile import health
 from launchscope.analysis.render.perfetto import trace_file as perfetto
 from launchscope.analysis.report import Report, analyze, load
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.nsys_builder import export
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+
+from ..nsys_builder import export
 
 NAMES: Final = (
     "\x1b[2J\x1b]0;owned\x07",
@@ -129,7 +130,7 @@ def test_a_notebook_gets_no_tag(report: Report) -> None:
             assert (tag in {"div", "p", "b", "small"}, attrs) == (True, [])
 
     parser = Tags()
-    parser.feed(notebook.render(report))
+    parser.feed(report_story.notebook_html(report))
     parser.close()
 
 

@@ -14,8 +14,8 @@ from launchscope.analysis.inputs.readers import read_trace
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.trace import Trace
 from launchscope.fixtures.cases import NAMED_CASES
-from launchscope.fixtures.nsys_builder import export
 
+from ..nsys_builder import export
 from .promises import require_closed, require_sound
 from .seeds import converted
 from .slow_readers import differences, read_slowly

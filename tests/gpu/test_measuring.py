@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 MODELS = Path(__file__).parents[2] / "fixtures" / "models"
 
 
-def profile(folder: Path, target: Path, **options: object) -> tuple[Capture, Report]:
+def profile(folder: Path, target: Path | str, **options: object) -> tuple[Capture, Report]:
     path = run_profile(ProfileOptions(target=str(target), out=folder / "capture", **options), lambda _: None)  # type: ignore[arg-type]
     return open_capture(path), load(path)
 
@@ -32,7 +32,7 @@ def processes(capture: Capture, mode: str) -> tuple[ProcessRecord, ...]:
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Capture, Report]:
     folder = tmp_path_factory.mktemp("tiny")
-    return profile(folder, MODELS / "tiny.py", repeats=2, steps=6)
+    return profile(folder, f"{MODELS / 'llama.py'}:tiny", repeats=2, steps=6)
 
 
 def test_all_four_modes_of_a_model_run_and_agree_with_eager(tiny: tuple[Capture, Report]) -> None:

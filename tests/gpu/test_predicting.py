@@ -10,8 +10,8 @@ from launchscope.analysis.model.trace import NONE
 from launchscope.analysis.predict.gpus import gpu
 from launchscope.analysis.predict.predict import predict_step
 from launchscope.analysis.report import Report, load
-from launchscope.tracer.count.count import count_step
 from launchscope.tracer.processes.api import run_profile
+from launchscope.tracer.processes.count import count_step
 from launchscope.tracer.target.options import ProfileOptions
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]

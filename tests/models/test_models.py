@@ -30,7 +30,6 @@ from launchscope.fixtures.models import (
     prefill,
     serve_loop,
     serve_requests,
-    tiny,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -74,9 +73,9 @@ def output(target: Target) -> Any:
         return target.step().clone()
 
 
-def load_copy(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def load_copy(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A sample as a user has it who copied it out of the package."""
-    path = Path(shutil.copy(FOLDER / name, folder))
+    path = Path(shutil.copy(path, folder))
     spec = importlib.util.spec_from_file_location(f"copied_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -99,7 +98,7 @@ def decoder_shapes() -> dict[str, llama.Shape]:
 @pytest.fixture(params=["plain", "fused", "serve_loop"])
 def target(request: pytest.FixtureRequest) -> Target:
     builders = {
-        "plain": lambda: tiny.build(2, "cpu", torch.float32, 64),
+        "plain": lambda: llama.tiny(2, "cpu", torch.float32, 64),
         "fused": lambda: llama_1b_fused.build(2, "cpu", torch.float32, 64, shape="tiny"),
         "serve_loop": lambda: serve_loop.build(2, "cpu", torch.float32, 64, shape="tiny"),
     }
@@ -108,7 +107,7 @@ def target(request: pytest.FixtureRequest) -> Target:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_logits_are_finite_and_of_ordinary_size(dtype: torch.dtype) -> None:
-    target = tiny.build(3, "cpu", dtype, 64)
+    target = llama.tiny(3, "cpu", dtype, 64)
     logits = output(target)
     assert logits.shape == (3, 1, 256)
     assert logits.dtype == dtype
@@ -138,7 +137,7 @@ def test_changed_inputs_change_the_output(target: Target, name: str) -> None:
 
 
 def test_a_step_writes_only_its_own_position_into_the_cache() -> None:
-    target = tiny.build(2, "cpu", torch.float32, 64)
+    target = llama.tiny(2, "cpu", torch.float32, 64)
     target.inputs["position"].fill_(40)
     before = [cache.clone() for cache in target.state]
     target.step()
@@ -150,7 +149,7 @@ def test_a_step_writes_only_its_own_position_into_the_cache() -> None:
 
 @pytest.mark.parametrize(("slot", "read"), [(0, True), (39, True), (40, True), (41, False), (63, False)])
 def test_attention_reads_the_cache_up_to_its_position(slot: int, read: bool) -> None:
-    target = tiny.build(1, "cpu", torch.float32, 64)
+    target = llama.tiny(1, "cpu", torch.float32, 64)
     target.inputs["position"].fill_(40)
     before = output(target)
     with restored(target):
@@ -165,7 +164,7 @@ def test_a_token_attends_to_the_one_before() -> None:
     """Decoding [a, b] and [c, b] differs at b: the first token reached the second through the cache alone."""
     outputs = []
     for first in (5, 6):
-        target = tiny.build(1, "cpu", torch.float32, 64)
+        target = llama.tiny(1, "cpu", torch.float32, 64)
         target.inputs["token"].fill_(first)
         target.inputs["position"].fill_(0)
         target.step()
@@ -187,7 +186,7 @@ def test_hand_fused_equals_plain(shape: llama.Shape) -> None:
 
 
 def test_hand_fused_runs_three_gemms_less_a_layer() -> None:
-    plain = operators(tiny.build(1, "cpu", torch.bfloat16, 64).step)
+    plain = operators(llama.tiny(1, "cpu", torch.bfloat16, 64).step)
     fused = operators(llama_1b_fused.build(1, "cpu", torch.bfloat16, 64, shape="tiny").step)
     assert plain - fused == {"aten.mm.default": 2 * 3}
     assert not fused - plain
@@ -195,7 +194,7 @@ def test_hand_fused_runs_three_gemms_less_a_layer() -> None:
 
 def test_a_layer_launches_as_many_kernels_as_people_s_own_code_does() -> None:
     """43 operators a layer and 13 around them; on an H200 attention and the split down projection add one each."""
-    two, three = (operators(tiny.build(1, "cpu", torch.bfloat16, 64, layers=n).step) for n in (2, 3))
+    two, three = (operators(llama.tiny(1, "cpu", torch.bfloat16, 64, layers=n).step) for n in (2, 3))
     assert (three - two).total() == 43
     assert two.total() == 13 + 2 * 43
 
@@ -240,18 +239,24 @@ def test_presets_have_the_published_number_of_parameters(name: str, parameters: 
         ("llama_1b_fused.py", 128256, 16),
         ("llama_1b_regressed.py", 128256, 16),
         ("moe.py", 128256, 16),
-        ("qwen3_0_6b.py", 151936, 28),
-        ("qwen2_5_7b.py", 152064, 28),
-        ("tiny.py", 256, 2),
     ],
 )
 def test_each_file_works_when_copied_out_of_the_package(
     file: str, vocabulary: int, layers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = load_copy(file, tmp_path, monkeypatch).build(device="meta")
+    target = load_copy(FOLDER / file, tmp_path, monkeypatch).build(device="meta")
     assert target.step().shape == (1, 1, vocabulary)
     assert len(target.state) == 2 * layers
     assert target.inputs["position"].shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("name", "vocabulary", "layers"), [("qwen3_0_6b", 151936, 28), ("qwen2_5_7b", 152064, 28), ("tiny", 256, 2)]
+)
+def test_presets_are_targets_by_name(name: str, vocabulary: int, layers: int) -> None:
+    target = getattr(llama, name)(device="meta")
+    assert target.step().shape == (1, 1, vocabulary)
+    assert len(target.state) == 2 * layers
 
 
 @pytest.mark.parametrize(
@@ -340,7 +345,7 @@ def test_4_bit_weights_multiply_as_their_integers_scales_and_zeros_say() -> None
 
 
 def test_4_bit_weights_launch_as_many_kernels() -> None:
-    plain = operators(tiny.build(1, "cpu", torch.bfloat16, 64).step)
+    plain = operators(llama.tiny(1, "cpu", torch.bfloat16, 64).step)
     packed = operators(llama_1b_int4.build(1, "cpu", torch.bfloat16, 64, shape="tiny").step)
     assert plain - packed == {"aten.mm.default": 2 * 7}
     assert packed - plain == {"aten._weight_int4pack_mm_for_cpu.default": 2 * 7}
@@ -355,7 +360,7 @@ def test_experts_gathered_equal_experts_in_a_loop() -> None:
 
 
 def test_prefill_equals_decoding_token_by_token() -> None:
-    whole, decode = prefill.build(2, "cpu", torch.float32, 16, "tiny"), tiny.build(2, "cpu", torch.float32, 16)
+    whole, decode = prefill.build(2, "cpu", torch.float32, 16, "tiny"), llama.tiny(2, "cpu", torch.float32, 16)
     for cache in decode.state:
         cache.zero_()
     for position in range(16):
@@ -406,7 +411,7 @@ def test_serve_loop_returns_the_token_on_the_host() -> None:
 
 def test_serve_loop_at_zero_noise_takes_the_likeliest_token() -> None:
     target = serve_loop.build(3, "cpu", torch.float32, 64, shape="tiny", temperature=1e-6)
-    likeliest = output(tiny.build(3, "cpu", torch.float32, 64)).argmax(-1)
+    likeliest = output(llama.tiny(3, "cpu", torch.float32, 64)).argmax(-1)
     assert torch.equal(output(target), likeliest)
 
 
@@ -437,7 +442,7 @@ def test_serve_loop_s_graph_gives_the_same_tokens() -> None:
 
 def test_hugging_face_sample_is_one_bare_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     transformers = pytest.importorskip("transformers")
-    module = load_copy("hf_tiny.py", tmp_path, monkeypatch)
+    module = load_copy(Path(__file__).with_name("hf_tiny.py"), tmp_path, monkeypatch)
     found = [value for value in vars(module).values() if isinstance(value, transformers.PreTrainedModel)]
     assert found == [module.model]
     assert isinstance(module.model, transformers.LlamaForCausalLM)

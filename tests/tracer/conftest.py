@@ -6,6 +6,7 @@ import os
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +63,7 @@ class Profiler:
         self.folder = folder
 
     def script(self, text: str, name: str = "model.py") -> Path:
-        """Write a script into the user's folder."""
-        path = self.folder / "user" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(textwrap.dedent(text))
-        return path
+        return write_script(self.folder, text, name)
 
     def __call__(
         self,
@@ -89,9 +86,17 @@ def profile(server: ForkServer, tmp_path: Path) -> Profiler:
     return Profiler(server, tmp_path)
 
 
+def write_script(folder: Path, text: str, name: str = "model.py") -> Path:
+    """Write a script into the user's folder."""
+    path = folder / "user" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
 @pytest.fixture
-def script(profile: Profiler) -> Write:
-    return profile.script
+def script(tmp_path: Path) -> Write:
+    return partial(write_script, tmp_path)
 
 
 def assert_gone(pids: str, within_s: float = 5.0) -> None:

@@ -42,18 +42,15 @@ class Compiler:
             return None
         counters = utils.counters
         guards: dict[CodeType, list[str]] = dict(getattr(utils, "guard_failures", {}))
+        unlogged = ("no reason was logged",) if counters["inductor"]["cudagraph_skips"] else ()
         said = [*counters["graph_break"], *counters["unimplemented"]]
         return CompileRecord(
             unique_graphs=counters["stats"].get("unique_graphs"),
             graph_breaks=tuple(_breaks(getattr(utils, "graph_break_reasons", ()), counters["graph_break"], folder)),
             recompiles=tuple(_recompile(code, failed) for code, failed in guards.items() if failed),
             limit_reached=any(_LIMIT.search(text) for text in said),
-            cudagraph_skips=self._skip_reasons(int(counters["inductor"]["cudagraph_skips"])),
+            cudagraph_skips=tuple(dict.fromkeys(self._skips)) or unlogged,
         )
-
-    def _skip_reasons(self, count: int) -> tuple[str, ...]:
-        seen = tuple(dict.fromkeys(self._skips))
-        return seen or (("no reason was logged",) if count else ())
 
 
 class _Listener(logging.Handler):
@@ -75,7 +72,7 @@ def _breaks(reasons: Iterable[Any], counted: Counter[str], folder: Path | None) 
         text = str(each.reason)
         if _LIMIT.search(text):
             continue
-        found[first_line(text), user_line(each.user_stack, folder)] += 1
+        found[first_line(text), user_line(each.user_stack, folder=folder)] += 1
         hints[first_line(text)] = _hint(text)
     seen = {reason for reason, _ in found}
     for text, count in counted.items():

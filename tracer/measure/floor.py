@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from ...analysis.model.capture import Floor
-from ..target.step import short_dtype
+from ..target.options import short_dtype
 from .device import Step
 
 _GATHERS: Final = {
@@ -49,11 +49,7 @@ def count_floor(step: Step) -> Floor:
     with reads, FlopCounterMode(display=False, custom_mapping=_ATTENTION) as flops:
         step()
     dtype = reads.dtypes.most_common(1)
-    return Floor(
-        bytes=reads.bytes(),
-        flops=flops.get_total_flops(),
-        dtype=short_dtype(dtype[0][0]) if dtype else None,
-    )
+    return Floor(bytes=reads.bytes(), flops=flops.get_total_flops(), dtype=short_dtype(dtype[0][0]) if dtype else None)
 
 
 class _Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -67,12 +63,11 @@ class _Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.dtypes: Counter[torch.dtype] = Counter()  # of matrix operands, by bytes
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        read = {name: value for name, value in (kwargs or {}).items() if name != "out"}  # an out= buffer is written
-        inputs = [leaf for leaf in tree_leaves((args, read)) if isinstance(leaf, torch.Tensor)]
-        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        addresses = {tensor.untyped_storage().data_ptr() for tensor in given}
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        outputs = _tensors(result)
+        inputs = _tensors((args, {name: value for name, value in kwargs.items() if name != "out"}))  # out= is written
+        addresses = {tensor.untyped_storage().data_ptr() for tensor in _tensors((args, kwargs))}
         if not func.is_view:
             self._read(func, inputs, outputs)
         for tensor in outputs:
@@ -98,6 +93,10 @@ class _Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Distinct bytes: overlapping views of one storage count once, gathered rows where nothing read the whole."""
         whole = sum(_union(ranges) for ranges in self._ranges.values())
         return whole + sum(count for address, count in self._gathered.items() if address not in self._ranges)
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:

@@ -6,6 +6,8 @@ overwritten) fails here: its outputs stay the same when the inputs change.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +15,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from ...analysis.model.capture import OutputCheck
-from ..target.step import Target
+from ..target.options import Target
 from .device import Step
 
 TOLERANCES: Final = {torch.float16: 1e-2, torch.bfloat16: 8e-2}
@@ -39,26 +41,19 @@ def reference(step: Step, target: Target, *, by_input: bool = False) -> Referenc
 
     Before a capture alone: an eager step after it may free what the graph reads.
     """
-    original = {name: tensor.clone() for name, tensor in target.inputs.items()}
-    sets = tuple(
-        {name: _vary(value, i) for name, value in original.items()} for i in range(INPUT_SETS if original else 1)
-    )
     state = tuple(tensor.clone() for tensor in target.state)
-    try:
+    with _restored(target, state) as original:
+        count = INPUT_SETS if original else 1
+        sets = tuple({name: _vary(value, index) for name, value in original.items()} for index in range(count))
         outputs = tuple(_run(step, target, inputs, state) for inputs in sets)
-    finally:
-        _restore(target, original, state)
     read = tuple(name for name in original if _changes(step, target, name, state)) if by_input else ()
     return Reference(sets, state, outputs, read)
 
 
 def compare(step: Step, target: Target, expected: Reference) -> OutputCheck | None:
     """Run a mode's step on the same input sets; null when the step returns no tensor. Leaves inputs as they were."""
-    original = {name: tensor.clone() for name, tensor in target.inputs.items()}
-    try:
+    with _restored(target, expected.state):
         found = tuple(_run(step, target, inputs, expected.state) for inputs in expected.input_sets)
-    finally:
-        _restore(target, original, expected.state)
     if not expected.outputs[0]:
         return None
     pairs = [pair for e, f in zip(expected.outputs, found, strict=True) for pair in zip(e, f, strict=False)]
@@ -66,18 +61,18 @@ def compare(step: Step, target: Target, expected: Reference) -> OutputCheck | No
         len(e) == len(f) and all(a.shape == b.shape for a, b in zip(e, f, strict=True))
         for e, f in zip(expected.outputs, found, strict=True)
     )
-    floats = [(a.double(), b.double(), _tolerance(a)) for a, b in pairs if a.is_floating_point()] if same_form else []
-    errors = [float(_difference(a, b).abs().max()) for a, b, _ in floats if a.numel()]
-    tolerance = max((t for *_, t in floats), default=0.0)
-    worst = [_worst_row(a, b) for a, b, _ in floats if a.numel()]
-    close = all(error <= t for error, (*_, t) in zip(worst, (f for f in floats if f[0].numel()), strict=True))
+    floats = [pair for pair in pairs if same_form and pair[0].is_floating_point() and pair[0].numel()]
+    tolerances = [TOLERANCES.get(a.dtype, DEFAULT_TOLERANCE) for a, _ in floats]
+    errors = [float(_difference(a.double(), b.double()).abs().max()) for a, b in floats]
+    worst = [_worst_row(a.double(), b.double()) for a, b in floats]
+    close = all(error <= tolerance for error, tolerance in zip(worst, tolerances, strict=True))
     frozen = _differ(expected.outputs) and not _differ(found)
-    whole = all(torch.equal(a, b) for a, b in pairs if not a.is_floating_point()) if same_form else False
+    whole = same_form and all(torch.equal(a, b) for a, b in pairs if not a.is_floating_point())
     return OutputCheck(
         matches=same_form and close and whole and not frozen,
         max_abs_error=max(errors, default=None) if all(e == e for e in errors) else None,
         max_relative_error=max(worst, default=None) if all(e == e for e in worst) else None,
-        tolerance=tolerance,
+        tolerance=max(tolerances, default=0.0),
         inputs_compared=len(expected.input_sets),
         inputs_change_output=_differ(expected.outputs),
         note=_note(target, expected, same_form, whole, frozen),
@@ -101,9 +96,8 @@ def unread_inputs(step: Step, target: Target) -> tuple[str, ...]:
     differ between two runs on one input say nothing.
     """
     state = tuple(tensor.clone() for tensor in target.state)
-    original = {name: tensor.clone() for name, tensor in target.inputs.items()}
-    first, again = (_run(step, target, original, state) for _ in range(2))
-    _restore(target, original, state)
+    with _restored(target, state) as original:
+        first, again = (_run(step, target, original, state) for _ in range(2))
     if not any(output.is_floating_point() for output in first) or _differ((first, again)):
         return ()
     return tuple(name for name in target.inputs if not _changes(step, target, name, state))
@@ -111,14 +105,9 @@ def unread_inputs(step: Step, target: Target) -> tuple[str, ...]:
 
 def _changes(step: Step, target: Target, name: str, state: tuple[torch.Tensor, ...]) -> bool:
     """Whether the outputs change with this input alone; inputs and state are as before afterwards."""
-    original = {key: tensor.clone() for key, tensor in target.inputs.items()}
-    try:
-        outputs = tuple(
-            _run(step, target, original | {name: _vary(original[name], index)}, state) for index in range(INPUT_SETS)
-        )
-    finally:
-        _restore(target, original, state)
-    return _differ(outputs)
+    with _restored(target, state) as original:
+        sets = [original | {name: _vary(original[name], index)} for index in range(INPUT_SETS)]
+        return _differ(tuple(_run(step, target, inputs, state) for inputs in sets))
 
 
 def _note(target: Target, expected: Reference, same_form: bool, whole: bool, frozen: bool) -> str | None:
@@ -145,6 +134,16 @@ def _run(
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call,unused-ignore]
         torch.cuda.synchronize()  # a copy from a host buffer may still be to come, and the next run overwrites that
     return outputs
+
+
+@contextmanager
+def _restored(target: Target, state: tuple[torch.Tensor, ...]) -> Iterator[dict[str, torch.Tensor]]:
+    """The inputs as they are; they and the state are so again afterwards."""
+    original = {name: tensor.clone() for name, tensor in target.inputs.items()}
+    try:
+        yield original
+    finally:
+        _restore(target, original, state)
 
 
 def _restore(target: Target, inputs: dict[str, torch.Tensor], state: tuple[torch.Tensor, ...]) -> None:
@@ -175,10 +174,6 @@ def _worst_row(expected: torch.Tensor, found: torch.Tensor) -> float:
 
 def _difference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.where(a == b, 0.0, a - b)
-
-
-def _tolerance(tensor: torch.Tensor) -> float:
-    return TOLERANCES.get(tensor.dtype, DEFAULT_TOLERANCE)
 
 
 def _differ(outputs: tuple[tuple[torch.Tensor, ...], ...]) -> bool:

@@ -10,18 +10,17 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
-from ...analysis.model.capture import UNGRAPHED, OutputCheck, OwnGraphs, ReplacedBuffer
-from ..target.reasons import reason
-from ..target.step import Target
-from ..target.variables import Buffers, ladder
-from ..target.watch import UNDER_GRAPHS, CapturesSeen, watching
-from .device import Device, Step, host_times
-from .modes import Prepared, prepare
+from ...analysis.model.capture import COMPILED, UNGRAPHED, WARM_CACHE_NOTE, OwnGraphs, ReplacedBuffer
+from ..target.options import Target
+from ..target.reasons import failure, reason
+from ..target.watch import UNDER_GRAPHS, Buffers, CapturesSeen, ladder, watching
+from .device import CudaDevice, Step, host_times
 
 WARM_UP_STEPS: Final = 10
 ROUNDS: Final = 10  # of T's batches and host_submit's steps in turn: a host that changes its pace then changes both
@@ -34,37 +33,25 @@ Fields = dict[str, Any]
 """Fields of a ProcessRecord."""
 
 
-class Ranks(Protocol):
+class Ranks:
     """The ranks of a job, seen from one of them: a step of several holds collectives, so every rank must run the same
-    steps in the same order."""
+    steps in the same order. These are those of one process, as most profiles have it."""
 
-    several: bool
+    several = False
 
     def barrier(self) -> None:
         """Go on when all are here."""
 
     def from_rank_0(self, value: int) -> int:
         """Rank 0's value."""
-
-    def any_rank(self, here: bool) -> bool:
-        """Whether it is so on any rank."""
-
-
-class _OneProcess:
-    several = False
-
-    def barrier(self) -> None:
-        """Nobody else is to come."""
-
-    def from_rank_0(self, value: int) -> int:
         return value
 
     def any_rank(self, here: bool) -> bool:
+        """Whether it is so on any rank."""
         return here
 
 
-NO_OTHER_RANKS: Final[Ranks] = _OneProcess()
-"""One process, as most profiles have it."""
+NO_OTHER_RANKS: Final = Ranks()
 
 
 @dataclass
@@ -77,13 +64,12 @@ class Progress:
     began: float = field(default_factory=time.perf_counter)
 
     def __call__(self, phase: str) -> None:
-        """``phase`` begins now."""
         self.seconds[self.phase] = self.seconds.get(self.phase, 0.0) + time.perf_counter() - self.began
         self.phase, self.began = phase, time.perf_counter()
         self.tell(phase)
 
 
-def first_steps(target: Target, device: Device, progress: Progress) -> tuple[list[float], str | None]:
+def first_steps(target: Target, device: CudaDevice, progress: Progress) -> tuple[list[float], str | None]:
     """Host time of the warm-up steps, ns, and why the target runs only as written (null: it runs in every mode).
 
     Raises BadTarget for a step that is not one decode step.
@@ -115,7 +101,7 @@ def target_graphs(
         unread = unread_inputs(target.step, target)
         if unread:
             replaced += _replaced_by_a_step(target)
-    own = OwnGraphs(
+    graphs = OwnGraphs(
         captured=seen.captured,
         failed=tuple(seen.failed),
         replayed=replays,
@@ -123,7 +109,7 @@ def target_graphs(
         sizes=sizes,
         unread_inputs=tuple(unread),
     )
-    return own, replaced
+    return graphs, replaced
 
 
 def _replaced_by_a_step(target: Target) -> tuple[ReplacedBuffer, ...]:
@@ -137,42 +123,114 @@ def _replaced_by_a_step(target: Target) -> tuple[ReplacedBuffer, ...]:
     return found
 
 
+class NotCaptured(Exception):
+    """A capture failed: its cause says of what."""
+
+    def __init__(self, step: Step) -> None:
+        super().__init__("the step can't be captured")
+        self.step = step  # as it was to be captured
+
+
+def prepare(mode: str, step: Step, device: CudaDevice, progress: Callable[[str], None]) -> tuple[Step, Fields]:
+    """The step compiled and captured as the mode asks, and what it cost to get there.
+
+    It has run in eager before, so that one-time work is done.
+    """
+    costs: Fields = {}
+    if mode in COMPILED:
+        progress("compile")
+        step, costs = _compile(step, device)
+        device.warm_up(step, WARM_UP_STEPS)
+    if mode not in UNGRAPHED:
+        return step, costs
+    progress("capture")
+    free_before = device.free_memory()
+    begin = time.perf_counter_ns()
+    try:
+        replay = device.capture(step)
+    except Exception as error:
+        raise NotCaptured(step) from error
+    costs["capture_ns"] = float(time.perf_counter_ns() - begin)
+    replay()  # the first replay uploads the graph: it belongs to the memory it costs
+    costs["graph_memory_bytes"] = max(free_before - device.free_memory(), 0)
+    return replay, costs
+
+
+def _compile(step: Step, device: CudaDevice) -> tuple[Step, Fields]:
+    """torch.compile with its defaults and static shapes; the first call compiles."""
+    import torch
+    from torch._dynamo import utils
+    from torch._dynamo.utils import counters
+
+    counters.clear()
+    for name in ("graph_break_reasons", "guard_failures"):  # of what was compiled before
+        getattr(utils, name, {}).clear()
+    compiled: Any = torch.compile(step, dynamic=False)
+    begin = time.perf_counter_ns()
+    compiled()
+    device.synchronize()
+    elapsed = float(time.perf_counter_ns() - begin)
+    breaks = sum(counters["graph_break"].values())
+    notes: tuple[str, ...] = (f"torch.compile broke the step into pieces at {breaks} places",) if breaks else ()
+    if counters["inductor"]["fxgraph_cache_hit"] or counters["aot_autograd"]["autograd_cache_hit"]:
+        notes += (WARM_CACHE_NOTE,)
+    return compiled, {"compile_ns": elapsed, "notes": notes}
+
+
+def failing_operator(step: Step, device: CudaDevice, line: str | None, folder: Path | None) -> str | None:
+    """The operator at which a capture fails, 'aten::_local_scalar_dense', found by a second attempt.
+
+    Null where no operator raised the error (a wait by itself is none), or the second attempt fails at another line.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    failed: list[str] = []
+
+    class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            try:
+                return func(*args, **(kwargs or {}))
+            except Exception:
+                failed.append(str(func._schema.name))
+                raise
+
+    def observed() -> Any:
+        with Watched():  # type: ignore[no-untyped-call]
+            return step()
+
+    try:
+        device.capture(observed)
+    except Exception as error:
+        return failed[0] if failed and failure(error, "capture", folder).line == line else None
+    return None
+
+
 def into_mode(
-    mode: str, target: Target, device: Device, progress: Progress, *, check: bool, ranks: Ranks = NO_OTHER_RANKS
-) -> tuple[Prepared, OutputCheck | None]:
-    """Compile and capture as the mode asks; with ``check``, compare its outputs with eager's."""
+    mode: str, target: Target, device: CudaDevice, progress: Progress, *, check: bool, ranks: Ranks = NO_OTHER_RANKS
+) -> tuple[Step, Fields]:
+    """``prepare``; with ``check``, its outputs compared with eager's, too."""
+    if mode == "eager" or not check:
+        return prepare(mode, target.step, device, progress)
     from . import outputs
 
-    if mode == "eager" or not check:
-        return prepare(mode, target.step, device, progress, WARM_UP_STEPS), None
     progress("output check")
     try:
         expected = outputs.reference(target.step, target, by_input=mode in UNGRAPHED)
     except Exception as error:  # on inputs that we made: that is no fault of the mode
-        prepared = prepare(mode, target.step, device, progress, WARM_UP_STEPS)
+        step, costs = prepare(mode, target.step, device, progress)
         note = f"outputs not compared: eager fails on varied inputs: {reason(error, 'output check', None)}"
-        return replace(prepared, notes=(*prepared.notes, note)), None
-    prepared = prepare(mode, target.step, device, progress, WARM_UP_STEPS)
+        return step, {**costs, "notes": (*costs.get("notes", ()), note)}
+    step, costs = prepare(mode, target.step, device, progress)
     progress("output check")
-    found = outputs.compare(prepared.step, target, expected)
+    found = outputs.compare(step, target, expected)
     wrong = found is not None and not found.matches
     if ranks.any_rank(wrong) and mode in UNGRAPHED:
-        frozen = outputs.frozen_inputs(prepared.step, target, expected, every=ranks.several)
+        frozen = outputs.frozen_inputs(step, target, expected, every=ranks.several)
         found = msgspec.structs.replace(found, frozen_inputs=frozen) if found is not None and wrong else found
-    return prepared, found
+    return step, {**costs, "output": found}
 
 
-def costs(prepared: Prepared) -> Fields:
-    """What it cost to get into the mode."""
-    return {
-        "compile_ns": prepared.compile_ns,
-        "capture_ns": prepared.capture_ns,
-        "graph_memory_bytes": prepared.graph_memory_bytes,
-        "notes": prepared.notes,
-    }
-
-
-def unprofiled(step: Step, device: Device, progress: Progress, ranks: Ranks = NO_OTHER_RANKS) -> Fields:
+def unprofiled(step: Step, device: CudaDevice, progress: Progress, ranks: Ranks = NO_OTHER_RANKS) -> Fields:
     """T's samples and host_submit's, in turn; nothing may have profiled in this process."""
     progress("timing")
     estimate = min(_batches(step, device, 5, 1, ranks))
@@ -199,7 +257,7 @@ def unprofiled(step: Step, device: Device, progress: Progress, ranks: Ranks = NO
     }
 
 
-def _batches(step: Step, device: Device, batches: int, steps: int, ranks: Ranks) -> list[float]:
+def _batches(step: Step, device: CudaDevice, batches: int, steps: int, ranks: Ranks) -> list[float]:
     """Device time of a step in each batch, ns; of several ranks all begin a batch at once."""
     if not ranks.several:
         return device.time_batches(step, batches, steps)

@@ -1,9 +1,15 @@
-"""Profile a target: every mode in fresh processes, alternated, kept in a capture."""
+"""Profile a target: every mode in fresh processes, alternated, kept in a capture.
+
+A live object (a closure, a notebook's model) can't reach a fresh process, so it is measured in this one: all timings
+come first, then one profiler session for all modes; one process, no spread.
+"""
 
 from __future__ import annotations
 
 import ast
+import gc
 import re
+import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -12,20 +18,40 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from ...analysis.model import capture
-from ...analysis.model.errors import LaunchscopeError, NothingMeasured
-from ..measure.device import CUDA, load_device, require_hardware
+import msgspec
+
+from ...analysis.model import __version__, capture
+from ...analysis.model.errors import LaunchscopeError, MissingRequirement, NothingMeasured
+from ..measure import protocol
+from ..measure.compiler import Compiler
+from ..measure.device import CUDA, WITHOUT_A_GPU, CudaDevice, Step, load_device, require_hardware
 from ..target.checkout import checked_out
 from ..target.describe import parts_of_target
-from ..target.options import MODES, REPEATS, STEPS, ProfileOptions, Progress, no_progress
-from ..target.reasons import nothing_measured
+from ..target.options import (
+    MODES,
+    REPEATS,
+    STEPS,
+    ProfileOptions,
+    Progress,
+    Setting,
+    Target,
+    no_progress,
+    place_from_environment,
+)
+from ..target.reasons import failure, nothing_measured, reason
+from ..target.target import as_target
+from ..target.watch import Buffers
 from .client import ForkServer
-from .rank_options import place_from_environment
 from .run import Run, in_turn
+from .worker import now
 
 PRELOAD: Final = ("torch", "torch.profiler", "torch._dynamo", "launchscope.tracer.processes.worker")
 """torch._dynamo, since making a model on the meta device imports it; not inductor: importing that starts threads and
 workers, which no fork may share."""
+TRACE: Final = "traces/all-0-cuda.json.gz"
+ONE_PROCESS: Final = "one process: no spread"
+
+_profiled = False  # a session of ours ran in this process
 
 
 class Interrupted(KeyboardInterrupt):
@@ -69,14 +95,14 @@ def run_against(
         if kind == "git" and colon:
             checkout, other = stack.enter_context(checked_out(revision, options.target))
         place, pair = capture_path(options), uuid.uuid4().hex
-        beside = place.with_name(f"{place.stem}-against{place.suffix}")
+        second = place.with_name(f"{place.stem}-against{place.suffix}")
         writer = capture.CaptureWriter(place)
         try:
             runs = [
                 Run(options, writer, progress, device_layer, run=pair, side="target: "),
                 Run(
-                    replace(options, target=other, out=beside),
-                    capture.CaptureWriter(beside),
+                    replace(options, target=other, out=second),
+                    capture.CaptureWriter(second),
                     progress,
                     device_layer,
                     checkout=checkout,
@@ -107,9 +133,8 @@ def _measure(runs: Sequence[Run], progress: Progress) -> list[Path]:
     paths = [run.finish() for run in runs]
     for run in runs:
         if not run.measured:
-            why = run.side + nothing_measured({mode: run.error(mode) for mode in run.modes})
-            beside = "".join(f" (what was measured beside it is in {path})" for path in paths if path is not None)
-            raise NothingMeasured(why + beside)
+            elsewhere = "".join(f" (what was measured beside it is in {path})" for path in paths if path is not None)
+            raise NothingMeasured(run.why_nothing() + elsewhere)
     return [path for path in paths if path is not None]
 
 
@@ -128,8 +153,6 @@ def profile(
     progress: Progress | None = None,
 ) -> Path:
     """Measure a file or module by name in fresh processes, or a live object in this one; the path of the capture."""
-    from .live import profile_live
-
     _refuse_ranks()
     tell = progress or no_progress
     options = ProfileOptions(
@@ -167,12 +190,8 @@ def _refuse_ranks() -> None:
 
 def preload(runs: Sequence[ProfileOptions]) -> list[str]:
     """What every process of these runs imports, once."""
-    theirs = [name for options in runs for name in _imports_of_transformers(_script(options))]
-    return list(dict.fromkeys([*PRELOAD, *theirs]))
-
-
-def _script(options: ProfileOptions) -> Path:
-    return Path(parts_of_target(options.target)[0])
+    scripts = [Path(parts_of_target(options.target)[0]) for options in runs]
+    return list(dict.fromkeys([*PRELOAD, *(name for script in scripts for name in _imports_of_transformers(script))]))
 
 
 def _imports_of_transformers(script: Path) -> list[str]:
@@ -191,9 +210,97 @@ def _imports_of_transformers(script: Path) -> list[str]:
 
 def capture_path(options: ProfileOptions) -> Path:
     """Where its capture goes."""
-    return options.out or _default_path(_script(options).stem)
+    return options.out or _default_path(Path(parts_of_target(options.target)[0]).stem)
 
 
 def _default_path(stem: str) -> Path:
     name = re.sub(r"[^\w.-]+", "_", stem)  # of a lambda, say
     return Path("launchscope-out", f"{name}-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+
+
+def profile_live(
+    found: Any, options: ProfileOptions, *, example_inputs: Any, out: Path, device: CudaDevice, progress: Progress
+) -> Path:
+    """Measure a step function, module or Target of this process in every mode; the path of the capture.
+
+    Raises LaunchscopeError where a profiler already ran in this process; MissingRequirement without a GPU.
+    """
+    import torch
+
+    global _profiled
+    _refuse_second_session()
+    if (missing := device.missing()) is not None:
+        raise MissingRequirement(f"{missing} {WITHOUT_A_GPU}")
+    writer = capture.CaptureWriter(out)
+    phases = protocol.Progress(progress)
+    try:
+        with torch.no_grad():
+            setting = Setting(options.batch_size, options.dtype, options.context_length, device.name)
+            resolved = as_target(found, setting, settings=options.settings, example_inputs=example_inputs)
+            records, steps, as_written = _timed_live(resolved.target, options.modes, device, phases)
+            if not steps:
+                raise NothingMeasured(nothing_measured({mode: record.error for mode, record in records.items()}))
+            _profiled = True
+            phases("profiler session")
+            with device.session("cuda") as session:
+                for mode, step in steps.items():
+                    marks = protocol.marked_steps(step, options.steps)
+                    device.synchronize()
+                    records[mode] = msgspec.structs.replace(
+                        records[mode], trace_pass="cuda", trace=TRACE, marks_ns=marks
+                    )
+            session.export(writer.folder / TRACE)
+        target = resolved.describe(getattr(found, "__qualname__", type(found).__name__))
+        labels = (*target.labels, ONE_PROCESS, *(() if as_written is None else (as_written,)))
+        manifest = capture.Manifest(
+            launchscope=__version__,
+            created=now(),
+            command=(),
+            target=msgspec.structs.replace(target, labels=labels),
+            environment=device.environment(),
+            modes={
+                mode: capture.ModeRecord(processes=(record,), error=None if record.samples_ns else record.error)
+                for mode, record in records.items()
+            },
+            seconds=phases.seconds,
+        )
+        return writer.finish(manifest)
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def _timed_live(
+    target: Target, modes: Sequence[str], device: CudaDevice, phases: protocol.Progress
+) -> tuple[dict[str, capture.ProcessRecord], dict[str, Step], str | None]:
+    """Every mode's record, and its step where it ran, before anything profiles; and why it runs only as written."""
+    records: dict[str, capture.ProcessRecord] = {}
+    steps: dict[str, Step] = {}
+    compiler, folder = Compiler(), Path.cwd()
+    buffers = Buffers.of(target.step, target.inputs, others=False)
+    warmup, as_written = protocol.first_steps(target, device, phases)
+    replaced = buffers.replaced(target.step)
+    for mode in (capture.AS_WRITTEN,) if as_written else modes:
+        record = capture.ProcessRecord(repeat=0, started=now(), warmup_ns=tuple(warmup), replaced=replaced)
+        try:
+            step, costs = protocol.into_mode("eager" if as_written else mode, target, device, phases, check=True)
+            record = msgspec.structs.replace(record, **costs)
+            record = msgspec.structs.replace(record, **protocol.unprofiled(step, device, phases))
+            steps[mode] = step
+        except Exception as error:
+            failed, words = failure(error, phases.phase, folder), reason(error, phases.phase, folder)
+            record = msgspec.structs.replace(record, error=words, failure=failed)
+        if mode in capture.COMPILED:
+            record = msgspec.structs.replace(record, compiler=compiler.record(folder))
+        records[mode] = record
+    return records, steps, as_written
+
+
+def _refuse_second_session() -> None:
+    """CUPTI stays attached after a session, and a second one gives wrong correlation ids (see protocol)."""
+    profiler = sys.modules.get("torch.autograd.profiler")
+    if _profiled or (profiler is not None and any(issubclass(type(o), profiler.profile) for o in gc.get_objects())):
+        raise LaunchscopeError(
+            "a profiler has run in this process, which slows its launches down from then on: restart Python (the "
+            "notebook's kernel) and profile first, or profile a file: launchscope profile model.py"
+        )

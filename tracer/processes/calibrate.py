@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,14 +18,23 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ...analysis.model import __version__
 from ...analysis.model.capture import Calibration
 from ...analysis.model.errors import LaunchscopeError, MissingRequirement
-from ...analysis.model.user_cache import user_cache
-from ...analysis.model.version import __version__
-from ..measure.device import CUDA, WITHOUT_A_GPU, CudaDevice, Step, host_times, load_device, require_hardware
-from ..target.options import Progress, no_progress
-from ..target.step import short_dtype
+from ...analysis.model.paths import user_cache
+from ..measure.device import (
+    CUDA,
+    WITHOUT_A_GPU,
+    CudaDevice,
+    Environment,
+    Step,
+    host_times,
+    load_device,
+    require_hardware,
+)
+from ..target.options import Progress, no_progress, short_dtype
 from .client import ForkServer, ProcessFailed
+from .worker import Probe, ProbeRequest
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +42,6 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 180.0
 _IDENTITY: Final = ("gpu", "driver", "cuda", "torch", "cpu", "cpu_cores")
 """The parts of an environment that make it another machine for a calibration."""
-Environment = dict[str, str | int | float | bool | None]
 
 
 class KeptCalibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,21 +64,21 @@ def calibrate(refresh: bool, progress: Progress, device_layer: str) -> tuple[Cal
         return load_or_measure(server, probe_machine(server, device_layer), device_layer, progress, refresh=refresh)
 
 
-def probe_machine(server: ForkServer, device_layer: str) -> Environment:
-    """What a short-lived process says about the machine; MissingRequirement when it lacks what profiling needs."""
-    from .worker import Probe
-
+def probe(server: ForkServer, device_layer: str, local_rank: int = 0) -> Probe:
+    """What a short-lived process says about the machine, or about one rank's part of it."""
+    request = ProbeRequest(device_layer=device_layer, local_rank=local_rank)
     try:
-        probe: Probe = server.run(
-            "launchscope.tracer.processes.worker:probe", device_layer, Probe, TIMEOUT_S, no_progress
-        )
+        return server.run("launchscope.tracer.processes.worker:probe", request, Probe, TIMEOUT_S, no_progress)
     except ProcessFailed as error:
-        raise MissingRequirement(
-            f"the GPU can't be started: the process {error}; what it printed stands above {WITHOUT_A_GPU}"
-        ) from error
-    if probe.missing is not None:
-        raise MissingRequirement(f"{probe.missing} {WITHOUT_A_GPU}")
-    return probe.environment
+        return Probe(missing=f"the GPU can't be started: the process {error}; what it printed stands above")
+
+
+def probe_machine(server: ForkServer, device_layer: str) -> Environment:
+    """What the machine is; MissingRequirement when it lacks what profiling needs."""
+    found = probe(server, device_layer)
+    if found.missing is not None:
+        raise MissingRequirement(f"{found.missing} {WITHOUT_A_GPU}")
+    return found.environment
 
 
 def load_or_measure(
@@ -117,21 +124,20 @@ def _save(path: Path, kept: KeptCalibration) -> None:
     """Written whole or not at all; a cache that can't be written is no reason to fail."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(msgspec.json.format(msgspec.json.encode(kept)))
-            Path(partial).replace(path)
+            partial.write_bytes(msgspec.json.format(msgspec.json.encode(kept)))
+            partial.replace(path)
         finally:
-            Path(partial).unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
 
 
 def measure(argument: bytes, tell: Callable[[str], None]) -> Calibration:
     """Measure all figures, in a fresh process. ``argument``: the device layer, as JSON text."""
     layer = msgspec.json.decode(argument, type=str)
     device = load_device(layer)
-    own = getattr(device, "calibration", None)  # a device layer without torch brings its own
-    return own() if own is not None else _measure_cuda(tell)
+    known = getattr(device, "calibration", None)  # of a device layer without torch
+    return known() if known is not None else _measure_cuda(tell)
 
 
 BANDWIDTH_BYTES: Final = 4 << 30  # copied at once where memory allows: many times any L2

@@ -11,37 +11,30 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self, TypeVar
 
 import msgspec
 
 from ...analysis.model.errors import MissingRequirement
-from .server import STOP, Event, Request, stacks_of, whole
+from .server import STOP, Event, Request, stacks_of
 
 _GRACE_S: Final = 10.0
 _MEANWHILE_S: Final = 0.25  # how often a wait lets its caller look elsewhere
 
+Found = TypeVar("Found")
 Meanwhile = Callable[[], None]
 """Called again and again during a wait."""
 
 
 class ProcessFailed(Exception):
-    """A child process died, failed or was stopped; the message says how. ``kept`` is what it had found, as JSON."""
+    """A child process died, failed or was stopped; the message says how."""
 
-    def __init__(
-        self,
-        message: str,
-        kept: bytes | None = None,
-        *,
-        timed_out: bool = False,
-        stopped: bool = False,
-        stacks: str = "",
-    ) -> None:
+    def __init__(self, message: str, kept: bytes | None = None, end: Event | None = None, stacks: str = "") -> None:
         super().__init__(message)
-        self.kept = kept
-        self.timed_out = timed_out
-        self.stopped = stopped  # by ForkServer.stop
-        self.stacks = stacks  # of its threads, of one that outlived its time; where that was asked for
+        self.kept = kept  # what it had found, as JSON
+        self.timed_out = end is not None and end.timed_out
+        self.stopped = end is not None and end.stopped  # by ForkServer.stop
+        self.stacks = stacks  # of its threads, of one that outlived its time
 
 
 class ForkServer:
@@ -52,10 +45,7 @@ class ForkServer:
     """
 
     def __init__(
-        self,
-        preload: Sequence[str],
-        environment: Mapping[str, str] | None = None,
-        meanwhile: Meanwhile | None = None,
+        self, preload: Sequence[str], environment: Mapping[str, str] | None = None, meanwhile: Meanwhile | None = None
     ) -> None:
         self._preload = preload
         self._environment = dict(environment or {})
@@ -86,24 +76,17 @@ class ForkServer:
             event = self._next_event()
         except BaseException:  # Ctrl-C while torch is imported
             self._process.kill()
-            self._close()
+            self.__exit__()
             raise
         if event is None:
-            self._close()
+            self.__exit__()
             raise MissingRequirement("torch can't be imported; what it printed stands above")
         self.preload_s = event.seconds
         return self
 
     def run(
-        self,
-        function: str,
-        argument: object,
-        kind: type[Any],
-        timeout_s: float,
-        tell: Callable[[str], None],
-        *,
-        stacks: bool = False,
-    ) -> Any:
+        self, function: str, argument: object, kind: type[Found], timeout_s: float, tell: Callable[[str], None]
+    ) -> Found:
         """One job in a fresh process: its result as ``kind``. ProcessFailed when it left none."""
         self._jobs += 1
         result = Path(self._scratch.name, f"result-{self._jobs}.json")
@@ -112,37 +95,32 @@ class ForkServer:
             argument=msgspec.Raw(msgspec.json.encode(argument)),
             result=str(result),
             timeout_s=timeout_s,
-            stacks=stacks,
         )
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(msgspec.json.encode(request) + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError as error:
-            raise ProcessFailed(self._gone()) from error
+        self._say(msgspec.json.encode(request))
+        done = False
         while (event := self._next_event()) is not None:
+            done |= event.done
             if event.phase is not None:
                 tell(event.phase)
             if event.end:
                 kept = result.read_bytes() if result.is_file() else None
                 if event.error is not None:
-                    raise ProcessFailed(
-                        event.error, kept, timed_out=event.timed_out, stopped=event.stopped, stacks=_read(result)
-                    )
-                if not whole(result).is_file():  # os._exit(0), in the target or in a library of it
+                    raise ProcessFailed(event.error, kept, event, _read(stacks_of(result)))
+                if not done or kept is None:  # os._exit(0), in the target or in a library of it
                     raise ProcessFailed("ended itself before it was done, with exit status 0", kept)
-                return msgspec.json.decode(result.read_bytes(), type=kind)
-        raise ProcessFailed(self._gone())
+                return msgspec.json.decode(kept, type=kind)
+        raise ProcessFailed(f"the process that starts the others is gone (exit status {self._process.poll()})")
 
     def stop(self) -> None:
         """End the job that runs; ``run`` raises ProcessFailed. To be called from ``meanwhile``."""
+        self._say(STOP)
+
+    def _say(self, line: bytes) -> None:
+        """A server that is gone is noticed by its events, which end."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(STOP + b"\n")
+            self._process.stdin.write(line + b"\n")
             self._process.stdin.flush()
-
-    def __exit__(self, *exception: object) -> None:
-        self._close()
 
     def _next_event(self) -> Event | None:
         while b"\n" not in self._pending:
@@ -155,10 +133,7 @@ class ForkServer:
         line, _, self._pending = self._pending.partition(b"\n")
         return msgspec.json.decode(line, type=Event)
 
-    def _gone(self) -> str:
-        return f"the process that starts the others is gone (exit status {self._process.poll()})"
-
-    def _close(self) -> None:
+    def __exit__(self, *exception: object) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()  # the server kills its child and ends
@@ -173,8 +148,7 @@ class ForkServer:
             self._scratch.cleanup()
 
 
-def _read(result: Path) -> str:
-    """The stacks that a child left beside its result."""
+def _read(file: Path) -> str:
     with suppress(OSError):
-        return stacks_of(result).read_text(errors="replace")
+        return file.read_text(errors="replace")
     return ""

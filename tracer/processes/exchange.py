@@ -1,17 +1,26 @@
-"""How coordinators speak with each other: by keys of a TCPStore, which needs no shared folder and no process group."""
+"""How ranks speak with each other: by keys of a TCPStore, which needs no shared folder and no process group.
+
+Coordinators do through an Exchange, which lasts as long as the run; the processes that measure through StoreRanks, over
+a store of each job.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from .rank_options import Place
+import msgspec
+
+from ..measure.protocol import Ranks
+from ..target.options import Place
 
 CHUNK_BYTES: Final = 4 << 20  # the store takes values of up to 8 MiB
+Message = TypeVar("Message")
 BEAT_S: Final = 1.0
 LOST_S: Final = 10.0  # without a beat
 JOIN_S: Final = 300.0  # for the first one: a launcher may start hosts one after the other
@@ -29,15 +38,15 @@ class Exchange:
     def __init__(self, place: Place, watched: Sequence[int]) -> None:
         """``watched``: ranks without which this one can't go on."""
         self.place = place
-        hosts = place.rank == 0 and not place.has_store
-        self._main = _connect(place, hosts=hosts)
-        self._store = self._prefixed(self._main)
-        self._heart = _Heartbeat(self._prefixed(_connect(place)), place, watched)
+        self._store = self._connect(hosts=place.rank == 0 and not place.has_store)
+        self._heart = _Heartbeat(self._connect(), place, watched)
 
-    def _prefixed(self, store: Any) -> Any:
+    def _connect(self, *, hosts: bool = False) -> Any:
         from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
-        return PrefixStore(f"launchscope/{self.place.restart}", store)
+        place = self.place
+        store = connect(place.address, place.port, hosts=hosts, why=f"{place.name} can't reach rank 0's")
+        return PrefixStore(f"launchscope/{place.restart}", store)
 
     def raise_if_lost(self) -> None:
         """Raise Lost when a rank that this one needs is gone."""
@@ -45,7 +54,6 @@ class Exchange:
             raise Lost(self._heart.lost)
 
     def has(self, key: str) -> bool:
-        """Whether somebody has put it there."""
         return bool(self._ask(self._store.check, [key]))
 
     def count(self, key: str) -> int:
@@ -53,7 +61,6 @@ class Exchange:
         return int(self._ask(self._store.add, key, 1))
 
     def total(self, key: str) -> int:
-        """The number, as it is."""
         return int(self._ask(self._store.add, key, 0))
 
     def put(self, key: str, data: bytes) -> None:
@@ -82,15 +89,22 @@ class Exchange:
                 self._ask(self._store.delete_key, f"{key}/{number}")
         return b"".join(chunks)
 
+    def send(self, key: str, message: object) -> None:
+        """``put`` as JSON."""
+        self.put(key, msgspec.json.encode(message))
+
+    def receive(self, key: str, kind: type[Message], *, keep: bool = False) -> Message:
+        """``get`` what was sent."""
+        return msgspec.json.decode(self.get(key, keep=keep), type=kind)
+
     def close(self) -> None:
-        """Stop the heartbeat."""
         self._heart.stop()
 
     def _ask(self, question: Callable[..., Any], *arguments: object) -> Any:
         try:
             return question(*arguments)
         except RuntimeError as error:  # torch's DistError is one
-            raise Lost(f"the store at {self.place.address}:{self.place.port} is gone ({_first(error)})") from error
+            raise Lost(_store_gone(self.place, error)) from error
 
 
 class _Heartbeat:
@@ -119,7 +133,7 @@ class _Heartbeat:
                 self._store.set(self._key, str(beats))
                 self._listen()
             except RuntimeError as error:
-                self.lost = f"the store at {self._place.address}:{self._place.port} is gone ({_first(error)})"
+                self.lost = _store_gone(self._place, error)
             beats += 1
             if self._ends.wait(BEAT_S):
                 return
@@ -139,8 +153,8 @@ class _Heartbeat:
                 self.lost = f"rank {rank} has not been heard of for {LOST_S:g} s: its host or what runs it is gone"
 
 
-def _connect(place: Place, *, hosts: bool = False) -> Any:
-    return connect(place.address, place.port, hosts=hosts, why=f"{place.name} can't reach rank 0's")
+def _store_gone(place: Place, error: Exception) -> str:
+    return f"the store at {place.address}:{place.port} is gone ({_first(error)})"
 
 
 def connect(address: str, port: int, *, hosts: bool = False, why: str = "") -> Any:
@@ -157,3 +171,77 @@ def _first(error: Exception) -> str:
     with suppress(IndexError):
         return str(error).strip().splitlines()[0][:200]
     return type(error).__name__
+
+
+class JobRanks(msgspec.Struct, frozen=True, kw_only=True):
+    """The ranks that a job is run by, as one of them is told. Each job has a store of its own, hosted by rank 0's
+    coordinator: process groups leave keys behind that another group may not find."""
+
+    place: Place
+    port: int  # of that store, at the place's address
+    timeout_s: float
+
+    def join(self) -> StoreRanks:
+        """Be that rank in this process, for whatever asks the environment; the others, to measure with."""
+        os.environ.update(
+            RANK=str(self.place.rank),
+            LOCAL_RANK=str(self.place.local_rank),
+            WORLD_SIZE=str(self.place.world_size),
+            LOCAL_WORLD_SIZE=str(self.place.local_world_size),
+            MASTER_ADDR=self.place.address,
+            MASTER_PORT=str(self.port),
+            TORCHELASTIC_USE_AGENT_STORE="True",
+        )
+        return StoreRanks(self)
+
+
+class StoreRanks(Ranks):
+    """The ranks of a job, seen from one of several, over the job's store."""
+
+    several = True
+
+    def __init__(self, job_ranks: JobRanks) -> None:
+        place = job_ranks.place
+        self._rank, self._size = place.rank, place.world_size
+        self._timeout = timedelta(seconds=job_ranks.timeout_s)
+        self._store = job_store(connect(place.address, job_ranks.port, why=f"{place.name} can't reach the job's"))
+        self._barriers = 0
+        self._agreed = 0
+
+    def barrier(self) -> None:
+        """Over the store, not the GPU: it needs no process group, and leaves nothing in a trace."""
+        self._barriers += 1
+        self._store.set(arrivals_key(self._rank), str(self._barriers))
+        opened = f"barrier/{self._barriers}/open"
+        if self._store.add(f"barrier/{self._barriers}", 1) == self._size:
+            self._store.set(opened, "")
+        self._store.wait([opened], self._timeout)
+
+    def from_rank_0(self, value: int) -> int:
+        self._agreed += 1
+        key = f"agreed/{self._agreed}"
+        if self._rank == 0:
+            self._store.set(key, str(value))
+            return value
+        self._store.wait([key], self._timeout)
+        return int(self._store.get(key))
+
+    def any_rank(self, here: bool) -> bool:
+        self._agreed += 1
+        key = f"any/{self._agreed}"
+        if here:
+            self._store.add(key, 1)
+        self.barrier()
+        return bool(self._store.add(key, 0))
+
+
+def job_store(store: Any) -> Any:
+    """Our part of a job's store, beside the target's."""
+    from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+
+    return PrefixStore("launchscope", store)
+
+
+def arrivals_key(rank: int) -> str:
+    """The key that counts the barriers that a rank has come to."""
+    return f"arrived/{rank}"

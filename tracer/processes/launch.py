@@ -6,13 +6,15 @@ import ctypes
 import logging
 import os
 import signal
+import socket
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -20,29 +22,20 @@ import msgspec
 from ...analysis.model import errors
 from ...analysis.model.errors import LaunchscopeError, RankFailed
 from ..measure.device import CUDA, require_hardware
-from ..target.options import ProfileOptions, Progress, no_progress
+from ..target.options import Place, ProfileOptions, Progress, RanksOptions, no_progress, place_from_environment
 from .api import Interrupted, capture_path, run_profile
-from .coordinator import Coordinator, follow, refuse
-from .endings import (
-    DONE,
-    HANDLED,
-    INTERRUPTED,
-    Ended,
-    Handlers,
-    capture_of_ended,
-    first_signal_interrupts,
-    hangups_ignored,
-    read_endings,
-    set_handlers,
-    what_is_kept,
-)
+from .coordinator import Coordinator, follow, lead, refuse
 from .exchange import Exchange, Lost
-from .lead import lead
-from .rank_options import Place, RanksOptions, place_from_environment
 from .server import cuda_not_started
 
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _SOMETHING_TO_FIX: Final = 2
+INTERRUPTED: Final = "interrupted"
+DONE: Final = "done"
+HANDLED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals to end."""
+Handlers = Mapping[signal.Signals, Any]
+"""What a process does on each of them."""
 
 
 def run_ranks(
@@ -58,20 +51,16 @@ def run_ranks(
         return run_profile(options, progress, device_layer)
     if device_layer == CUDA:
         require_hardware()
-    _require_distributed()
+    import torch
+
+    if not torch.distributed.is_available():
+        raise errors.MissingRequirement("torch is built without torch.distributed here, which several ranks need")
     if launch is not None:
         launch.require_endpoint()
         return _launched(replace(options, out=capture_path(options)), launch, progress, device_layer)
     place = place_from_environment()
     assert place is not None
     return _coordinate(options, place, progress, device_layer)
-
-
-def _require_distributed() -> None:
-    import torch
-
-    if not torch.distributed.is_available():
-        raise errors.MissingRequirement("torch is built without torch.distributed here, which several ranks need")
 
 
 def _coordinate(options: ProfileOptions, place: Place, progress: Progress, device_layer: str) -> Path | None:
@@ -126,7 +115,7 @@ def _launched(options: ProfileOptions, launch: RanksOptions, progress: Progress,
             except Exception as error:  # of the rendezvous: each of its backends has its own
                 lost = f"{type(error).__name__}: {error}"
         ended = {each.rank: each for each in read_endings(Path(folder))}
-    if lost is not None and not any(each.how not in (DONE, INTERRUPTED) for each in ended.values()):
+    if lost is not None and not any(each.failed for each in ended.values()):
         if not ended:
             raise LaunchscopeError(f"the ranks can't be started: {lost}")
         raise RankFailed(f"the other hosts can't be reached any more: {lost}{what_is_kept(ended.get(0))}")
@@ -180,8 +169,7 @@ def _forked(options: ProfileOptions, progress: Progress, device_layer: str, fold
 
         how, message = "internal", traceback.format_exc()
     set_handlers(dict.fromkeys(handlers, signal.SIG_IGN))  # there is nothing left to interrupt
-    kept = None if path is None else str(path)
-    ended = Ended(rank=place.rank, host=place.host, how=how, message=message, path=kept)
+    ended = Ended(rank=place.rank, how=how, message=message, path=None if path is None else str(path))
     (folder / f"ended-{place.rank}.json").write_bytes(msgspec.json.encode(ended))
     set_handlers(dict.fromkeys(handlers, signal.SIG_DFL))  # all is said, and the agent may end this at any time
     if how != DONE:
@@ -211,9 +199,96 @@ def _handlers_restored() -> Iterator[Handlers]:
 
 def _as_before(handlers: Handlers, number: signal.Signals) -> None:
     """Do with a signal what would have been done without the launcher, but for ending: the exit code tells it."""
-    handler: Callable[[int, None], NoReturn] | Any = handlers.get(number)
+    handler = handlers.get(number)
     if callable(handler):
-        try:
+        with suppress(KeyboardInterrupt):
             handler(number, None)
-        except KeyboardInterrupt:
-            return
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How a coordinator ended, left in a file for the agent."""
+
+    rank: int
+    how: str  # DONE, INTERRUPTED, or the name of an error
+    message: str = ""
+    path: str | None = None  # of the capture
+
+    @property
+    def failed(self) -> bool:
+        return self.how not in (DONE, INTERRUPTED)
+
+    @property
+    def error(self) -> Exception:
+        kind: type[Exception] = getattr(errors, self.how, RuntimeError)
+        return kind(self.message)
+
+
+def capture_of_ended(ended: Mapping[int, Ended], failures: Mapping[int, Any], interrupted: bool) -> Path | None:
+    """What the coordinators left, as if rank 0's had run in this process."""
+    first = ended.get(0)
+    path = None if first is None or first.path is None else Path(first.path)
+    if interrupted:
+        raise Interrupted(path)
+    if first is not None and first.failed:
+        raise first.error
+    killed = next((rank for rank in failures if rank not in ended), None)
+    if killed is not None:
+        code = int(failures[killed].exitcode)
+        how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit status {code}"
+        where = f"rank {killed} on {socket.gethostname()}"
+        raise RankFailed(f"{where}: what coordinates it was ended by {how}{what_is_kept(first)}")
+    if first is None or first.how == INTERRUPTED:  # by the agent, for another one; or rank 0 is elsewhere
+        failed = next((each for each in ended.values() if each.failed), None)
+        if failed is not None:
+            raise failed.error
+    if any(each.how == INTERRUPTED for each in ended.values()):
+        raise Interrupted(path)
+    return path
+
+
+def what_is_kept(first: Ended | None) -> str:
+    """The end of a message: where what was measured is."""
+    kept = first is not None and first.path is not None
+    return f"; what was measured until then is in {first.path}" if kept and first else "; nothing is kept"
+
+
+def read_endings(folder: Path) -> list[Ended]:
+    """Of the coordinators that left a file."""
+    return [msgspec.json.decode(file.read_bytes(), type=Ended) for file in sorted(folder.glob("ended-*.json"))]
+
+
+@contextmanager
+def first_signal_interrupts() -> Iterator[None]:
+    """Inside, the first signal to end raises KeyboardInterrupt, and later ones do nothing: a terminal's Ctrl-C comes
+    twice, once by way of the launcher, and what was measured is to be kept."""
+    before = {number: signal.getsignal(number) for number in HANDLED}
+    if hangups_ignored():
+        del before[signal.SIGHUP]
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in before:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise  # and what follows is let be, too
+    except BaseException:
+        set_handlers(before)
+        raise
+    set_handlers(before)
+
+
+def hangups_ignored() -> bool:
+    """As nohup has it."""
+    return signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+def set_handlers(handlers: Handlers) -> None:
+    """Do on each signal what was done before."""
+    for number, handler in handlers.items():
+        if handler is not None:  # not one of Python's
+            signal.signal(number, handler)

@@ -47,19 +47,18 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     argument: msgspec.Raw
     result: str  # file to write, whole or not at all
     timeout_s: float
-    stacks: bool = False  # where all threads are is written beside it before a child that outlived its time is killed
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """``phase``: what the child does now. ``end``: the child ended; ``error`` says what went wrong, if anything."""
+    """What the parent is told: first that the server is ready, then of each child what it does, until its end."""
 
-    phase: str | None = None
-    end: bool = False
-    ready: bool = False
+    phase: str | None = None  # what the child does now
+    done: bool = False  # its result is there, and all of it
+    end: bool = False  # it ended; ``error`` says what went wrong, if anything
     error: str | None = None
     timed_out: bool = False
     stopped: bool = False  # by the parent
-    seconds: float = 0.0
+    seconds: float = 0.0  # that the preload took
 
 
 class Channel:
@@ -70,7 +69,6 @@ class Channel:
         self._result = Path(result)
 
     def __call__(self, phase: str) -> None:
-        """``phase`` begins now."""
         _send(self._events, Event(phase=phase))
 
     def keep(self, found: object) -> None:
@@ -82,17 +80,12 @@ class Channel:
     def done(self, found: object) -> None:
         """This is the result, and all of it."""
         self.keep(found)
-        whole(self._result).touch()
+        _send(self._events, Event(done=True))
 
 
 def stacks_of(result: Path) -> Path:
     """The file beside a result with the stacks of a child that outlived its time."""
     return result.with_suffix(".stacks")
-
-
-def whole(result: Path) -> Path:
-    """The file beside a result that says that it is all there is: the process came to its end."""
-    return result.with_suffix(".whole")
 
 
 def serve(events: int, preload: list[str]) -> None:
@@ -101,8 +94,9 @@ def serve(events: int, preload: list[str]) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     os.dup2(2, 1)  # whatever a target prints, at file-descriptor level too, must not reach the report on stdout
     began = time.perf_counter()
-    _preload(preload)
-    _send(events, Event(ready=True, seconds=time.perf_counter() - began))
+    with cuda_not_started():
+        _preload(preload)
+    _send(events, Event(seconds=time.perf_counter() - began))
     decode = msgspec.json.Decoder(Request).decode
     pending = b""
     while True:
@@ -120,11 +114,6 @@ def serve(events: int, preload: list[str]) -> None:
 
 def _preload(names: list[str]) -> None:
     """Import what every child needs. A name that can't be imported is the target's own affair, later."""
-    with cuda_not_started():
-        _import(names)
-
-
-def _import(names: list[str]) -> None:
     for name in names:
         module, _, attribute = name.partition(":")
         try:
@@ -151,30 +140,27 @@ def cuda_not_started() -> Iterator[None]:
 
 def _one(request: Request, events: int) -> bool:
     """Run one child to its end; False when the parent is gone."""
-    began = time.perf_counter()
+    deadline = time.perf_counter() + request.timeout_s
     helpers = _children()  # of what was preloaded
     child = os.fork()
     if child == 0:
         _child(request, events)
     with suppress(ProcessLookupError, PermissionError):  # both sides set it: whoever comes first
         os.setpgid(child, child)
-    status = _wait(child, began + request.timeout_s, request.stacks)
+    status = _wait(child, deadline)
     _kill_orphans(helpers)
     if status is None:
         return False
-    end = Event(
-        end=True,
-        error=_how_it_ended(status, request),
-        timed_out=status == _OUTLIVED,
-        stopped=status == _STOPPED,
-        seconds=time.perf_counter() - began,
-    )
-    _send(events, end)
+    error = _how_it_ended(status, request.timeout_s)
+    _send(events, Event(end=True, error=error, timed_out=status == _OUTLIVED, stopped=status == _STOPPED))
     return True
 
 
-def _wait(child: int, deadline: float, stacks: bool) -> int | None:
-    """The child's wait status, _OUTLIVED or _STOPPED; null when the parent is gone. All is killed in each case."""
+def _wait(child: int, deadline: float) -> int | None:
+    """The child's wait status, _OUTLIVED or _STOPPED; null when the parent is gone. All is killed in each case.
+
+    A child that outlives its time first writes where its threads are.
+    """
     with selectors.DefaultSelector() as selector:
         selector.register(0, selectors.EVENT_READ)
         while True:
@@ -188,20 +174,19 @@ def _wait(child: int, deadline: float, stacks: bool) -> int | None:
                 os.waitpid(child, 0)
                 return _STOPPED if said else None
             if time.perf_counter() > deadline:
-                if stacks:
-                    os.kill(child, signal.SIGUSR2)
-                    time.sleep(_DUMP_S)
+                os.kill(child, signal.SIGUSR2)
+                time.sleep(_DUMP_S)
                 _kill_group(child)
                 os.waitpid(child, 0)
                 return _OUTLIVED
 
 
-def _how_it_ended(status: int, request: Request) -> str | None:
+def _how_it_ended(status: int, timeout_s: float) -> str | None:
     """What went wrong, null when the child ended as it should."""
     if status == _STOPPED:
         return "was stopped"
     if status == _OUTLIVED:
-        return f"did not end within {request.timeout_s:g} s and was stopped (--timeout)"
+        return f"did not end within {timeout_s:g} s and was stopped (--timeout)"
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         why = " (out of host memory?)" if number == signal.SIGKILL else ""
@@ -252,8 +237,7 @@ def _child(request: Request, events: int) -> NoReturn:
         module, _, name = request.function.partition(":")
         function: Callable[..., object] = getattr(import_module(module), name)
         channel = Channel(events, request.result)
-        if request.stacks:
-            faulthandler.register(signal.SIGUSR2, stacks_of(Path(request.result)).open("w"))
+        faulthandler.register(signal.SIGUSR2, stacks_of(Path(request.result)).open("w"))
         channel.done(function(bytes(request.argument), channel))
         status = 0
     except BaseException:
@@ -273,3 +257,6 @@ def _send(events: int, event: Event) -> None:
 
 if __name__ == "__main__":
     serve(int(sys.argv[1]), sys.argv[2:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # taking down what was preloaded costs torch a second, and nobody anything when it is left out

@@ -12,10 +12,9 @@ from ...analysis.model.errors import BadTarget, LaunchscopeError, NothingMeasure
 from ...analysis.model.paths import exists
 from ..measure.device import CUDA
 from ..target.describe import masked, target_name
-from ..target.options import ProfileOptions, Progress
+from ..target.options import ProfileOptions, Progress, RanksOptions
 from .api import Interrupted
 from .launch import run_ranks
-from .rank_options import RanksOptions
 
 PROMPT_LENGTH: Final = "prompt_length"
 """The parameter of a target's build that makes its step the prefill of a prompt of so many tokens."""
@@ -40,27 +39,20 @@ class Point:
 
     @property
     def file(self) -> str:
-        """The name of its capture."""
         return f"{self.kind}-{self.size}.zip"
 
     def of(self, options: ProfileOptions) -> ProfileOptions:
-        """The options of its profile."""
         if self.kind == "prompt":
             return replace(options, settings={**options.settings, PROMPT_LENGTH: str(self.size)})
         return replace(options, batch_size=self.size) if self.kind == "batch" else options
 
-    def measure(self, options: ProfileOptions, progress: Progress, device_layer: str) -> Path | None:
-        """Its capture. Raises as ``run_ranks``."""
-        ranks = self.size if self.kind == "ranks" else 1
-        return run_ranks(options, RanksOptions(nproc_per_node=ranks), progress, device_layer)
+    @property
+    def ranks(self) -> int:
+        return self.size if self.kind == "ranks" else 1
 
 
 def run_sweep(
-    options: ProfileOptions,
-    points: Sequence[Point],
-    folder: Path,
-    progress: Progress,
-    device_layer: str = CUDA,
+    options: ProfileOptions, points: Sequence[Point], folder: Path, progress: Progress, device_layer: str = CUDA
 ) -> Iterator[tuple[Point, Path | None, str | None]]:
     """Each point, its capture below ``folder``, and why there is none, as soon as it is measured.
 
@@ -77,8 +69,9 @@ def run_sweep(
             continue
         said = f"{point.word} ({place} of {len(points)})"
         try:
-            path = point.measure(
+            path = run_ranks(
                 replace(wanted, out=capture),
+                RanksOptions(nproc_per_node=point.ranks),
                 lambda message, said=said: progress(f"{said}: {message}"),  # type: ignore[misc]
                 device_layer,
             )
@@ -99,10 +92,9 @@ def run_sweep(
 
 def _require_the_same(path: Path, options: ProfileOptions, point: Point) -> None:
     manifest = open_capture(path).manifest
-    ranks = point.size if point.kind == "ranks" else 1
     differs = [
         f"{name} {was}, not {now}"
-        for name, was, now in _settings_compared(manifest, options, ranks)
+        for name, was, now in _settings_compared(manifest, options, point.ranks)
         if now is not None and was != now
     ]
     if differs:

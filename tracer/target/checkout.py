@@ -56,7 +56,9 @@ class Checkout:
         strangers = sorted(
             name
             for name, module in list(sys.modules.items())
-            if (file := getattr(module, "__file__", None)) and self.counterpart(file) and not _is_ours(name)
+            if (file := getattr(module, "__file__", None))
+            and self.counterpart(file)
+            and (name.partition(".")[0] != "launchscope" or name.startswith("launchscope.fixtures.models"))
         )
         if strangers:
             more = f" and {len(strangers) - _SHOWN} more" if len(strangers) > _SHOWN else ""
@@ -65,10 +67,6 @@ class Checkout:
                 f"{self.repository}, not from that revision (installed with pip -e?): both sides would run the same "
                 "code; uninstall it, and import it from the target's own folder"
             )
-
-
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] == "launchscope" and not module.startswith("launchscope.fixtures.models")
 
 
 @contextmanager

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -21,20 +20,6 @@ _NAME_HOSTS: Final = ("--rdzv-endpoint", "--local-addr")
 """Options of ours whose value is the name of a host."""
 _GIT_S: Final = 10.0  # longer than git takes for what it looks up
 _OF_GIT_HOOKS: Final = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
-
-ENVIRONMENT_VARIABLES: Final = (
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_MODULE_LOADING",
-    "CUDA_DEVICE_MAX_CONNECTIONS",
-    "NVIDIA_TF32_OVERRIDE",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "TORCH_COMPILE_DISABLE",
-    "TORCHINDUCTOR_MAX_AUTOTUNE",
-    "OMP_NUM_THREADS",
-)
-"""Variables that change what is measured; no other one is kept."""
 
 
 def parts_of_target(spec: str) -> tuple[str, str | None]:
@@ -151,41 +136,3 @@ def _masked_word(argument: str) -> str:
     if value.startswith("/") or ("/" in value and not keys):
         value = Path(value).name
     return "=".join([*keys, _homeless(value)])
-
-
-def parameter_count(model: Any) -> int | None:
-    """Distinct parameters (tied weights count once); null without a model."""
-    if model is None:
-        return None
-    return int(sum(parameter.numel() for parameter in set(model.parameters())))
-
-
-def environment() -> dict[str, str | int | float | bool | None]:
-    """GPU, driver, CUDA, torch, host CPU and the variables that matter. Starts CUDA: call it in a child process."""
-    import torch
-
-    from .nvml import driver_version
-
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    found: dict[str, str | int | float | bool | None] = {
-        "gpu": properties.name,
-        "gpu_memory_bytes": properties.total_memory,
-        "compute_capability": f"{properties.major}.{properties.minor}",
-        "driver": driver_version(),
-        "cuda": str(torch.version.cuda or torch.version.hip),
-        "torch": str(torch.__version__),
-        "python": platform.python_version(),
-        "os": platform.system(),
-        "cpu": _cpu_model(),
-        "cpu_cores": os.cpu_count(),
-    }
-    found |= {name: os.environ[name] for name in ENVIRONMENT_VARIABLES if name in os.environ}
-    return found
-
-
-def _cpu_model() -> str | None:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or None
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)

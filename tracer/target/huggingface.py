@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...analysis.model.errors import BadTarget
-
-if TYPE_CHECKING:
-    from .step import Setting, Target
+from .options import DEFAULT_BATCH_SIZE, DEFAULT_CONTEXT_LENGTH, DTYPES, Setting, Target, short_dtype
 
 _SPARE_SLOTS = 8  # cache slots behind the measured position
 
@@ -26,8 +24,6 @@ def model_target(model: Any, setting: Setting, prompt_length: int | None = None)
     by one each step, is set back at the start of each step by one multi-tensor copy (one launch, stated as a label by
     the caller): otherwise step n + 1 would not be step n, and the cache would run over.
     """
-    from .step import DEFAULT_BATCH_SIZE, DEFAULT_CONTEXT_LENGTH, DTYPES, Setting, Target, short_dtype
-
     if getattr(model.config, "is_encoder_decoder", False):
         raise BadTarget(f"{type(model).__name__}: encoder-decoder models need a step of your own: define build()")
     dtype = getattr(torch, DTYPES[setting.dtype]) if setting.dtype else model.dtype

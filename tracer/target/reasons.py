@@ -31,7 +31,8 @@ def failure(error: BaseException, phase: str, folder: Path | None) -> Failure:
     chain = list(_chain(error))
     # leaving a capture that failed raises an error of its own, and so does the compiler
     cause = chain[-1] if phase in ("capture", "compile") else error
-    return Failure(phase=phase, reason=_words(cause, phase), line=_place(chain, folder))
+    stacks = [traceback.extract_tb(each.__traceback__) for each in reversed(chain)]
+    return Failure(phase=phase, reason=_words(cause, phase), line=user_line(*stacks, folder=folder))
 
 
 def nothing_measured(errors: Mapping[str, str | None]) -> str:
@@ -84,26 +85,18 @@ def first_line(text: str) -> str:
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 
-def _place(chain: list[BaseException], folder: Path | None) -> str | None:
-    """The innermost frame of the user's code in the earliest error with one."""
-    errors = [traceback.extract_tb(error.__traceback__) for error in chain]
-    found = (innermost_frame(frames, folder, in_folder) for in_folder in (True, False) for frames in reversed(errors))
-    return next((line for line in found if line is not None), None)
+def user_line(*stacks: Sequence[traceback.FrameSummary], folder: Path | None) -> str | None:
+    """`model.py:42 in decode: x.item()`: the innermost frame of user code in the first of the stacks with one.
 
-
-def user_line(frames: Sequence[traceback.FrameSummary], folder: Path | None) -> str | None:
-    """`model.py:42 in decode: x.item()`: the innermost frame of user code, one in the target's own folder first."""
-    return innermost_frame(frames, folder, True) or innermost_frame(frames, folder, False)
-
-
-def innermost_frame(frames: Sequence[traceback.FrameSummary], folder: Path | None, in_folder: bool) -> str | None:
-    """The innermost frame of user code; with ``in_folder`` only one of a file in the target's own folder."""
-    users = [f for f in frames if _is_user_code(f.filename) and (not in_folder or _is_in(f.filename, folder))]
-    if not users:
-        return None
-    frame = users[-1]
-    place = f"{Path(frame.filename).name}:{frame.lineno} in {original_name(frame.name)}"
-    return f"{place}: {(frame.line or '').strip()}"
+    One in the target's own folder comes before all others.
+    """
+    for home in (folder.resolve(), None) if folder is not None else (None,):
+        for frames in stacks:
+            users = [frame for frame in frames if _is_user_code(frame.filename, home)]
+            if users:
+                place = f"{Path(users[-1].filename).name}:{users[-1].lineno} in {original_name(users[-1].name)}"
+                return f"{place}: {(users[-1].line or '').strip()}"
+    return None
 
 
 def original_name(function: str) -> str:
@@ -111,16 +104,14 @@ def original_name(function: str) -> str:
     return _RESUMED.sub(r"\1", function)
 
 
-def _is_user_code(filename: str) -> bool:
+def _is_user_code(filename: str, folder: Path | None) -> bool:
+    """With a folder only what lies in it."""
     path = os.path.realpath(filename)
-    own = str(Path(__file__).resolve().parents[1])
-    return not (filename.startswith("<") or path.startswith(own) or is_installed(path))
+    tracer = str(Path(__file__).resolve().parents[1])
+    theirs = not (filename.startswith("<") or path.startswith(tracer) or is_installed(path))
+    return theirs and (folder is None or Path(path).is_relative_to(folder))
 
 
 def is_installed(path: str) -> bool:
     """A file of Python's or of a package's."""
     return any(part in path for part in _INSTALLED)
-
-
-def _is_in(filename: str, folder: Path | None) -> bool:
-    return folder is not None and Path(os.path.realpath(filename)).is_relative_to(folder.resolve())

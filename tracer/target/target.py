@@ -18,15 +18,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from ...analysis.model import capture
 from ...analysis.model.errors import BadTarget
 from ...analysis.model.paths import exists, is_file
 from .describe import parts_of_target
-from .step import DEFAULT_BATCH_SIZE, DEFAULT_CONTEXT_LENGTH, DTYPES, Setting, Target, short_dtype
+from .options import DEFAULT_BATCH_SIZE, DEFAULT_CONTEXT_LENGTH, DTYPES, Setting, Target, TargetOptions, short_dtype
 
 if TYPE_CHECKING:
     import torch
-
-    from .options import ProfileOptions
 
 ENGINES: Final = {
     "vllm": "start the server with --profiler-config and POST /start_profile, /stop_profile",
@@ -52,8 +51,24 @@ class Resolved:
     setting: Setting
     labels: tuple[str, ...] = ()
 
+    def describe(
+        self, name: str, *, revision: str | None = None, settings: Mapping[str, str] | None = None
+    ) -> capture.Target:
+        """What a capture says of it. Its parameters are counted once each: tied weights are one."""
+        model = self.target.model
+        return capture.Target(
+            name=name,
+            revision=revision,
+            batch_size=self.setting.batch_size,
+            dtype=self.setting.dtype,
+            context_length=self.setting.context_length,
+            parameters=None if model is None else sum(parameter.numel() for parameter in set(model.parameters())),
+            settings=dict(settings or {}),
+            labels=self.labels,
+        )
 
-def resolve(options: ProfileOptions, device: str) -> Resolved:
+
+def resolve(options: TargetOptions, device: str) -> Resolved:
     """Run the user's file and build its decode step; BadTarget says why it can't be profiled as it stands."""
     module, name = load(options.target)
     _refuse_engines(module)
@@ -156,8 +171,8 @@ def as_target(
 
         prompt_length = _whole_number("prompt_length", settings.pop("prompt_length", None))
         target, used = model_target(found, setting, prompt_length)
-        own = OUR_STEP if prompt_length is None else OUR_PREFILL
-        resolved = _resolved(target, _unset(setting), (*labels, own), settings)
+        label = OUR_STEP if prompt_length is None else OUR_PREFILL
+        resolved = _resolved(target, Setting(device=setting.device), (*labels, label), settings)
         return Resolved(resolved.target, used, resolved.labels)
     if isinstance(found, Target):
         return _resolved(found, setting, labels, settings)
@@ -170,11 +185,9 @@ def as_target(
             raise BadTarget(
                 f"{_label(found)} returned a {type(built).__name__}; it must return a step function or a Target"
             )
-        if _is_pretrained(_unwrap(built)[0]):
-            inner = as_target(built, used, kind="step")
-            return Resolved(inner.target, inner.setting, labels + inner.labels)
-        inner = as_target(built, _unset(used), kind="step")
-        return Resolved(inner.target, used, labels + inner.labels)
+        pretrained = _is_pretrained(_unwrap(built)[0])
+        inner = as_target(built, used if pretrained else Setting(device=used.device), kind="step")
+        return Resolved(inner.target, inner.setting if pretrained else used, labels + inner.labels)
     if required := [name for name, p in _parameters(found).items() if _is_required(p)]:
         raise BadTarget(f"{_label(found)}: a step function takes no arguments, this one needs {', '.join(required)}")
     return _resolved(Target(found), setting, labels, settings)
@@ -183,18 +196,13 @@ def as_target(
 def _resolved(target: Target, setting: Setting, labels: tuple[str, ...], settings: Mapping[str, str]) -> Resolved:
     if settings:
         raise BadTarget(f"--set {', '.join(settings)}: only a build(...) factory takes settings")
-    for name in ("batch_size", "dtype", "context_length"):
-        if getattr(setting, name) is not None:
-            raise BadTarget(
-                f"--{name.replace('_', '-')}: only a build(...) factory or a Hugging Face model takes it; "
-                "this target has its own"
-            )
+    for name in setting.given:
+        raise BadTarget(
+            f"--{name.replace('_', '-')}: only a build(...) factory or a Hugging Face model takes it; "
+            "this target has its own"
+        )
     step, compiled = _unwrap(target.step)
     return Resolved(Target(step, target.inputs, target.state, target.model), setting, labels + compiled)
-
-
-def _unset(setting: Setting) -> Setting:
-    return Setting(None, None, None, setting.device)
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:
@@ -218,12 +226,8 @@ def _build(factory: Callable[..., Any], setting: Setting, settings: dict[str, st
     dtype = getattr(torch, DTYPES[setting.dtype]) if setting.dtype else default("dtype", torch.bfloat16)
     ours = {"batch_size": batch_size, "device": setting.device, "dtype": dtype, "context_length": context_length}
     arguments = {name: value for name, value in ours.items() if name in parameters or open_ended}
-    for name, given in (
-        ("batch_size", setting.batch_size),
-        ("dtype", setting.dtype),
-        ("context_length", setting.context_length),
-    ):
-        if given and name not in arguments:
+    for name in setting.given:
+        if name not in arguments:
             raise BadTarget(f"--{name.replace('_', '-')}: {_label(factory)} takes no {name}")
     for key, text in settings.items():
         if key in ours or (key not in parameters and not open_ended):
@@ -281,13 +285,10 @@ def _module_target(model: torch.nn.Module, example_inputs: Any, device: str) -> 
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
     pairs = example_inputs.items() if isinstance(example_inputs, Mapping) else enumerate(example_inputs)
-    buffers = {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in pairs}
-    inputs = {str(key): value for key, value in buffers.items() if isinstance(value, torch.Tensor)}
-    if isinstance(example_inputs, Mapping):
-        keywords = {str(key): value for key, value in buffers.items()}
-        return Target(lambda: model(**keywords), inputs, tuple(model.buffers()), model)
-    arguments = tuple(buffers.values())
-    return Target(lambda: model(*arguments), inputs, tuple(model.buffers()), model)
+    buffers = {str(key): value.to(device) if isinstance(value, torch.Tensor) else value for key, value in pairs}
+    inputs = {name: value for name, value in buffers.items() if isinstance(value, torch.Tensor)}
+    arguments, keywords = ((), buffers) if isinstance(example_inputs, Mapping) else (tuple(buffers.values()), {})
+    return Target(lambda: model(*arguments, **keywords), inputs, tuple(model.buffers()), model)
 
 
 def _unwrap(found: Any) -> tuple[Any, tuple[str, ...]]:
@@ -351,7 +352,8 @@ def _where(module: ModuleType) -> str:
 
 
 def _label(function: Callable[..., Any]) -> str:
-    return f"{getattr(function, '__name__', type(function).__name__)}()"
+    named = getattr(function, "func", function)  # of a partial
+    return f"{getattr(named, '__name__', type(named).__name__)}()"
 
 
 def _names(module: ModuleType) -> str:

@@ -10,12 +10,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from ...model.collective_kinds import kind_of_kernel
 from ...model.kernel_names import short_names
-from ...model.op_names import is_compiled, same_op, unnumbered
+from ...model.names import is_compiled, kind_of_kernel, same_op, unnumbered, users_line
 from ...model.trace import OpKind
 from ...model.units import duration, number, plural, printable
-from ...model.user_lines import users_line
 from ..compare_document import BlockingChangeDoc
 from ..compared_figures import COVERAGE_NOISE, graph_change
 from ..likely_causes import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ...figures.registry import values
 from ...model.document import ModeDoc, ReportDocument, TraceDoc, told_traces
 from ...profile.select import OPERATORS, PASS_OF_STACKS, of_best_pass, of_mode, of_pass, without_stacks
 from ..snapshot import Snapshot, Timing, timings
@@ -116,6 +117,7 @@ class _Counted:
             self.withheld = dict.fromkeys(COUNTS, next(reasons, without))
         self.figures: dict[str, Any] = {name: self._mean(name) for name in COUNTS}
         self.figures["graph_coverage"] = self._graph_coverage()
+        self.figures["figures"] = self._of_registry(without)
         if self.figures["graph_coverage"] is None and not self.unreliable:
             reason = "no kernel of a step has its launch in the file" if self.traces else self.withheld["kernels"]
             self.withheld["graph_coverage"] = reason
@@ -132,6 +134,19 @@ class _Counted:
                 in_graphs += steps.kernels_in_graphs.total
                 linked += steps.kernels_with_launch.total
         return in_graphs / linked if linked else None
+
+    def _of_registry(self, without: str) -> dict[str, float]:
+        """Means over the traces; what none of them tells has its reason under ``withheld``."""
+        means = {}
+        for figure, value in values():
+            documents = [each for trace in self.traces if (each := figure.read(trace)) is not None]
+            found = [number for document in documents if (number := value.of(document)) is not None]
+            if found:
+                means[value.name] = sum(found) / len(found)
+            else:
+                reasons = (trace.withheld[figure.path] for trace in self.traces if figure.path in trace.withheld)
+                self.withheld[value.name] = next(reasons, without)
+        return means
 
     def _mean(self, name: str) -> float | None:
         """Over the kept steps of all traces: a median would hide a call in every fourth step."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from ...model import __version__
 from ...model.capture import AS_WRITTEN, UNGRAPHED
 from ...model.errors import ConfigError
 from ...model.units import printable
-from ...model.version import __version__
 from ..check_document import EXIT_CODES, GRAVEST_FIRST, REGRESSION, TO_FIX, CheckDoc, FindingDoc, PartDoc
 from ..snapshot import Snapshot, side_of
 from .asked import asked_of

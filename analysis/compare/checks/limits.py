@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
+from ...figures.registry import values
 from ...model.errors import ConfigError
-from ...model.quantities import SIZES, TIMES
+from ...model.units import SIZES, TIMES
 
 COUNT: Final = "count"
 SHARE: Final = "share"
@@ -47,9 +48,24 @@ FIGURES: Final = {
         Figure("launch_tax", TIME, "launch tax per step", "<= 800 us"),
         Figure("true_idle", SHARE, "true idle", "<= 0.2"),
         Figure("graph_memory", BYTES, "memory held by graphs", "<= 64 MiB"),
+        *(
+            Figure(
+                value.name,
+                value.kind,
+                value.words,
+                value.limit,
+                less_is_better=value.less_is_better,
+                more_is_better=value.more_is_better,
+            )
+            for _, value in values()
+            if value.limit is not None
+        ),
     )
 }
-TIMED: Final = ("step_time", "gpu_work", "launch_tax", "true_idle")
+TIMED: Final = (
+    *("step_time", "gpu_work", "launch_tax", "true_idle"),
+    *(value.name for _, value in values() if value.kind == TIME),
+)
 """Figures that the clock decides: no two measurements agree in them, and only those of one machine are comparable."""
 OF_GRAPHS: Final = ("graph_launches", "graph_coverage", "graph_memory")
 """Figures of which a limit that names no mode is about the modes that may replay graphs."""

@@ -72,7 +72,7 @@ def value_of(snapshot: Snapshot, figure: str) -> float | None:
         case "graph_memory":
             return snapshot.graph_memory_bytes
         case _:
-            value: float | None = getattr(snapshot, figure)
+            value: float | None = getattr(snapshot, figure, snapshot.figures.get(figure))
             return value
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from ...model.document import TraceDoc
-from ...model.user_lines import users_line
+from ...model.names import users_line
 from ...profile.select import TIMES, of_best_pass
 from ..snapshot import BlockingSite, KernelSite, LaunchSite
 

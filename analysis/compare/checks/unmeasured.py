@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ...model import __version__
 from ...model.capture import MODES
 from ...model.units import printable
-from ...model.version import __version__
 from ..check_document import RUNS, TO_FIX, PartDoc
 from ..snapshot import Snapshot, side_of
 from .asked import asked_of

@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ...model.collective_kinds import UNKNOWN, kind_of_collective, kind_of_kernel
 from ...model.columns import follow
 from ...model.intervals import Intervals
+from ...model.names import UNKNOWN, kind_of_collective, kind_of_kernel
 from ...model.trace import NONE, Ints, Trace
 from ..steps import Steps
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from ...model.collective_kinds import number_of_kind, waits_for_all
+from ...model.names import number_of_kind, waits_for_all
 from ...model.trace import NONE, Bools, Ints
 from .collectives import Collectives
 from .pairing import StepPairs, pair_steps

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Final
 
 from ...facts.tensor_shapes import Tensor
-from ...model.op_names import is_compiled
+from ...model.names import is_compiled
 from .scan import Abstention, Already, Finding, Occurrence, Scan, intermediate_bytes
 from .step import StepOp
 

@@ -21,8 +21,8 @@ from ...facts.repetition import LEAST_REPEATS, find_repetition
 from ...facts.stacks import stacks_at
 from ...facts.tensor_shapes import ELEMENTWISE, PACKED_PRODUCTS, Input, Tensor, inputs_of, output_of
 from ...model.columns import follow
+from ...model.names import users_line
 from ...model.trace import NONE, HostKind, Ints, Reals, Trace
-from ...model.user_lines import users_line
 
 _ATEN: Final = "aten::"
 _PRODUCTS: Final = frozenset({"mm", "addmm", "bmm", "baddbmm", *PACKED_PRODUCTS})

@@ -8,8 +8,8 @@ from typing import Final
 
 from ...model.document import BlockingCallDoc, Summary
 from ...model.graph_document import FallbackDoc, FindingDoc, GraphDoctorDoc, GraphLaunchDoc
+from ...model.names import users_line
 from ...model.units import brief, duration, number, part, plural, share
-from ...model.user_lines import users_line
 
 NOTEWORTHY: Final = 0.02
 """Share of a step's time, or of its kernels, from which something outside the replays is a finding."""

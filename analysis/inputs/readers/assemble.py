@@ -1,21 +1,25 @@
-"""The last step of a reader: its columns become a Trace, and what belongs together is linked."""
+"""The last step of a reader: its columns become a Trace, and what belongs together is linked.
+
+That is a GPU op and the host call that enqueued it, and a host call and the operator around it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from ...model.errors import UnreadableInput
-from ...model.trace import BlockingCalls, GpuOps, HostOps, Ints, Launches, Notice, Source, Trace
-from .correlate import Calls, innermost_operators, link
+from ...model.intervals import last_reaching, outermost_first, threads
+from ...model.trace import NONE, BlockingCalls, GpuOps, HostKind, HostOps, Ints, Launches, Notice, Source, Table, Trace
 
 _BLOCKING_COPY: Final = re.compile(r"(?:cuda|hip|cu)Memcpy(?!.*Async)")
 _WHOLE_US_SLACK_NS: Final = 1000
 _MOST_APART: Final = 1024
+CallTable = TypeVar("CallTable", Launches, BlockingCalls)
 
 
 @dataclass(frozen=True)
@@ -71,36 +75,119 @@ def assemble(
     slack_ns = _WHOLE_US_SLACK_NS if whole_us else 0
     is_graph = np.array(["GraphLaunch" in name for name in names], np.bool_)
     return Trace(
-        source=facts.source,
+        **{each.name: getattr(facts, each.name) for each in fields(facts)},
         names=names,
         gpu_ops=GpuOps(**ops, launch_row=launch_row).compact(),
-        launches=Launches(
-            start_ns=launches.start_ns,
-            end_ns=launches.end_ns,
-            api=launches.api,
-            process=launches.process,
-            thread=launches.thread,
-            correlation=launches.correlation,
+        launches=_of_calls(
+            Launches,
+            launches,
             is_graph=is_graph[launches.api],
             operator_row=innermost_operators(host_ops, launches, slack_ns),
-        ).compact(),
-        blocking_calls=BlockingCalls(
-            start_ns=blocking.start_ns,
-            end_ns=blocking.end_ns,
-            api=blocking.api,
-            process=blocking.process,
-            thread=blocking.thread,
-            operator_row=innermost_operators(host_ops, blocking, slack_ns),
-        ).compact(),
+        ),
+        blocking_calls=_of_calls(
+            BlockingCalls, blocking, operator_row=innermost_operators(host_ops, blocking, slack_ns)
+        ),
         host_ops=host_ops,
-        events=facts.events,
-        device_names=facts.device_names,
-        rank=facts.rank,
         whole_us=whole_us,
-        notices=facts.notices,
-        complete=facts.complete,
         shapes=shapes,
         collectives=collectives,
-        world_size=facts.world_size,
-        group_ranks=facts.group_ranks,
     )
+
+
+def _of_calls(kind: type[CallTable], calls: Calls, **more: Any) -> CallTable:
+    """A table of some calls: what is known of each, and more columns."""
+    known = {each.name: getattr(calls, each.name) for each in fields(kind) if each.name not in more}
+    return kind(**known, **more).compact()
+
+
+_NO_CALL: Final = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, eq=False)
+class Calls(Table):
+    """Host API calls of any kind, by start."""
+
+    api: Ints  # index into Trace.names
+    process: Ints
+    thread: Ints
+    correlation: Ints  # NONE where the file has none
+    position: Ints  # in the file
+
+
+def home_processes(ops: Mapping[str, Ints], calls: Calls) -> Ints:
+    """The host process of each GPU op: records of GPU ops name a device, not the process that drove it.
+
+    One process in the file: that one. Several (merged ranks, whose correlation ids collide): the one that called with
+    the op's correlation id; where several did, the one whose calls come before most of that device's ops, and closest.
+    """
+    processes = np.unique(calls.process)
+    home = np.full(len(ops["start_ns"]), processes[0] if len(processes) else NONE, np.int64)
+    if len(processes) < 2:
+        return home
+    devices, device = np.unique(ops["device"], return_inverse=True)
+    shape = (len(processes), len(devices))
+    fitting, latency = np.zeros(shape, np.int64), np.zeros(shape, np.float64)
+    for row, process in enumerate(processes.tolist()):
+        start = _call_starts(ops["correlation"], calls, process)
+        fits = np.flatnonzero(start <= ops["start_ns"])
+        fitting[row] = np.bincount(device[fits], minlength=len(devices))
+        latency[row] = np.bincount(device[fits], ops["start_ns"][fits] - start[fits], len(devices))
+    rank = np.argsort(np.lexsort((latency, -fitting), axis=0), axis=0)  # [process, device] 0: fits best
+    best = np.full(len(home), len(processes))
+    for row, process in enumerate(processes.tolist()):
+        own = rank[row][device]
+        better = (own < best) & (_call_starts(ops["correlation"], calls, process) != _NO_CALL)
+        home[better], best[better] = process, own[better]
+    nobody = np.flatnonzero(best == len(processes))
+    home[nobody] = processes[rank.argmin(axis=0)][device[nobody]]
+    return home
+
+
+def link(process: Ints, correlation: Ints, calls: Calls) -> tuple[Ints, Ints]:
+    """The rows of ``calls`` that enqueued a GPU op, by start, and for each op its index among them or NONE.
+
+    The earliest call with a (process, correlation id) is the launch: a runtime call wraps the driver call it makes.
+    """
+    known = np.flatnonzero(calls.correlation != NONE)
+    processes = np.unique(np.concatenate([calls.process[known], process]), return_inverse=True)[1]
+    ids, places = np.unique(np.concatenate([calls.correlation[known], correlation]), return_inverse=True)
+    of_calls, of_ops = np.split(processes * len(ids) + places, [len(known)])
+    keys, earliest = np.unique(of_calls, return_index=True)
+    call_of_op = np.full(len(of_ops), NONE, np.int64)
+    if len(keys):
+        at = np.minimum(np.searchsorted(keys, of_ops), len(keys) - 1)
+        call_of_op = np.where((keys[at] == of_ops) & (correlation != NONE), known[earliest[at]], NONE)
+    launches = np.unique(call_of_op[call_of_op != NONE])
+    return launches, np.where(call_of_op == NONE, NONE, np.searchsorted(launches, call_of_op))
+
+
+def innermost_operators(host_ops: HostOps, calls: Calls, slack_ns: int) -> Ints:
+    """For each call the row of the innermost operator around it on its thread, or NONE.
+
+    ``slack_ns`` is how far a call may seem to outlast its operator: whole-µs files round both ends.
+    """
+    found = np.full(len(calls), NONE, np.int64)
+    operators = np.flatnonzero(host_ops.kind == HostKind.OPERATOR)
+    if not len(operators) or not len(calls):
+        return found
+    operators_of = threads(host_ops.process[operators], host_ops.thread[operators])
+    for key, own_calls in threads(calls.process, calls.thread).items():
+        if key in operators_of:
+            own = operators[operators_of[key]]
+            own = own[outermost_first(host_ops.start_ns[own], host_ops.end_ns[own])]
+            start_ns = calls.start_ns[own_calls]
+            reach_ns = np.maximum(start_ns, calls.end_ns[own_calls] - slack_ns)
+            before = np.searchsorted(host_ops.start_ns[own], start_ns, side="right")
+            around = last_reaching(host_ops.end_ns[own], before, reach_ns - 1)
+            found[own_calls] = np.where(around == NONE, NONE, own[around])
+    return found
+
+
+def _call_starts(correlation: Ints, calls: Calls, process: int) -> Ints:
+    """Start of this process's earliest call with each correlation id, _NO_CALL where there is none."""
+    own = np.flatnonzero((calls.process == process) & (calls.correlation != NONE))
+    ids, first = np.unique(calls.correlation[own], return_index=True)
+    if not len(ids):
+        return np.full(len(correlation), _NO_CALL, np.int64)
+    at = np.minimum(np.searchsorted(ids, correlation), len(ids) - 1)
+    return np.where(ids[at] == correlation, calls.start_ns[own[first[at]]], _NO_CALL)

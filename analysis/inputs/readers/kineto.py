@@ -2,28 +2,29 @@
 
 Defined by the writer itself: https://github.com/pytorch/kineto/blob/main/libkineto/src/output_json.cpp (traceEvents,
 deviceProperties, baseTimeNanoseconds). The text is read as a stream: cut into pieces of whole records, decoded piece
-by piece into columns, so that a file of a GB takes a fraction of it in memory.
+by piece into columns, so that a file of a GB takes a fraction of it in memory. What is left of a file that is cut or
+broken is read as one document.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from ...model.errors import UnreadableInput
 from ...model.freed_memory import return_freed_memory
 from ...model.trace import Ints, Notice, Source, Trace
 from .assemble import FileFacts
-from .event_chunks import LONGEST_TEXT, EventText
-from .kineto_document import Document, Head, Opened, decode_head, open_document, value_of
-from .kineto_records import decode_piece, records_of, text_of, whole_of
+from .json_text import FAULTS, LONGEST_TEXT, EventText, cut_off, mended, mendings, recover, repair, whole_records
+from .kineto_records import ENTRIES, Entry, decode_piece, records_of, text_of, whole_of
 from .kineto_tables import TIMES, Columns
-from .second_process import SecondProcess, decoded, has_company
+from .second_process import decoded, second_process
 from .unpacking import BLOCK_BYTES
 
 _DROPPED: Final = re.compile(r"[Dd]ropped ([0-9]{1,15}) (?:activity )?records")
@@ -33,8 +34,36 @@ _OPENING: Final = b'{"traceEvents":['
 _FIRST_OF_TWO: Final = b'{"the first list":['
 _MOST_LISTS: Final = 8  # places in the head that look like the list's beginning
 _LONGEST_OPENING: Final = 1 << 16  # from the list's name to its bracket
-_SECOND_PROCESS_BYTES: Final = 128 << 20
-"""Text from which a second process saves more time than its start takes."""
+_NO_VALUE: Final = msgspec.Raw(b"null")
+_LONGEST_VALUE: Final = 1 << 20
+"""Of what is of use beside the records; deviceProperties of eight GPUs take 3 kB."""
+
+
+class Head(msgspec.Struct):
+    """What the file says beside its records: JSON, to be had by ``value``."""
+
+    base_ns: msgspec.Raw = msgspec.field(name="baseTimeNanoseconds", default=_NO_VALUE)
+    devices: msgspec.Raw = msgspec.field(name="deviceProperties", default=_NO_VALUE)
+    distributed: msgspec.Raw = msgspec.field(name="distributedInfo", default=_NO_VALUE)
+    remarks: msgspec.Raw = msgspec.field(name="INFO", default=_NO_VALUE)
+    warnings: msgspec.Raw = msgspec.field(name="WARNING", default=_NO_VALUE)
+    errors: msgspec.Raw = msgspec.field(name="ERROR", default=_NO_VALUE)
+
+    def value(self, name: str) -> Any:
+        """A value, mended; null where it can't be read, or is longer than any of a profiler's."""
+        text = bytes(getattr(self, name))
+        return mended(text, _VALUE) if len(text) <= _LONGEST_VALUE else None
+
+
+class Document(Head):
+    """The file."""
+
+    events: list[Entry] | None = msgspec.field(name="traceEvents", default=None)
+
+
+_DOCUMENT: Final = msgspec.json.Decoder(Document)
+_HEAD: Final = msgspec.json.Decoder(Head)
+_VALUE: Final = msgspec.json.Decoder(Any)
 
 
 def read_kineto(
@@ -53,7 +82,7 @@ def read_kineto(
             f"{source.path}: JSON, but none of its {columns.entries} entries is a trace event; give the file that "
             "torch.profiler's export_chrome_trace wrote"
         )
-    base_ns = whole_of(value_of(head.base_ns))
+    base_ns = whole_of(head.value("base_ns"))
     if base_ns is None or base_ns not in TIMES:
         base_ns = 0
     columns.settle_times(base_ns)
@@ -67,12 +96,12 @@ def read_kineto(
     facts = FileFacts(
         source=source,
         events=columns.entries,
-        device_names=_device_names(value_of(head.devices), columns.device_rows()),
-        rank=_count(value_of(head.distributed), "rank"),
+        device_names=_device_names(head.value("devices"), columns.device_rows()),
+        rank=_count(head.value("distributed"), "rank"),
         notices=tuple(notices),
         complete=reading.is_json and not lost and not columns.untimed,
-        world_size=_count(value_of(head.distributed), "world_size"),
-        group_ranks=_group_ranks(value_of(head.distributed)),
+        world_size=_count(head.value("distributed"), "world_size"),
+        group_ranks=_group_ranks(head.value("distributed")),
     )
     trace = columns.trace(facts, base_ns)
     return_freed_memory(columns.entries)
@@ -112,11 +141,11 @@ class _Reading:
     def _read_pieces(self, text: EventText, expected_bytes: int) -> None:
         """Read the records up to the last piece of the text."""
         failed: list[bytes] = []
-        with _second_process(expected_bytes) as other:
+        with second_process(expected_bytes) as other:
             for piece in decoded(text.quick_pieces(), other):
                 if failed or piece.records is None:
                     failed.append(piece.text)
-                    text.stop()
+                    text.is_stopped = True
                 else:
                     self.columns.add(piece.records)
         if not failed and text.is_cuttable:
@@ -142,7 +171,7 @@ class _Reading:
         self.is_json = self.is_json and opened.is_json
         self.has_all = self.has_all and opened.has_all
         for name in Head.__struct_fields__:
-            if value_of(getattr(document, name)) is not None:
+            if document.value(name) is not None:
                 setattr(self.head, name, getattr(document, name))
 
 
@@ -166,7 +195,7 @@ def _begin(blocks: Iterator[bytes], source: Source) -> _Beginning:
         for found in islice(_LIST.finditer(text, searched), left):
             searched, left = found.end(), left - 1
             before = text[: found.start()].rstrip()
-            if before.endswith((b",", b"{")) and (head := decode_head(before.removesuffix(b",") + b"}")) is not None:
+            if before.endswith((b",", b"{")) and (head := mended(before.removesuffix(b",") + b"}", _HEAD)) is not None:
                 return _Beginning(head, text[found.end() :])
         searched = max(searched, len(text) - _LONGEST_OPENING)
         if len(text) > LONGEST_TEXT:
@@ -179,37 +208,20 @@ def _begin(blocks: Iterator[bytes], source: Source) -> _Beginning:
 
 def _second_list(rest: bytes) -> Document | None:
     """The document behind a first list of records, where it holds another one."""
-    try:
-        document = open_document(_FIRST_OF_TWO + rest, Source("", "", 0)).document
-    except UnreadableInput:
-        return None
-    return document
-
-
-def _cores() -> int:
-    """How many cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextlib.contextmanager
-def _second_process(expected_bytes: int) -> Iterator[SecondProcess | None]:
-    if expected_bytes < _SECOND_PROCESS_BYTES or _cores() < 2 or has_company():
-        yield None
-        return
-    with SecondProcess() as other:
-        yield other
+    with contextlib.suppress(UnreadableInput):
+        return open_document(_FIRST_OF_TWO + rest, Source("", "", 0)).document
+    return None
 
 
 def cut_notice(kept: int, is_whole: bool) -> Notice:
     """What to know of a file that is no JSON: how many records were read, and whether those are all."""
+    text = f"the file is cut or damaged: {kept:,} whole records were read, the rest is lost; record or copy it again"
     if is_whole:
-        beside = (
+        text = (
             f"the file is cut or damaged outside its list of records; all {kept:,} were read, but the base time, "
             "devices and ranks beside them may be lost: record or copy it again"
         )
-        return Notice("cut_file", beside, kept)
-    lost = f"the file is cut or damaged: {kept:,} whole records were read, the rest is lost; record or copy it again"
-    return Notice("cut_file", lost, kept)
+    return Notice("cut_file", text, kept)
 
 
 def _device_names(properties: Any, devices: Ints) -> dict[int, str | None]:
@@ -236,20 +248,71 @@ def _group_ranks(distributed: Any) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def _log(document: Head) -> list[str]:
-    """What the profiler itself had to say."""
-    logs = (value_of(log) for log in (document.remarks, document.warnings, document.errors))
-    return [line for log in logs if isinstance(log, list) for line in log if isinstance(line, str)]
-
-
-def _lost_records(document: Head) -> list[Notice]:
+def _lost_records(head: Head) -> list[Notice]:
     """What the profiler's own log says about records that are not in the file."""
-    dropped = sum(int(found) for line in _log(document) for found in _DROPPED.findall(line))
+    logs = map(head.value, ("remarks", "warnings", "errors"))
+    lines = [line for log in logs if isinstance(log, list) for line in log if isinstance(line, str)]
+    dropped = sum(int(found) for line in lines for found in _DROPPED.findall(line))
     notices = []
     if dropped:
         text = f"the profiler says that it dropped {dropped:,} records; record fewer steps"
         notices.append(Notice("lost_records", text, dropped))
-    if any(_STOPPED_EARLY in line for line in _log(document)):
+    if any(_STOPPED_EARLY in line for line in lines):
         text = "the profiler says that CUPTI stopped early, its buffers full: records are lost; record fewer steps"
         notices.append(Notice("lost_records", text))
     return notices
+
+
+class Opened(NamedTuple):
+    """What is whole in a text."""
+
+    document: Document
+    is_json: bool  # False: cut or damaged
+    has_all: bool  # no record is known to be lost
+
+
+def open_document(text: bytes, source: Source, closing: bytes = b"") -> Opened:
+    """Decode a document, mended, cut back to its last whole record, or as many of its records as are whole.
+
+    ``closing`` ends it where it is read to its own end. UnreadableInput when it is no document with a list of records.
+    """
+    problem: Exception | None = None
+    for each in mendings(text):
+        try:
+            document = _DOCUMENT.decode(each + closing)
+        except FAULTS as error:
+            problem = error
+            if not each.lstrip().startswith(b"{"):
+                break
+            cut = cut_off(each, _DOCUMENT) if "truncated" in str(error) else None
+            if cut is not None and cut[0].events:
+                return Opened(cut[0], False, cut[1])
+        else:
+            if document.events is None:
+                raise UnreadableInput(
+                    f"{source.path}: JSON without a list traceEvents, so not a trace; give the file that "
+                    "torch.profiler's export_chrome_trace wrote"
+                )
+            return Opened(document, True, True)
+    assert problem is not None
+    return _rescue(text, source, problem)
+
+
+def _rescue(data: bytes, source: Source, problem: Exception) -> Opened:
+    """What is whole in a file that is no JSON."""
+    found = recover(repair(data)) if data.lstrip().startswith(b"{") else None
+    if found is None:
+        raise UnreadableInput(
+            f"{source.path}: not a trace: neither JSON nor the beginning of one ({problem}); give a Kineto trace "
+            "(.json or .json.gz) as torch.profiler exports it"
+        ) from problem
+    if not found.records and not found.whole:
+        raise UnreadableInput(f"{source.path}: cut before its first whole record; record or copy it again") from problem
+    try:
+        head = _HEAD.decode(found.head)
+    except FAULTS as error:
+        raise UnreadableInput(f"{source.path}: broken JSON ({error}); record or export it again") from error
+    records = whole_records(found.records, ENTRIES)
+    is_whole = found.whole and len(records) == len(found.records)
+    document = Document(events=records, **{name: getattr(head, name) for name in Head.__struct_fields__})
+    return Opened(document, False, is_whole)

@@ -15,14 +15,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from itertools import compress, count
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from ...model.trace import NONE, HostKind, Ints, OpKind
-from .json_text import mendings
+from .json_text import FAULTS, mended
 
 GPU_OPS: Final = {
     "kernel": OpKind.KERNEL,
@@ -64,12 +64,12 @@ Number = int | str
 """A process, thread, device or stream: the file's own number where it has one, else its text."""
 
 
-class Records(msgspec.Struct):
+class Records(msgspec.Struct, kw_only=True):
     """Timed records that the model knows, in file order. Columns are the bytes of numpy arrays."""
 
-    entries: int  # of the list, of any kind
-    has_event: bool  # one of them at least is a trace event
-    untimed: int  # left out: no readable time
+    entries: int = 0  # of the list, of any kind
+    has_event: bool = False  # one of them at least is a trace event
+    untimed: int = 0  # left out: no readable time
     names: list[str]  # in order of appearance
     code: bytes  # uint8: see above
     start: bytes  # int64, ns since the file's base
@@ -78,52 +78,31 @@ class Records(msgspec.Struct):
     numbers: list[bytes | list[Number]]  # process, thread; of GPU ops device, stream: int64, or with text
     correlation: bytes  # int64, of GPU ops and calls
     op_args: list[bytes]  # int64, of GPU ops: bytes, graph, graph node
-    shapes: list[str]  # in order of appearance; empty where no operator has any
+    shapes: str  # in order of appearance, zeros between them; empty where no operator has any
     shapes_of: bytes  # int32, into shapes, NONE without: of host ops; empty where no operator has any
-    collectives: list[str]  # in order of appearance; empty where no GPU op is told to be one
+    collectives: str  # in order of appearance, zeros between them; empty where no GPU op is told to be one
     collective_of: bytes  # int32, into collectives, NONE without: of GPU ops; empty where none is told to be one
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(self.code)
-
-
-_NO_RECORDS: Final = Records(
-    entries=0,
-    has_event=False,
-    untimed=0,
-    names=[],
-    code=b"",
-    start=b"",
-    dur=b"",
-    name=b"",
-    numbers=[b"", b"", b"", b""],
-    correlation=b"",
-    op_args=[b"", b"", b""],
-    shapes=[],
-    shapes_of=b"",
-    collectives=[],
-    collective_of=b"",
-)
 
 
 _NO_TEXT: Final = msgspec.Raw(b"")
 
 
-class _Args(msgspec.Struct, gc=False, frozen=True):
-    correlation: int = NONE
-    device: int | None = None
-    stream: int | None = None
-    bytes: int = NONE
-    graph: int = msgspec.field(name="graph id", default=NONE)
-    graph_node: int = msgspec.field(name="graph node id", default=NONE)
+class _TextArgs(msgspec.Struct, gc=False, frozen=True):
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NO_TEXT)
     older_dims: msgspec.Raw = msgspec.field(name="Input dims", default=_NO_TEXT)
     types: msgspec.Raw = msgspec.field(name="Input type", default=_NO_TEXT)
     collective: msgspec.Raw = msgspec.field(name="Collective name", default=_NO_TEXT)
     group: msgspec.Raw = msgspec.field(name="Process Group Name", default=_NO_TEXT)
     ranks: msgspec.Raw = msgspec.field(name="Process Group Ranks", default=_NO_TEXT)
+
+
+class _Args(_TextArgs, gc=False, frozen=True):
+    correlation: int = NONE
+    device: int | None = None
+    stream: int | None = None
+    bytes: int = NONE
+    graph: int = msgspec.field(name="graph id", default=NONE)
+    graph_node: int = msgspec.field(name="graph node id", default=NONE)
 
 
 _NO_ARGS: Final = _Args()
@@ -152,19 +131,13 @@ class _Plain(_Timed, tag_field="ph", tag="X", kw_only=True):
     ts: msgspec.Raw
 
 
-class _OddArgs(msgspec.Struct, gc=False):
+class _AnyArgs(_TextArgs, gc=False, frozen=True):
     correlation: Any = None
     device: Any = None
     stream: Any = None
     bytes: Any = None
     graph: Any = msgspec.field(name="graph id", default=None)
     graph_node: Any = msgspec.field(name="graph node id", default=None)
-    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NO_TEXT)
-    older_dims: msgspec.Raw = msgspec.field(name="Input dims", default=_NO_TEXT)
-    types: msgspec.Raw = msgspec.field(name="Input type", default=_NO_TEXT)
-    collective: msgspec.Raw = msgspec.field(name="Collective name", default=_NO_TEXT)
-    group: msgspec.Raw = msgspec.field(name="Process Group Name", default=_NO_TEXT)
-    ranks: msgspec.Raw = msgspec.field(name="Process Group Ranks", default=_NO_TEXT)
 
 
 class Event(msgspec.Struct, gc=False):
@@ -177,7 +150,7 @@ class Event(msgspec.Struct, gc=False):
     tid: Any = None
     ts: msgspec.Raw = msgspec.Raw(b"")
     dur: msgspec.Raw = msgspec.Raw(b"")
-    args: _OddArgs | list[Any] | str | int | float | bool | None = None
+    args: _AnyArgs | list[Any] | str | int | float | bool | None = None
 
 
 Entry = Event | list[Any] | str | int | float | bool | None
@@ -189,8 +162,7 @@ _OTHERS: Final = [
     for number, phase in enumerate(_PHASES)
 ]
 _LONG_START: Final = re.compile(rb'"ts"\s*:\s*[0-9]{12}')
-_ENTRIES: Final = msgspec.json.Decoder(list[Entry])
-_Row = tuple[msgspec.Raw, msgspec.Raw, str, Number, Number, int, _Args]
+ENTRIES: Final = msgspec.json.Decoder(list[Entry])
 
 
 class _Codes(dict[Any, int]):
@@ -213,38 +185,36 @@ def decode_piece(piece: bytes) -> Records | None:
     """The records of a JSON list, mended where it takes no more than that; None where it is no list."""
     has_long_start = _LONG_START.search(piece, 0, _SEARCHED_BYTES) is not None
     for decoder, timed, starts in _TIMED[has_long_start:]:
-        with contextlib.suppress(msgspec.DecodeError, RecursionError, OverflowError):
+        with contextlib.suppress(*FAULTS, OverflowError):
             if (records := _timed_records(decoder.decode(piece), timed, starts)) is not None:
                 return records
-    for text in mendings(piece):
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):
-            return records_of(_ENTRIES.decode(text))
-    return None
+    entries = mended(piece, ENTRIES)
+    return None if entries is None else records_of(entries)
 
 
 def records_of(entries: Sequence[Entry]) -> Records:
     """The columns of decoded entries; flows, metadata, instants and the rest are left out."""
     events = [entry for entry in entries if isinstance(entry, Event)]
-    code_of = _CODES.__getitem__
-    rows: list[_Row] = [
-        (e.ts, e.dur, text_of(e.name), number_of(e.pid), number_of(e.tid), code, _plain_args(e.args))
-        for e in events
-        if e.ph == "X" and isinstance(e.cat, str) and (code := code_of(e.cat)) != _LEFT_OUT
-    ]
-    has_event = any(event.ph is not None or event.cat is not None for event in events)
-    if not rows:
-        return msgspec.structs.replace(_NO_RECORDS, entries=len(entries), has_event=has_event)
-    untimed = 0
-    times = _times([row[0] for row in rows] + [row[1] for row in rows])
+    kept = [e for e in events if e.ph == "X" and isinstance(e.cat, str) and _CODES[e.cat] != _LEFT_OUT]
+    timed, times = kept, _times([e.ts for e in kept] + [e.dur for e in kept])
     if times is None:
-        timed = [row for row in rows if _is_timed(row)]
-        untimed, rows = len(rows) - len(timed), timed
-        times = _times([row[0] for row in rows] + [row[1] for row in rows])
+        timed = [e for e in kept if None not in (to_ns(bytes(e.ts)), to_ns(bytes(e.dur)))]
+        times = _times([e.ts for e in timed] + [e.dur for e in timed])
         assert times is not None
     start, dur = np.split(times, 2)
-    _, _, name, process, thread, codes, args = zip(*rows, strict=True) if rows else ((),) * 7
-    count = _Count(len(entries), has_event, untimed)
-    return _records(count, start, dur, name, process, thread, codes, args, has_text=True)
+    records = _records(
+        start,
+        dur,
+        [text_of(e.name) for e in timed],
+        [number_of(e.pid) for e in timed],
+        [number_of(e.tid) for e in timed],
+        [_CODES[e.cat] for e in timed],
+        [_plain_args(e.args) for e in timed],
+        has_text=True,
+    )
+    records.entries, records.untimed = len(entries), len(kept) - len(timed)
+    records.has_event = any(event.ph is not None or event.cat is not None for event in events)
+    return records
 
 
 def _timed_records(
@@ -260,8 +230,7 @@ def _timed_records(
     dur = short_times([record.dur for record in kept])
     if start is None or dur is None:
         return None
-    return _records(
-        _Count(len(entries), bool(entries), 0),
+    records = _records(
         start,
         dur,
         [record.name for record in kept],
@@ -271,16 +240,11 @@ def _timed_records(
         [record.args for record in kept],
         has_text=False,
     )
-
-
-class _Count(NamedTuple):
-    entries: int
-    has_event: bool
-    untimed: int
+    records.entries, records.has_event = len(entries), bool(entries)
+    return records
 
 
 def _records(
-    counted: _Count,
     start: Ints,
     dur: Ints,
     name: Sequence[str],
@@ -306,9 +270,6 @@ def _records(
     shapes, shapes_of = _shapes(code, args)
     collectives, collective_of = _collectives(of_ops)
     return Records(
-        entries=counted.entries,
-        has_event=counted.has_event,
-        untimed=counted.untimed,
         names=list(index),
         code=code.tobytes(),
         start=start.tobytes(),
@@ -328,7 +289,7 @@ def _records(
     )
 
 
-def _shapes(code: NDArray[np.uint8], args: Sequence[_Args]) -> tuple[list[str], bytes]:
+def _shapes(code: NDArray[np.uint8], args: Sequence[_Args]) -> tuple[str, bytes]:
     """The shapes and types of operators' inputs, and of each host op the index of its own; nothing without any."""
     is_operator = code == OPERATOR
     of_operators = [*compress(args, is_operator.tobytes())]
@@ -336,82 +297,74 @@ def _shapes(code: NDArray[np.uint8], args: Sequence[_Args]) -> tuple[list[str], 
     if dims.count(_NO_TEXT):  # quick: where there is none, it is the one default
         older = [given.older_dims for given in of_operators]
         if dims.count(_NO_TEXT) == older.count(_NO_TEXT) == len(dims):
-            return [], b""
+            return "", b""
         dims = [other if own is _NO_TEXT else own for own, other in zip(dims, older, strict=True)]
     types = [given.types for given in of_operators]
-    index = defaultdict[tuple[bytes, bytes], int](count().__next__)
-    texts = zip(_texts(dims), _texts(types), strict=True)
+    texts, places = _interned((dims, types), (b"", b"[]"), lambda text: 0 < len(text[0]) <= _LONGEST_SHAPES)
     column = np.full(len(code), NONE, np.int32)
-    column[is_operator] = np.fromiter(map(index.__getitem__, texts), np.int32, len(dims))
-    kept = [text for text in index if 0 < len(text[0]) <= _LONGEST_SHAPES]
-    if len(kept) < len(index):
-        place = {text: number for number, text in enumerate(kept)}
-        column = np.array([*(place.get(text, NONE) for text in index), NONE], np.int32)[column]
-    return [_shapes_text(*text) for text in kept], column[code >= HOST].tobytes()
+    column[is_operator] = places
+    return texts, column[code >= HOST].tobytes()
 
 
-def _collectives(of_ops: Sequence[_Args]) -> tuple[list[str], bytes]:
+def _collectives(of_ops: Sequence[_Args]) -> tuple[str, bytes]:
     """What the file tells of collectives, and of each GPU op the index of its own; nothing where it tells none.
 
     torch.profiler tells it of NCCL's kernels that were launched one by one while the CPU's activity was recorded too.
     """
-    parts = [[own.collective for own in of_ops], [own.group for own in of_ops], [own.ranks for own in of_ops]]
+    parts = ([own.collective for own in of_ops], [own.group for own in of_ops], [own.ranks for own in of_ops])
     if all(part.count(_NO_TEXT) == len(part) for part in parts):
-        return [], b""
+        return "", b""
+    texts, places = _interned(parts, (b"null",) * 3, lambda text: any(text) and sum(map(len, text)) <= _LONGEST_SHAPES)
+    return texts, places.tobytes()
+
+
+def _interned(
+    parts: Sequence[Sequence[msgspec.Raw]],
+    empty: Sequence[bytes],
+    is_kept: Callable[[tuple[bytes, ...]], bool],
+) -> tuple[str, NDArray[np.int32]]:
+    """The distinct rows that are kept, each a JSON list of its parts or what stands for an empty one, zeros between
+    them; and of each row the index of its own, NONE without.
+    """
     index = defaultdict[tuple[bytes, ...], int](count().__next__)
-    column = np.fromiter(map(index.__getitem__, zip(*map(_texts, parts), strict=True)), np.int32, len(of_ops))
-    kept = [text for text in index if any(text) and sum(map(len, text)) <= _LONGEST_SHAPES]
-    place = {text: number for number, text in enumerate(kept)}
-    column = np.array([place.get(text, NONE) for text in index], np.int32)[column]
-    return [_json_list(text) for text in kept], column.tobytes()
-
-
-def _json_list(values: Iterable[bytes]) -> str:
-    """JSON: the values, null in place of an empty one."""
-    return f"[{','.join(value.decode('utf-8', 'replace') or 'null' for value in values)}]"
+    rows = zip(*map(_texts, parts), strict=True)
+    column = np.fromiter(map(index.__getitem__, rows), np.int32, len(parts[0]))
+    kept = [row for row in index if is_kept(row)]
+    if len(kept) < len(index):
+        place = {row: number for number, row in enumerate(kept)}
+        column = np.array([place.get(row, NONE) for row in index], np.int32)[column]
+    if not kept:
+        return "", column
+    filled = [[part or other for part in its] for its, other in zip(zip(*kept, strict=True), empty, strict=True)]
+    lists = b"]\0[".join(map(b",".join, zip(*filled, strict=True)))
+    return f"[{lists.decode('utf-8', 'replace')}]", column
 
 
 def _texts(values: Sequence[msgspec.Raw]) -> list[bytes]:
     """Each value's text; all at once, which takes a third of the time, as no JSON has a zero byte."""
-    found = b"\0".join(values).split(b"\0")
-    return found if len(found) == len(values) else [bytes(value) for value in values]
-
-
-def _shapes_text(dims: bytes, types: bytes) -> str:
-    """JSON: [dims of each input, type of each input]."""
-    return f"[{dims.decode('utf-8', 'replace')},{types.decode('utf-8', 'replace') or '[]'}]"
+    return b"\0".join(values).split(b"\0") if values else []
 
 
 def _plain_args(args: Any) -> _Args:
     """Whole numbers, where there are some; but a device and a stream may be named by a text."""
-    if type(args) is not _OddArgs:
+    if type(args) is not _AnyArgs:
         return _NO_ARGS
-    device, stream = (None if value is None else number_of(value) for value in (args.device, args.stream))
-    return _Args(
-        correlation=_whole_or_none(args.correlation),
-        device=device,  # type: ignore[arg-type]
-        stream=stream,  # type: ignore[arg-type]
-        bytes=_whole_or_none(args.bytes),
-        graph=_whole_or_none(args.graph),
-        graph_node=_whole_or_none(args.graph_node),
-        dims=args.dims,
-        older_dims=args.older_dims,
-        types=args.types,
-        collective=args.collective,
-        group=args.group,
-        ranks=args.ranks,
-    )
+    values = msgspec.structs.asdict(args)
+    for name in ("correlation", *OP_ARGS):
+        whole = whole_of(values[name])
+        values[name] = NONE if whole is None else whole
+    for name in ("device", "stream"):
+        values[name] = None if values[name] is None else number_of(values[name])
+    return _Args(**values)
 
 
 def _times(texts: Sequence[msgspec.Raw]) -> Ints | None:
     """The ns of each text; None where one has none."""
     times = plain_times(b",".join(texts), len(texts)) if texts else np.zeros(0, np.int64)
-    if times is None:
-        exact = [to_ns(bytes(text)) for text in texts]
-        if None in exact:
-            return None
-        times = np.array(exact, np.int64)
-    return times
+    if times is not None:
+        return times
+    exact = [to_ns(bytes(text)) for text in texts]
+    return None if None in exact else np.array(exact, np.int64)
 
 
 def short_times(us: Sequence[float]) -> Ints | None:
@@ -425,10 +378,6 @@ def short_times(us: Sequence[float]) -> Ints | None:
     if not (np.abs(ns) < 1000 * 2.0**38).all() or (np.abs(ns - whole) > 0.25).any():
         return None
     return whole.astype(np.int64)
-
-
-def _is_timed(row: _Row) -> bool:
-    return to_ns(bytes(row[0])) is not None and to_ns(bytes(row[1])) is not None
 
 
 def plain_times(text: bytes, count: int) -> Ints | None:
@@ -491,11 +440,6 @@ def _given_or(values: list[Any], others: Iterable[Any]) -> list[Any]:
 
 def _int64(values: Sequence[int]) -> bytes:
     return np.fromiter(values, np.int64, len(values)).tobytes()
-
-
-def _whole_or_none(value: Any) -> int:
-    whole = whole_of(value)
-    return NONE if whole is None else whole
 
 
 def number_of(value: Any) -> Number:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...model.trace import NONE, Bools, HostKind, HostOps, Ints, Trace, narrow
-from .assemble import FileFacts, assemble, require_few
-from .correlate import Calls, home_processes
+from .assemble import Calls, FileFacts, assemble, home_processes, require_few
 from .kineto_records import CALL, HOST, OP_ARGS, STEP, Number, Records
 
 TIMES: Final = range(-(2**62), 2**62)
@@ -29,10 +30,8 @@ class Columns:
         self.entries = 0
         self.has_event = False
         self.untimed = 0
-        self._names: dict[str, int] = {}
         self._ids: dict[str, int] = {}
-        self._shapes: dict[str, int] = {}
-        self._collectives: dict[str, int] = {}
+        self._names, self._shapes, self._collectives = _index(), _index(), _index()
         self._pieces: dict[str, list[_Column]] = {}
 
     def add(self, records: Records) -> None:
@@ -40,10 +39,10 @@ class Columns:
         self.entries += records.entries
         self.untimed += records.untimed
         self.has_event = self.has_event or records.has_event
-        if not records.count:
+        if not records.code:
             return
         code = np.frombuffer(records.code, np.uint8)
-        name_of = np.array([self._names.setdefault(name, len(self._names)) for name in records.names], np.int32)
+        name_of = np.array([*map(self._names.__getitem__, records.names)], np.int32)
         columns: dict[str, _Column] = {
             "code": code,
             "start": np.frombuffer(records.start, np.int64),
@@ -206,9 +205,14 @@ class Columns:
         return column
 
 
-def _places(index: dict[str, int], texts: list[str], places: bytes, count: int) -> _Column:
+def _index() -> defaultdict[str, int]:
+    """Numbers texts from 0, as they are looked up."""
+    return defaultdict(count().__next__)
+
+
+def _places(index: defaultdict[str, int], texts: str, places: bytes, rows: int) -> _Column:
     """Of each row the index of its text, ``places`` being those in a piece's own; in a byte each where none has any."""
     if not texts:
-        return np.full(count, NONE, np.int8)
-    known = [index.setdefault(text, len(index)) for text in texts]
+        return np.full(rows, NONE, np.int8)
+    known = map(index.__getitem__, texts.split("\0"))
     return np.array([*known, NONE], np.int32)[np.frombuffer(places, np.int32)]

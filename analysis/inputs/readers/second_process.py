@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final
 
 import msgspec
@@ -32,9 +31,13 @@ _SET_PIPE_BYTES: Final = 1031  # F_SETPIPE_SZ: fcntl names it on Linux alone
 _LARGEST_ANSWER: Final = 1 << 30
 _READY: Final = bytes(_SIZE_BYTES)
 
+LONG_BYTES: Final = 128 << 20
+"""Text from which a second process saves more time than its start takes."""
+
 _RESULT: Final = msgspec.msgpack.Decoder(Records | None)
 
 _has_company = False
+_ahead: list[SecondProcess] = []  # started, and of no use yet
 
 
 def leave_other_cores() -> None:
@@ -43,9 +46,41 @@ def leave_other_cores() -> None:
     _has_company = True
 
 
-def has_company() -> bool:
-    """Whether others need the cores that a second process would take."""
-    return _has_company
+def _cores() -> int:
+    """How many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _is_worth_it(expected_bytes: int) -> bool:
+    return expected_bytes >= LONG_BYTES and _cores() > 1 and not _has_company
+
+
+@contextlib.contextmanager
+def started_ahead(expected_bytes: int) -> Iterator[None]:
+    """Let a second process start now, for a text of that length that is read within the block: until it is ready the
+    caller loads what else it needs.
+    """
+    if not _is_worth_it(expected_bytes):
+        yield
+        return
+    other = SecondProcess()
+    _ahead.append(other)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # it was of use
+            _ahead.remove(other)
+            other.close()
+
+
+@contextlib.contextmanager
+def second_process(expected_bytes: int) -> Iterator[SecondProcess | None]:
+    """The one that was started ahead, or a new one; None for a text of a length that one process reads as soon."""
+    if not _is_worth_it(expected_bytes):
+        yield None
+        return
+    with contextlib.closing(_ahead.pop() if _ahead else SecondProcess()) as other:
+        yield other
 
 
 @dataclass(eq=False)
@@ -85,7 +120,7 @@ def decoded(texts: Iterable[bytes], other: SecondProcess | None = None) -> Itera
 
 
 class SecondProcess:
-    """Another process that decodes pieces. Leaving the ``with`` block ends it, whatever it is doing."""
+    """Another process that decodes pieces."""
 
     def __init__(self) -> None:
         self._process = _start()
@@ -93,14 +128,6 @@ class SecondProcess:
         self._given = deque[Piece]()
         self._outgoing = deque[memoryview]()
         self._incoming = bytearray()
-
-    def __enter__(self) -> SecondProcess:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
 
     @property
     def has_room(self) -> bool:
@@ -129,42 +156,37 @@ class SecondProcess:
                     raise TimeoutError
                 select.select([self._process.stdout], [self._process.stdin] if self._outgoing else [], [], 1.0)
             except (OSError, EOFError, ValueError, msgspec.DecodeError):
-                self._end()
+                self.close()
         while self._given:
             self._given.popleft().decode()
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """End it, whatever it is doing."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        for stream in (process.stdin, process.stdout):
-            assert stream is not None
-            with contextlib.suppress(OSError):
-                stream.close()
-        process.wait()
+        if process is not None:
+            process.kill()
+            for stream in (process.stdin, process.stdout):
+                assert stream is not None
+                with contextlib.suppress(OSError):
+                    stream.close()
+            process.wait()
 
     def _send(self, pipe: int) -> bool:
-        if not self._outgoing:
-            return False
-        try:
+        with contextlib.suppress(BlockingIOError, IndexError):  # IndexError: there is nothing to send
             sent = os.write(pipe, self._outgoing[0])
-        except BlockingIOError:
-            return False
-        left = self._outgoing.popleft()[sent:]
-        if left:
-            self._outgoing.appendleft(left)
-        return True
+            if rest := self._outgoing.popleft()[sent:]:
+                self._outgoing.appendleft(rest)
+            return True
+        return False
 
     def _receive(self, pipe: int) -> bool:
-        try:
+        with contextlib.suppress(BlockingIOError):
             data = os.read(pipe, _PIPE_BYTES)
-        except BlockingIOError:
-            return False
-        if not data:
-            raise EOFError
-        self._incoming += data
-        return True
+            if not data:
+                raise EOFError
+            self._incoming += data
+            return True
+        return False
 
     def _take_results(self) -> None:
         """Settle the pieces whose records have come in whole. ValueError: that is no answer."""
@@ -186,6 +208,8 @@ class SecondProcess:
 def _start() -> subprocess.Popen[bytes] | None:
     if os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
         return None
+    import fcntl
+
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve()"
     with contextlib.suppress(OSError, ValueError):
         process = subprocess.Popen(
@@ -199,17 +223,10 @@ def _start() -> subprocess.Popen[bytes] | None:
         for stream in (process.stdin, process.stdout):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
-            _widen(stream.fileno())
+            with contextlib.suppress(OSError):  # where a pipe can't hold a piece it takes more turns
+                fcntl.fcntl(stream.fileno(), _SET_PIPE_BYTES, _PIPE_BYTES)
         return process
     return None
-
-
-def _widen(pipe: int) -> None:
-    """Let a pipe hold a piece, where the system allows it; else it takes more turns."""
-    import fcntl
-
-    with contextlib.suppress(OSError):
-        fcntl.fcntl(pipe, _SET_PIPE_BYTES, _PIPE_BYTES)
 
 
 def serve() -> None:

@@ -21,7 +21,6 @@ import numpy as np
 from ...model.errors import UnreadableInput
 from ...model.trace import NONE, Ints
 
-MAGIC: Final = b"SQLite format 3\0"
 ABSENT: Final = -(2**63)
 """In a column of integers: the table has no such column, or the row no number there."""
 
@@ -74,6 +73,11 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.text)
+
+    def labels(self, column: str) -> Iterator[tuple[int, str | None]]:
+        """Each row's number in a column, and its text."""
+        known = (*self.texts, None)  # the last for NONE
+        return zip(self.columns[column].tolist(), map(known.__getitem__, self.text.tolist()), strict=True)
 
 
 @dataclass(frozen=True, eq=False)

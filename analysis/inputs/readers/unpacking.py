@@ -5,10 +5,11 @@ from __future__ import annotations
 import codecs
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import BinaryIO, Final
 
 from ...model.errors import UnreadableInput
-from ...model.unpacked_size import most_unpacked
+from ...model.paths import most_unpacked
 
 GZIP: Final = b"\x1f\x8b"
 BLOCK_BYTES: Final = 7 << 17
@@ -166,13 +167,13 @@ def _to_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
     first = next(blocks, b"")
     if first.startswith(_UTF16_MARKS):
         decoder = codecs.getincrementaldecoder("utf-16")("replace")
-        for block in _chained(first, blocks):
+        for block in chain((first,), blocks):
             if text := decoder.decode(block):
                 yield text.encode()
         if text := decoder.decode(b"", final=True):
             yield text.encode()
         return
-    yield from filter(None, _chained(first.removeprefix(codecs.BOM_UTF8), blocks))
+    yield from filter(None, chain((first.removeprefix(codecs.BOM_UTF8),), blocks))
 
 
 def _gathered(blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -187,8 +188,3 @@ def _gathered(blocks: Iterator[bytes]) -> Iterator[bytes]:
             parts, size = [], 0
     if parts:
         yield b"".join(parts)
-
-
-def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest

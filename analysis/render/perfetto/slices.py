@@ -9,8 +9,7 @@ import numpy as np
 
 from ...model.columns import follow, numbered
 from ...model.document import CAUSES
-from ...model.intervals import Intervals
-from ...model.nesting import threads
+from ...model.intervals import Intervals, threads
 from ...model.trace import NONE, Bools, HostKind, Ints, OpKind, Trace, narrow
 from .packets import ABSENT, Flows, Slices, Texts
 

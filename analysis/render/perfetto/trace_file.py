@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...model.errors import UnreadableInput
-from ...model.nesting import threads
+from ...model.intervals import threads
 from ...model.trace import HostKind, Trace
 from . import slices as rows_of
 from .lanes import flat_lanes, nested_lanes

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launchscope.analysis import health_story as health
 from launchscope.analysis import report_story
 from launchscope.analysis.inputs import sources as found_in
-from launchscope.analysis.inputs.readers.peek import peek as readers_peek
+from launchscope.analysis.inputs.readers.foreign import peek as readers_peek
 from launchscope.analysis.inputs.sources import copy_of, rank_of, sources
 from launchscope.analysis.model import capture
 from launchscope.analysis.model.document import ReportDocument, SkippedDoc
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.paths import natural_order
+from launchscope.analysis.profile import health
 from launchscope.analysis.report import Report, analyze, analyze_sources, load
 from launchscope.cli import run
 from launchscope.fixtures.cases import NAMED_CASES

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.inputs import trace_cache, trace_entry
+from launchscope.analysis.inputs import trace_cache
 from launchscope.analysis.inputs.readers import Progress, open_trace
 from launchscope.analysis.inputs.trace_cache import open_cached
 from launchscope.analysis.model.errors import UnreadableInput
@@ -119,7 +119,7 @@ def test_every_fact_and_type_of_column_comes_back() -> None:
         complete=False,
     )
     assert_same(back(entry_of(odd)), odd)
-    assert {*trace_entry._TABLES, *trace_entry._FACTS} == {each.name for each in fields(Trace)}
+    assert {*trace_cache._TABLES, *trace_cache._FACTS} == {each.name for each in fields(Trace)}
 
 
 def entry_of(wanted: Trace, key: bytes = KEY) -> bytes:
@@ -128,12 +128,12 @@ def entry_of(wanted: Trace, key: bytes = KEY) -> bytes:
             self.append(bytes(part))
 
     kept = Kept()
-    trace_entry.write_entry(kept, key, wanted)  # type: ignore[arg-type]
+    trace_cache.write_entry(kept, key, wanted)  # type: ignore[arg-type]
     return b"".join(kept)
 
 
 def back(data: bytes) -> Trace:
-    found = trace_entry.entry_trace(memoryview(data), KEY)
+    found = trace_cache.entry_trace(memoryview(data), KEY)
     assert found is not None
     return found
 
@@ -141,13 +141,13 @@ def back(data: bytes) -> Trace:
 def test_no_damage_to_an_entry_goes_unseen() -> None:
     data = entry_of(NAMED_CASES["graph replay"]().build())
     assert back(data).events
-    assert trace_entry.entry_trace(memoryview(data), b"another file") is None
+    assert trace_cache.entry_trace(memoryview(data), b"another file") is None
     for at in range(len(data)):
         flipped = bytearray(data)
         flipped[at] ^= 1 << at % 8
-        assert trace_entry.entry_trace(memoryview(flipped), KEY) is None, at
-        assert trace_entry.entry_trace(memoryview(data)[:at], KEY) is None, at
-    assert trace_entry.entry_trace(memoryview(data + b"\0"), KEY) is None
+        assert trace_cache.entry_trace(memoryview(flipped), KEY) is None, at
+        assert trace_cache.entry_trace(memoryview(data)[:at], KEY) is None, at
+    assert trace_cache.entry_trace(memoryview(data + b"\0"), KEY) is None
 
 
 SMALL = entry_of(NAMED_CASES["two devices"]().build())
@@ -162,7 +162,7 @@ def test_an_entry_that_makes_no_sense_is_none_though_its_checksum_is_right(data:
     for _ in range(data.draw(st.integers(1, 4))):
         entry[data.draw(st.integers(0, header_end - 1))] = data.draw(st.integers(0, 255))
     entry += zlib.crc32(entry).to_bytes(4, "little")
-    found = trace_entry.entry_trace(memoryview(entry), KEY)
+    found = trace_cache.entry_trace(memoryview(entry), KEY)
     assert found is None or len(found.gpu_ops) <= len(entry)
 
 
@@ -170,7 +170,7 @@ def test_columns_of_another_byte_order_are_not_taken() -> None:
     here, there = ("<i8", ">i8") if sys.byteorder == "little" else (">i8", "<i8")
     entry = SMALL[:-4].replace(here.encode(), there.encode())
     assert entry != SMALL[:-4]
-    assert trace_entry.entry_trace(memoryview(entry + zlib.crc32(entry).to_bytes(4, "little")), KEY) is None
+    assert trace_cache.entry_trace(memoryview(entry + zlib.crc32(entry).to_bytes(4, "little")), KEY) is None
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "longer", "empty", "zeros", "another's", "folder", "link"])
@@ -266,6 +266,13 @@ def test_every_module_that_reads_is_part_of_the_readers_version() -> None:
     assert len(files) > 15
     missing = {Path(each) for each in files if each} - set(trace_cache.READER_SOURCES)
     assert not missing, "the readers use these: add them to trace_cache._READ_WITH"
+
+
+def test_whether_a_file_is_kept_is_known_without_a_look_into_it(cache: Cache, file: Path) -> None:
+    assert not trace_cache.is_kept(file)
+    open_cached(file)
+    assert trace_cache.is_kept(file)
+    assert not trace_cache.is_kept(file.with_name("none.json"))
 
 
 def test_links_and_ways_to_a_file_share_an_entry(

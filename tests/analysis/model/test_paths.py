@@ -14,7 +14,7 @@ from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.paths import SMALL_BYTES, content, exists, is_device, is_file, is_folder, listed, status
 from launchscope.analysis.report import analyze
 from launchscope.cli.dashboard import newest_capture
-from launchscope.cli.rank_page import kept_table
+from launchscope.dashboard.many.rank_pages import kept_table
 from launchscope.fixtures.builder import trace
 from launchscope.tracer.target.target import load
 

@@ -1,4 +1,4 @@
-"""Figures as people read them."""
+"""Figures as people read and write them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from launchscope.analysis.model import units
+from launchscope.analysis.model.units import RATES, SIZES, TIMES, quantity
 
 
 @pytest.mark.parametrize(
@@ -100,3 +101,40 @@ def test_a_duration_is_within_its_last_digit(ns: float) -> None:
     figure, unit = units.duration(ns).split(" ")
     scale = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit]
     assert float(figure.replace(",", "")) * scale == pytest.approx(ns, rel=0.006, abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "value"),
+    [
+        ("5us", TIMES, 5e3),
+        (" 2.5 µs ", TIMES, 2.5e3),
+        ("0", TIMES, 0.0),
+        ("0.0e9 s", TIMES, 0.0),
+        ("1e9s", TIMES, 1e18),
+        ("5.5GiB", SIZES, 5.5 * 2**30),
+        (".5 GB", SIZES, 5e8),
+        ("1TB/s", RATES, 1e12),
+        ("4.3e3 GB/s", RATES, 4.3e12),
+    ],
+)
+def test_a_number_with_its_unit(text: str, units: dict[str, float], value: float) -> None:
+    assert quantity(text, units) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "said"),
+    [
+        ("5", TIMES, "'5' has no unit; there are ns, us, µs, ms, s"),
+        ("5 gib", SIZES, "'5 gib' has the unit gib; .*; write 5GiB"),
+        ("1TB", RATES, "'1TB' has the unit TB; there are B/s, .*"),
+        ("-1us", TIMES, "'-1us' is no number with a unit"),
+        ("nan us", TIMES, "is no number"),
+        ("9e999s", TIMES, "'9e999s' is more than any such quantity"),
+        ("1.1e9s", TIMES, "'1.1e9s' is more than any such quantity"),
+        ("1e-19B/s", RATES, "'1e-19B/s' is less than any such quantity"),
+        ("0.1e-999s", TIMES, "'0.1e-999s' is less than any such quantity"),
+    ],
+)
+def test_what_can_not_be_meant(text: str, units: dict[str, float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        quantity(text, units)

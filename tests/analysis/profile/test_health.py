@@ -11,8 +11,8 @@ from launchscope.analysis.profile.health import HealthDocument, TraceHealthDoc
 from launchscope.analysis.report import load
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.cases import NAMED_CASES
-from launchscope.fixtures.nsys_builder import ExportBuilder, export
 
+from ...nsys_builder import ExportBuilder, export
 from ..captures import two_modes, write_capture
 
 GOOD = {

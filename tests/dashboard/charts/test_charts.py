@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.figures.parts import headline_gaps
+from launchscope.analysis.figures.devices import headline_gaps
 from launchscope.analysis.model.document import TAX_FIELDS, ModeDoc
 from launchscope.analysis.report import Report
 from launchscope.dashboard.charts.bound_chart import bound_figure, chart_rem

@@ -15,8 +15,14 @@ from launchscope.analysis.step_model.bound import predict
 from launchscope.analysis.step_model.knobs import Knobs
 from launchscope.dashboard.band import Band
 from launchscope.dashboard.charts.readout import Row, readout
-from launchscope.dashboard.charts.sketch import as_graph, coarse, recorded_step, redrawn, runs_of_gaps
-from launchscope.dashboard.charts.sketch_chart import sketch_figure
+from launchscope.dashboard.charts.sketch_chart import (
+    as_graph,
+    coarse,
+    recorded_step,
+    redrawn,
+    runs_of_gaps,
+    sketch_figure,
+)
 from launchscope.dashboard.charts.starting_point import StartingPoint, apply, is_moved, slider_marks, starting_point
 from launchscope.dashboard.charts.what_if_chart import what_if_figure
 from launchscope.dashboard.opened_report import OpenedReport

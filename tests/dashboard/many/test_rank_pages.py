@@ -15,8 +15,7 @@ from launchscope.analysis.many.document import RankRow, RanksDocument
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.report import Report
 from launchscope.dashboard.many import app
-from launchscope.dashboard.many.rank_pages import RankPages
-from launchscope.dashboard.many.reading import report_of
+from launchscope.dashboard.many.rank_pages import RankPages, report_of
 from launchscope.dashboard.many.view import path_of, rows_in
 from launchscope.dashboard.page.server import Access
 from werkzeug.test import Client, TestResponse

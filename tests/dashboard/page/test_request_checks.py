@@ -18,7 +18,7 @@ from launchscope.dashboard.many.rank_pages import RankPages
 from launchscope.dashboard.opened_report import open_bands
 from launchscope.dashboard.page.index_page import IndexPage
 from launchscope.dashboard.page.server import Access
-from launchscope.dashboard.site.app import build_app
+from launchscope.dashboard.site.serve import build_app
 from launchscope.dashboard.watched import Watched
 from werkzeug.test import Client, TestResponse
 

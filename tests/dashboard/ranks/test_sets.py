@@ -9,10 +9,10 @@ import pytest
 from launchscope.analysis.report import load
 from launchscope.dashboard.one_file.html import render
 from launchscope.dashboard.opened_report import open_bands
+from launchscope.dashboard.page.rank_table import clock_words, has_one_clock
 from launchscope.dashboard.page.sections import compare_sections
 from launchscope.dashboard.page.tables import table, table_names
 from launchscope.dashboard.rank_sets import RankFigure, clocks
-from launchscope.dashboard.ranks.words import clock_words, has_one_clock
 from launchscope.dashboard.theme import LIGHT
 from launchscope.dashboard.timeline.stage import stage
 from launchscope.dashboard.timeline.timeline import timeline_figure

@@ -20,7 +20,7 @@ import pytest
 from launchscope.analysis.report import Report, analyze
 from launchscope.dashboard.opened_report import open_bands
 from launchscope.dashboard.page.server import COOKIE, Access
-from launchscope.dashboard.site.app import build_app
+from launchscope.dashboard.site.serve import build_app
 from launchscope.dashboard.site.uploads import Uploads, label_of
 from launchscope.dashboard.watched import Watched
 from launchscope.fixtures.builder import trace

@@ -16,7 +16,7 @@ import resource, signal, sys
 from pathlib import Path
 import torch
 from launchscope.analysis.model.errors import LaunchscopeError
-from launchscope.tracer.measure.device import _TorchSession
+from launchscope.tracer.measure.device import Session
 
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
     for _ in range(500):
@@ -24,7 +24,7 @@ with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))
 try:
-    _TorchSession(profiler).export(Path(sys.argv[1]))
+    Session(profiler).export(Path(sys.argv[1]))
 except LaunchscopeError as error:
     print(error)
 """

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 import torch
 from launchscope.analysis.model.capture import Floor
-from launchscope.fixtures.models import tiny
+from launchscope.fixtures.models import llama
 from launchscope.tracer.measure.device import Step
 from launchscope.tracer.measure.floor import count_floor
 from torch.nn import functional
@@ -87,7 +87,7 @@ def test_flops_of_grouped_attention(options: Any) -> None:
 
 
 def test_a_decoder_reads_its_parameters_and_caches() -> None:
-    target = tiny.build(1, "cpu", torch.bfloat16, 64)
+    target = llama.tiny(1, "cpu", torch.bfloat16, 64)
     assert target.model is not None
     floor = count_floor(target.step)
     whole = sum(t.nbytes for t in [*target.model.parameters(), *target.state])

@@ -169,8 +169,8 @@ def test_a_check_that_fails_costs_the_check_and_not_the_mode() -> None:
     table = torch.ones(2)
     target = Target(lambda: table[index], {"index": index})
     progress = protocol.Progress(lambda _: None)
-    prepared, found = protocol.into_mode("graph", target, FakeDevice(), progress, check=True)
-    assert found is None
-    assert prepared.capture_ns is not None
-    assert "outputs not compared: eager fails on varied inputs: IndexError" in prepared.notes[0]
+    _, costs = protocol.into_mode("graph", target, FakeDevice(), progress, check=True)
+    assert "output" not in costs
+    assert costs["capture_ns"] is not None
+    assert "outputs not compared: eager fails on varied inputs: IndexError" in costs["notes"][0]
     assert index.tolist() == [1]

@@ -5,20 +5,35 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from launchscope.tracer.processes import api, coordinator, endings, launch, lead
+from launchscope.tracer.processes import api, coordinator, launch
 from launchscope.tracer.processes.client import ForkServer, Meanwhile
 from launchscope.tracer.target.options import ProfileOptions
 
 from ..conftest import LAYER, PRELOAD, python_path
 
 WORLD = 2
+STARTED: list[subprocess.Popen[bytes]] = []
+"""Command lines of the test that runs."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on() -> Iterator[None]:
+    """A test that fails, or waits for too long, leaves no command behind for the next one to wait beside."""
+    yield
+    for process in STARTED:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    STARTED.clear()
 
 
 class Shared:
@@ -48,8 +63,8 @@ def servers() -> Iterator[list[ForkServer]]:
         patch.setenv("PYTHONPATH", python_path())
         patch.setenv("OMP_NUM_THREADS", "1")
         started = [ForkServer([*api.PRELOAD, *PRELOAD]) for _ in range(WORLD)]
-        for server in started:
-            server.__enter__()
+        with ThreadPoolExecutor() as both:
+            list(both.map(ForkServer.__enter__, started))
     yield started
     for server in started:
         server.__exit__()
@@ -59,6 +74,7 @@ class Group:
     """Runs a script on two ranks, as torch's agent would, and raises what rank 0 does."""
 
     hosts: tuple[str, ...] | None = None  # names of the hosts that the ranks take theirs for
+    grace_s = coordinator.GRACE_S
 
     def __init__(self, servers: list[ForkServer], folder: Path) -> None:
         self.servers = servers
@@ -83,8 +99,8 @@ class Group:
         pids = [self._fork(asked, layer, rank, port, ends) for rank in range(WORLD)]
         failures = {rank: None for rank, pid in enumerate(pids) if os.waitpid(pid, 0)[1]}
         self.said = (ends / "said").read_text().splitlines() if (ends / "said").exists() else []
-        path = endings.capture_of_ended(
-            {each.rank: each for each in endings.read_endings(ends)}, failures, interrupted=False
+        path = launch.capture_of_ended(
+            {each.rank: each for each in launch.read_endings(ends)}, failures, interrupted=False
         )
         assert path is not None
         return path
@@ -102,9 +118,9 @@ class Group:
             if self.hosts is not None:
                 name = self.hosts[rank]
                 socket.gethostname = lambda: name  # of this fork
-            for module in (lead, coordinator):
-                setattr(module, "ForkServer", Shared(self.servers[rank]))  # noqa: B010
-            handlers: Mapping[signal.Signals, Any] = dict.fromkeys(endings.HANDLED, signal.SIG_DFL)
+            coordinator.GRACE_S = self.grace_s  # type: ignore[misc]
+            coordinator.ForkServer = Shared(self.servers[rank])  # type: ignore[assignment, misc]
+            handlers: Mapping[signal.Signals, Any] = dict.fromkeys(launch.HANDLED, signal.SIG_DFL)
 
             def say(line: str) -> None:
                 with (ends / "said").open("a") as said:

@@ -9,16 +9,16 @@ import pytest
 
 pytest.importorskip("torch")
 
-from launchscope import __version__
+from launchscope.analysis.model import __version__
 from launchscope.analysis.model.errors import LaunchscopeError, MissingRequirement
-from launchscope.tracer.processes import calibrate
+from launchscope.tracer.measure.device import Environment
 from launchscope.tracer.processes.calibrate import _line, kept_path, load_or_measure, probe_machine
 from launchscope.tracer.processes.client import ForkServer
 
 from ..conftest import LAYER
 from ..fake_device import CALIBRATION
 
-MACHINE: calibrate.Environment = {"gpu": "Test GPU", "driver": "1", "cpu_cores": 2, "CUDA_VISIBLE_DEVICES": "0"}
+MACHINE: Environment = {"gpu": "Test GPU", "driver": "1", "cpu_cores": 2, "CUDA_VISIBLE_DEVICES": "0"}
 
 
 def ignore(_: str) -> None:

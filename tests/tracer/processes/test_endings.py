@@ -11,14 +11,14 @@ pytest.importorskip("torch.distributed")
 
 from launchscope.analysis.model.errors import BadTarget, RankFailed
 from launchscope.tracer.processes.api import Interrupted
-from launchscope.tracer.processes.endings import Ended, capture_of_ended
+from launchscope.tracer.processes.launch import Ended, capture_of_ended
 
 KILLED = SimpleNamespace(exitcode=-9)
 ENDED_BADLY = SimpleNamespace(exitcode=2)
 
 
 def ended(rank: int, how: str, message: str = "", path: str | None = None) -> tuple[int, Ended]:
-    return rank, Ended(rank=rank, host="vm", how=how, message=message, path=path)
+    return rank, Ended(rank=rank, how=how, message=message, path=path)
 
 
 def test_rank_0_has_the_capture() -> None:

@@ -13,7 +13,7 @@ pytest.importorskip("torch.distributed")
 
 from launchscope.tracer.processes import exchange
 from launchscope.tracer.processes.exchange import CHUNK_BYTES, Exchange, Lost
-from launchscope.tracer.processes.rank_options import Place
+from launchscope.tracer.target.options import Place
 
 
 def place(rank: int, port: int) -> Place:

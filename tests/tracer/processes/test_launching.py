@@ -15,6 +15,7 @@ from launchscope import cli
 from launchscope.analysis.model.capture import open_capture
 
 from ..conftest import HERE, assert_gone, python_path
+from .conftest import STARTED
 from .test_processes import wait_for
 
 pytest.importorskip("torch.distributed")
@@ -65,10 +66,12 @@ def start(folder: Path, *words: str, launcher: tuple[str, ...] = ()) -> subproce
     """``launchscope profile model.py …``"""
     surroundings = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     surroundings |= {"PYTHONPATH": python_path(), "XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder)}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, *launcher, CLI, "profile", "model.py", *words],
         cwd=folder, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
+    STARTED.append(process)
+    return process
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, str, list[str]]:
@@ -156,7 +159,8 @@ def test_two_agents_keep_one_capture(folder: Path) -> None:
     assert other[-1] == "launchscope: done; rank 0 keeps the capture, on its host"
 
 
-def test_an_agent_that_is_killed_ends_those_of_other_hosts(folder: Path) -> None:
+def test_an_agent_that_is_killed_ends_those_of_other_hosts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOST_S", "5")
     agents = two_hosts(folder, "--modes", "eager,graph", *QUICK)
     pids = pids_of(folder, agents[0])
     of_rank_0 = next(each for each in agents if each.pid == parent(pids[0][0]))
@@ -166,7 +170,7 @@ def test_an_agent_that_is_killed_ends_those_of_other_hosts(folder: Path) -> None
     code, _, said = ended(of_rank_0)
     assert code == 2, said
     if "the other hosts can't be reached any more" not in said[-1]:  # where they met was at the other one
-        assert "rank 1 has not been heard of for 10 s" in said[-1]
+        assert "rank 1 has not been heard of for 5 s" in said[-1]
     assert said[-1].endswith("what was measured until then is in kept")
     assert_gone(everyone(pids))
 

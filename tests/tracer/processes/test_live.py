@@ -15,7 +15,7 @@ from launchscope import Target
 from launchscope.analysis.model.capture import open_capture
 from launchscope.analysis.model.errors import BadTarget, LaunchscopeError, MissingRequirement, NothingMeasured
 from launchscope.analysis.report import load
-from launchscope.tracer.processes import live
+from launchscope.tracer.processes import api
 from launchscope.tracer.target.options import ProfileOptions
 
 from .. import fake_device
@@ -27,7 +27,7 @@ Measure = Callable[..., Path]
 @pytest.fixture
 def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
     """Profile an object as in a fresh process, on a fresh device."""
-    monkeypatch.setattr(live, "_profiled", False)
+    monkeypatch.setattr(api, "_profiled", False)
     monkeypatch.setattr(fake_device, "_machine", fake_device._Machine())
 
     def run(
@@ -38,7 +38,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
         **options: Any,
     ) -> Path:
         chosen = ProfileOptions(target="live", **{"modes": ("eager", "graph"), "steps": 4} | options)
-        return live.profile_live(
+        return api.profile_live(
             found, chosen, example_inputs=example_inputs, out=tmp_path / "capture", device=device or FakeDevice(),
             progress=progress,
         )  # fmt: skip

@@ -14,15 +14,18 @@ import pytest
 from launchscope.tracer.processes.client import ForkServer
 
 from ..conftest import HERE, Write, assert_gone, python_path
+from .conftest import STARTED
 
 
 def start(script: Path, *words: str) -> subprocess.Popen[bytes]:
     """``launchscope profile script …`` in the script's folder."""
     command = [sys.executable, str(HERE / "cli_without_gpu.py"), "profile", script.name, "--steps", "4", *words]
     surroundings = os.environ | {"PYTHONPATH": python_path(), "XDG_CACHE_HOME": str(script.parent / "cache")}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         command, cwd=script.parent, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
+    STARTED.append(process)
+    return process
 
 
 def wait_for(file: Path, process: subprocess.Popen[bytes], within_s: float = 60.0) -> str:

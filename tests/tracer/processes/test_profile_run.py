@@ -257,7 +257,9 @@ def test_a_hang_ends_in_time_and_leaves_nothing(profile: Profiler, script: Write
     """)
     began = time.monotonic()
     with pytest.raises(
-        NothingMeasured, match=r"eager: the process did not end within 0\.5 s and was stopped \(--timeout\) \(warm up\)"
+        NothingMeasured,
+        match=r"eager: the process did not end within 0\.5 s and was stopped \(--timeout\) \(warm up\), "
+        r"at model\.py:11 in step: time\.sleep",
     ):
         profile(path, timeout_s=0.5)
     assert time.monotonic() - began < 10

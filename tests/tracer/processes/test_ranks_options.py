@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.tracer.processes import api
-from launchscope.tracer.processes.rank_options import RanksOptions, place_from_environment
+from launchscope.tracer.target.options import RanksOptions, place_from_environment
 
 TORCHRUN = {
     "RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "host0",

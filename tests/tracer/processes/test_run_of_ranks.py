@@ -35,6 +35,11 @@ SUM = """
     def wrong():
         {wrong}
 
+    def both_are_here():
+        Path(__file__).with_name(f"here-{{rank}}").touch()
+        while not Path(__file__).with_name(f"here-{{1 - rank}}").exists():
+            time.sleep(0.01)
+
     def capturing():
         return fake_device._machine.graph is not None
 
@@ -205,13 +210,15 @@ def test_what_cannot_be_built_is_refused_once(ranks: Group) -> None:
 
 
 def test_what_one_rank_cannot_build_is_that_ranks_fault(ranks: Group) -> None:
+    ranks.grace_s = 1.0  # the other one waits for it until it is stopped
     with pytest.raises(RankFailed, match=r"rank 1 on .*no file.*; nothing had been measured"):
         ranks(ranks.script("import os\nif os.environ['RANK'] == '1': raise ValueError('no file')\nstep = print"))
 
 
 def test_nothing_measured_is_told_as_with_one_process(ranks: Group) -> None:
+    """Both fail once both have met: the first to go would take the other's connection along."""
     with pytest.raises(NothingMeasured, match=r"no mode ran: eager: ValueError \(warm up\): no luck"):
-        ranks(script(ranks, "raise ValueError('no luck')", "True"))
+        ranks(script(ranks, "both_are_here(); raise ValueError('no luck')", "True"))
 
 
 def test_ranks_need_a_device_each(ranks: Group) -> None:

@@ -24,8 +24,7 @@ from launchscope.tracer.measure.compiler import Compiler
 from launchscope.tracer.measure.outputs import frozen_inputs, reference, unread_inputs
 from launchscope.tracer.measure.protocol import target_graphs
 from launchscope.tracer.target import reasons
-from launchscope.tracer.target.variables import Buffers, ladder, variables
-from launchscope.tracer.target.watch import UNDER_GRAPHS, watching_captures
+from launchscope.tracer.target.watch import UNDER_GRAPHS, Buffers, ladder, variables, watching_captures
 
 from ..conftest import Profiler, Write
 

@@ -15,9 +15,7 @@ pytest.importorskip("torch")
 import torch
 from launchscope import Target
 from launchscope.analysis.model.errors import BadTarget
-from launchscope.fixtures import models
-from launchscope.tracer.target.options import ProfileOptions
-from launchscope.tracer.target.step import Setting
+from launchscope.tracer.target.options import ProfileOptions, Setting
 from launchscope.tracer.target.target import Resolved, as_target, resolve
 from launchscope.tracer.target.watch import watching
 
@@ -244,7 +242,7 @@ def test_a_live_module(found: Resolve) -> None:
 
 # --- Hugging Face models --------------------------------------------------------------------------------------------
 
-HF = (Path(models.__file__).parent / "hf_tiny.py").read_text()
+HF = (Path(__file__).parents[2] / "models" / "hf_tiny.py").read_text()
 
 
 def test_a_bare_hugging_face_model(found: Resolve) -> None:

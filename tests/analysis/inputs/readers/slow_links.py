@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
-from launchscope.analysis.inputs.readers.correlate import Calls
+from launchscope.analysis.inputs.readers.assemble import Calls
 from launchscope.analysis.model.trace import NONE, HostKind, HostOps, Ints
 
 

@@ -18,7 +18,8 @@ from launchscope.analysis.inputs.readers import open_trace, read_trace, sqlite_f
 from launchscope.analysis.inputs.readers.sqlite_file import open_bytes
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.trace import NONE, HostKind, Ints, OpKind, Trace
-from launchscope.fixtures.nsys_builder import ExportBuilder, export
+
+from ....nsys_builder import ExportBuilder, export
 
 CLOVERLEAF = Path(__file__).parents[4] / "fixtures" / "traces" / "pipit_cloverleaf_nsys.sqlite"
 YEARS = (2020, 2022, 2025)

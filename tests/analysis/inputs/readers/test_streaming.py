@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from launchscope.analysis.inputs import readers
 from launchscope.analysis.inputs.readers import kineto, second_process
 from launchscope.analysis.inputs.readers.unpacking import Unpacked
+from launchscope.analysis.inputs.sources import sources
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.trace import Source, Table, Trace
 from launchscope.fixtures.builder import TraceBuilder
@@ -137,6 +139,7 @@ ENTRIES = st.lists(RECORDS | RECORDS | RECORDS | VALUES, min_size=1, max_size=25
     st.dictionaries(st.sampled_from(["baseTimeNanoseconds", "INFO", "traceEvent", "deviceProperties"]), VALUES),
 )
 @example([None, {"ph": "X", "cat": "kernel", "name": "}, {", "ts": 0}], 9, 1, False, {})
+@example([{"name": "}, {", "ph": "X", "pid": 0, "args": {"x": {"k": None, '},{"ph": "X"': None}}}], 1, None, False, {})
 def test_any_records_in_any_layout(
     entries: list[Any], piece_bytes: int, indent: int | None, is_ascii: bool, behind: dict[str, Any]
 ) -> None:
@@ -190,8 +193,8 @@ class TestSecondProcess:
             return found[-1]
 
         monkeypatch.setattr(second_process, "_start", remembered)
-        monkeypatch.setattr(kineto, "_SECOND_PROCESS_BYTES", 0)
-        monkeypatch.setattr(kineto, "_cores", lambda: 2)
+        monkeypatch.setattr(second_process, "LONG_BYTES", 0)
+        monkeypatch.setattr(second_process, "_cores", lambda: 2)
         return found
 
     def test_same_trace_and_nothing_left_behind(self, data: bytes, started: list[Any], monkeypatch: Any) -> None:
@@ -227,6 +230,27 @@ class TestSecondProcess:
         script.chmod(0o755)
         monkeypatch.setattr("sys.executable", str(script))
         assert_same(read(data, 5000), read_whole(data, source(data)))
+
+    def test_started_ahead_it_is_the_one_that_reads(self, data: bytes, started: list[Any], tmp_path: Path) -> None:
+        path = tmp_path / "trace.json"
+        path.write_bytes(data.ljust(2 << 20))
+        with sources([path]).opened_soon(cache=False):
+            (process,) = started
+            assert process.poll() is None
+            assert_same(read(data, 5000), read_whole(data, source(data)))
+            assert process.poll() is not None
+        assert len(started) == 1
+
+    def test_started_ahead_in_vain_it_ends(self, data: bytes, started: list[Any], tmp_path: Path) -> None:
+        path = tmp_path / "trace.json"
+        path.write_bytes(data.ljust(2 << 20))
+        with sources([path]).opened_soon(cache=False):
+            pass
+        (process,) = started
+        assert process.poll() is not None
+        with readers.opened_soon(tmp_path / "nothing.json"):
+            pass
+        assert len(started) == 1
 
     def test_ends_when_reading_fails(self, data: bytes, started: list[Any]) -> None:
         def broken() -> Iterator[bytes]:

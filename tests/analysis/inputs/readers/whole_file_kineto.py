@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from launchscope.analysis.inputs.readers.correlate import Calls
+from launchscope.analysis.inputs.readers.assemble import Calls
 from launchscope.analysis.inputs.readers.json_text import cut_off, mendings, recover, repair
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.trace import (

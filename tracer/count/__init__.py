@@ -1,1 +1,0 @@
-"""A step counted without a GPU."""
