@@ -196,10 +196,10 @@ def changed_times(op_ns: Reals, op_class: Ints, steps: int, known: StepBytes | N
     one_batch = replace(knobs, batch_size=None)
     moved, grown = np.zeros(len(op_ns)), np.zeros(len(op_ns))
     for name, part_ns in (("matmul", known.matmul_ns), ("attention", known.attention_ns)):
-        own = np.where(op_class == CLASSES.index(name), op_ns, 0.0)
-        took, before, middle = float(own.sum()) / steps, part_ns(), part_ns(one_batch)
+        part = np.where(op_class == CLASSES.index(name), op_ns, 0.0)
+        took, before, middle = float(part.sum()) / steps, part_ns(), part_ns(one_batch)
         if took and before:
-            per_ns = own / took * min(took / before, 1.0)  # a part that is more than the whole moves as the whole
+            per_ns = part / took * min(took / before, 1.0)  # a part that is more than the whole moves as the whole
             moved += per_ns * (middle - before)
             grown += per_ns * (part_ns(knobs) - middle)
     all_ops = op_ns / max(float(op_ns.sum()), 1.0) * grown.sum()

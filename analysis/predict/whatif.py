@@ -217,11 +217,11 @@ def _after_attention(classes: Ints) -> Ints:
 def _tell(doc: WhatIfDoc, *, verbose: bool) -> Iterator[Block]:
     del verbose  # there is no more to tell
     yield Heading(doc.source, " · ".join(filter(None, [doc.mode, doc.trace, f"{doc.steps} steps"])))
-    told = duration_interval(doc.predicted_ns, doc.low_ns, doc.high_ns)
+    answer = duration_interval(doc.predicted_ns, doc.low_ns, doc.high_ns)
     if doc.knobs:
-        yield Headline(f"PREDICTED: {told} with {', '.join(doc.knobs)}; without {duration(doc.simulated_ns)}")
+        yield Headline(f"PREDICTED: {answer} with {', '.join(doc.knobs)}; without {duration(doc.simulated_ns)}")
     else:
-        yield Headline(f"SIMULATED: {told} with nothing changed; see launchscope whatif --help")
+        yield Headline(f"SIMULATED: {answer} with nothing changed; see launchscope whatif --help")
     rows = [
         Row(["as recorded", duration(doc.recorded_ns), _error(doc.recorded_error)]),
         Row(["second half from first", MISSING, _error(doc.half_error)]),

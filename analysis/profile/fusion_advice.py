@@ -9,11 +9,10 @@ from typing import Final
 import msgspec
 
 from ..figures.analyses import TraceAnalysis
-from ..figures.fusion.advisor import findings, fusion_doc
+from ..figures.fusion.advisor import TAU_STEP, Rates, findings, fusion_doc
 from ..figures.fusion.fused_run import Recorded, fused_run
 from ..figures.fusion.scan import Finding, Occurrence
 from ..figures.fusion.step import FusionStep, OpTimes, fusion_step, names_of_step, op_times
-from ..figures.fusion.worth import TAU_STEP, Rates
 from ..model.capture import Calibration
 from ..model.fusion_document import FusedRunDoc
 from .advice import with_trace_advice

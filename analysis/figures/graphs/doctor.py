@@ -84,8 +84,9 @@ def _graph_launch(context: Context) -> GraphLaunchDoc:
     nodes = np.bincount(launch_row[launch_row != NONE], minlength=len(launches))
     profiled = float(np.median(launches.dur_ns[rows]))
     host, exposed, source = profiled, float(exposed_ns.sum()), "as profiled"
-    costs = _launch_costs_ns(context, nodes) if context.own_capture else None
-    if costs is not None:
+    costs = None  # unprofiled, of launching a graph of so many nodes
+    if context.own_capture and context.calibration and graph_launch_cost_ns(1, context.calibration) is not None:
+        costs = np.array([graph_launch_cost_ns(count, context.calibration) for count in nodes.tolist()], np.float64)
         launched = launch_row[gaps.next_op[before_replay]]
         exposed = float(np.minimum(exposed_ns, _unhidden(context, launched, costs[launched])).sum())
         host, source = float(np.median(costs[rows])), "calibration"
@@ -100,13 +101,6 @@ def _graph_launch(context: Context) -> GraphLaunchDoc:
         source=source,
         exposed_ns=None if not is_known else context.per_step(exposed, steps) if context.has_steps else exposed,
     )
-
-
-def _launch_costs_ns(context: Context, nodes: Ints) -> Reals | None:
-    """Unprofiled host cost of launching a graph of so many nodes; None without a calibration of it."""
-    if context.calibration is None or graph_launch_cost_ns(1, context.calibration) is None:
-        return None
-    return np.array([graph_launch_cost_ns(count, context.calibration) for count in nodes.tolist()], np.float64)
 
 
 def _unhidden(context: Context, rows: Ints, costs: Reals) -> Reals:

@@ -174,8 +174,8 @@ def matching(trace: Trace, pattern: re.Pattern[str], names: Ints) -> Bools:
 def _with_operators(trace: Trace, process: int, thread: int, start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
     """Each call with the outermost operator around it, as far as no other call lies in it."""
     host = trace.host_ops
-    own = (host.kind == HostKind.OPERATOR) & (host.process == process) & (host.thread == thread)
-    around = Intervals.union(host.start_ns[own], host.end_ns[own])
+    operators = (host.kind == HostKind.OPERATOR) & (host.process == process) & (host.thread == thread)
+    around = Intervals.union(host.start_ns[operators], host.end_ns[operators])
     if not len(around) or not len(start_ns):
         return start_ns.copy(), end_ns.copy()
     row = np.searchsorted(around.start_ns, start_ns, side="right") - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ...model.document import ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary, TraceDoc
@@ -42,11 +42,6 @@ def serving_story(trace: TraceDoc) -> Iterator[Listing]:
         columns += [Column("GPU work"), Column("GPU idle"), Column("launches", optional=True)]
         columns.append(Column("told by", right=False, optional=True))
         yield Listing(Table(columns, rows).without_empty_columns(MISSING), notes)
-
-
-def withheld_elsewhere(withheld: Mapping[str, str]) -> dict[str, str]:
-    """What is withheld elsewhere: the reasons of phases stand beside them."""
-    return {path: reason for path, reason in withheld.items() if not path.startswith("serving.")}
 
 
 def title(serving: ServingDoc, kind: ServingKindDoc) -> str:
