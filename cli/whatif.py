@@ -30,7 +30,7 @@ class _ByClass(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
     name = "[CLASS=]FACTOR"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
-        from ..analysis.facts.op_classes import CLASSES
+        from ..analysis.predict.whatif.gpu_work import CLASSES
 
         name, equals, factor = value.rpartition("=")
         if equals and name not in CLASSES:

@@ -36,25 +36,21 @@ def launch_times(trace: Trace) -> LaunchTimes:
     return LaunchTimes(first_op, launches.dur_ns, first_start - launches.start_ns, first_start - launches.end_ns)
 
 
-def launches_doc(trace: Trace, times: LaunchTimes, stacks: CallStacks, steps: Steps | None = None) -> LaunchesDoc:
+def launches_doc(trace: Trace, times: LaunchTimes, stacks: CallStacks, steps: Steps) -> LaunchesDoc:
     """The ``launches`` object of the report."""
+    counts = np.bincount(trace.launches.api, minlength=len(trace.names))
+    apis = np.flatnonzero(counts)
+    apis = apis[np.argsort(-counts[apis], kind="stable")]
     return LaunchesDoc(
         overhead_ns=summarize(times.overhead_ns),
         latency_ns=summarize(times.latency_ns),
         queue_ns=summarize(times.queue_ns),
-        by_api=by_api(trace),
-        by_operator=by_operator(trace, stacks, steps),
+        by_api={trace.name(api): int(counts[api]) for api in apis.tolist()},
+        by_operator=_by_operator(trace, stacks, steps),
     )
 
 
-def by_api(trace: Trace) -> dict[str, int]:
-    """Number of launches by API name, most first."""
-    counts = np.bincount(trace.launches.api, minlength=len(trace.names))
-    found = np.flatnonzero(counts)
-    return {trace.name(name): int(counts[name]) for name in found[np.argsort(-counts[found], kind="stable")].tolist()}
-
-
-def by_operator(trace: Trace, stacks: CallStacks, steps: Steps | None = None) -> list[OperatorDoc]:
+def _by_operator(trace: Trace, stacks: CallStacks, steps: Steps) -> list[OperatorDoc]:
     """Launches and their kernels by innermost operator and the stack around the call, most launches first.
 
     Without recorded operators: one row, operator null. Per-step counts are over kept steps, null without any.
@@ -66,8 +62,7 @@ def by_operator(trace: Trace, stacks: CallStacks, steps: Steps | None = None) ->
         (operator - NONE) * len(stacks.stacks) + stack, return_index=True, return_inverse=True, return_counts=True
     )
     of_kernel = ops.launch_row[ops.is_kernel & (ops.launch_row != NONE)]
-    kept = 0 if steps is None else len(steps.kept_rows)
-    in_step = np.zeros(len(launches), np.bool_) if steps is None else np.isin(steps.launch_step, steps.kept_rows)
+    kept, in_step = int(steps.kept.sum()), follow(steps.kept, steps.launch_step, absent=False)
 
     def counts(rows: Ints) -> Ints:
         return np.bincount(group[rows], minlength=len(first))
@@ -98,9 +93,9 @@ def by_operator(trace: Trace, stacks: CallStacks, steps: Steps | None = None) ->
     ]
 
 
-def launching_operators(trace: Trace) -> Ints:
-    """[gpu_ops] name index of the innermost operator that launched each GPU op, NONE where none is recorded."""
-    return follow(trace.host_ops.name, follow(trace.launches.operator_row, trace.gpu_ops.launch_row))
+def launching_operators(trace: Trace, launch_row: Ints) -> Ints:
+    """Name of the innermost operator around each of these launches, NONE where none is recorded."""
+    return follow(trace.host_ops.name, follow(trace.launches.operator_row, launch_row))
 
 
 def queue_depth(trace: Trace, device: int, windows: Sequence[tuple[int, int]] | None = None) -> QueueDepthDoc:

@@ -1,18 +1,28 @@
-"""T, W and N of a bare trace, and T in parts: all times as profiled (docs/metrics.md, "Several ranks", "Verdict")."""
+"""T, W, N and N·τ of a bare trace, and T in parts: all times as profiled.
+
+The definitions are in docs/metrics.md, "Several ranks" and "Verdict".
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..model.document import StepsDoc
+from ..model.columns import follow, named
+from ..model.document import QueueDepthDoc, StepsDoc
+from ..model.intervals import Intervals
+from ..model.nesting import threads
 from ..model.statistics import summarize
-from ..model.trace import NONE, Bools, Ints, OpKind, Trace
+from ..model.trace import NONE, Bools, Ints, OpKind, Reals, Trace
+from ..model.units import brief
+from .collectives import Collectives
 from .gaps import Gaps
-from .host_submit import host_submit_ns
-from .steps import Steps, has_period, periods_ns
+from .steps import Steps
+
+QUEUE_FULL: Final = 1_000  # launches; the driver blocks the host at about 1,024 (NVIDIA H200, CUDA 13.0)
 
 
 @dataclass(frozen=True)
@@ -61,9 +71,9 @@ class TraceTimes:
 class StepWaits:
     """What the other ranks' traces tell of the s kept steps of a trace, or of the first s of them."""
 
-    busy_ns: NDArray[np.float64]  # [s]
-    waiting_ns: NDArray[np.float64]  # [s] exposed, inside collectives
-    unsplit_ns: NDArray[np.float64]  # [s] exposed, inside collectives of which waiting and transfer can't be told apart
+    busy_ns: Reals  # [s]
+    waiting_ns: Reals  # [s] exposed, inside collectives
+    unsplit_ns: Reals  # [s] exposed, inside collectives of which waiting and transfer can't be told apart
     told: Bools  # [s] steps of which every collective was told
 
 
@@ -72,30 +82,30 @@ def trace_times(
     steps: Steps,
     whole: Gaps,
     steady: Gaps | None,
-    busy: NDArray[np.float64],
-    first: Ints,
-    exposed_ns: Ints | None = None,
+    busy: Reals,
+    periods_ns: Ints,
+    collectives: Collectives,
 ) -> TraceTimes:
-    """T, W, N and N·τ of the headline device, whose gaps these are.
+    """T, W, N and N·τ of the headline device, whose gaps, periods [steps] and collectives these are.
 
-    ``busy`` is its work in each kept step, or in the whole window; ``first`` are the starts of the steps' first ops on
-    it; ``exposed_ns`` is its exposed communication by kept step, or of the whole window; None without a collective.
+    ``busy`` is its work in each kept step, or in the whole window.
     """
     kept, launches = steps.kept_rows, steps.launch_step
     if len(kept):
-        spans, period = _spans_ns(trace, steps, whole.device, first)
+        has_period = periods_ns[kept] != NONE
+        # without any period each step from its first op's start to its last op's end
+        spans = periods_ns[kept[has_period]] if has_period.any() else _lengths_ns(trace, steps, whole.device)
+        has_period |= not has_period.any()
         idle = float((spans - busy).mean()) if steady is None else steady.idle_ns / len(spans)
-        counts = [
-            float(np.median(steps.count_kept(rows)))
-            for rows in (steps.op_step, launches, launches[trace.launches.is_graph])
-        ]
+        rows_of = (steps.op_step, launches, launches[trace.launches.is_graph])
+        counts = [float(np.median(steps.count_kept(rows))) for rows in rows_of]
     else:
-        spans = np.array([whole.window_ns], np.float64)
-        period, idle = np.ones(1, np.bool_), float(whole.idle_ns)
+        spans, has_period, idle = np.array([whole.window_ns]), np.ones(1, np.bool_), float(whole.idle_ns)
         launches, kept = np.zeros(len(trace.launches), dtype=np.int64), np.zeros(1, dtype=np.int64)
         counts = [float(n) for n in (len(trace.gpu_ops), len(trace.launches), trace.launches.is_graph.sum())]
     work, gaps = float(np.median(busy)), steady or whole
-    exposed = np.zeros(len(busy)) if exposed_ns is None else exposed_ns.astype(np.float64)
+    exposed = collectives.exposed_ns.astype(np.float64) if len(collectives) else np.zeros(len(busy))
+    before_replay = gaps.parts_ns["launch"] - gaps.stall_launch_ns
     times = TraceTimes(
         has_steps=len(steps.kept_rows) > 0,
         step_ns=float(np.median(spans)),
@@ -106,14 +116,23 @@ def trace_times(
         graph_launches=counts[2],
         host_ns=float(np.median(host_submit_ns(trace, launches, kept))) if counts[1] else None,
         exposed_ns=min(float(np.median(exposed)), work),
-        with_period=tuple(period.tolist()),
+        with_period=tuple(has_period.tolist()),
         idle_ns=idle,
-        tax_shares=_shares(gaps),
-        before_replay_share=_before_replay_share(gaps),
+        tax_shares={tax: ns / gaps.idle_ns for tax, ns in gaps.taxes_ns().items()} if gaps.idle_ns else None,
+        before_replay_share=int(before_replay[gaps.observer].sum()) / gaps.idle_ns if gaps.idle_ns else 0.0,
         parts=StepParts(work),
     )
     alone = StepWaits(busy, np.zeros(len(busy)), exposed, exposed == 0)
     return replace(times, parts=_parts(times, alone))
+
+
+def _lengths_ns(trace: Trace, steps: Steps, device: int) -> Ints:
+    """[kept steps] first start to last end of each step's ops on the device; 0 without one."""
+    ops, lengths = trace.gpu_ops, []
+    for step in steps.kept_rows:
+        rows = np.flatnonzero((steps.op_step == step) & (ops.device == device))
+        lengths.append(ops.end_ns[rows].max() - ops.start_ns[rows].min() if len(rows) else 0)
+    return np.array(lengths, np.int64)
 
 
 def with_waiting(times: TraceTimes, waits: StepWaits) -> TraceTimes:
@@ -123,9 +142,7 @@ def with_waiting(times: TraceTimes, waits: StepWaits) -> TraceTimes:
     return replace(times, without_waiting_ns=without, parts=_parts(times, waits))
 
 
-def steps_doc(
-    trace: Trace, steps: Steps, device: int, busy: NDArray[np.float64], periods: NDArray[np.float64]
-) -> StepsDoc:
+def steps_doc(trace: Trace, steps: Steps, device: int, busy: Reals, periods: Reals) -> StepsDoc:
     """Figures per kept step of one device, of which there is at least one."""
     ops, launches = trace.gpu_ops, trace.launches
     on_device = np.where(ops.device == device, steps.op_step, NONE)
@@ -164,28 +181,43 @@ def _parts(times: TraceTimes, waits: StepWaits) -> StepParts:
     return StepParts(working, *(left * part / total for part in (waiting, unsplit, times.idle_ns)))
 
 
-def _spans_ns(trace: Trace, steps: Steps, device: int, first: Ints) -> tuple[NDArray[np.float64], Bools]:
-    """Periods of the kept steps, and which have one; where none has, first GPU op start → last GPU op end of each."""
-    periods = periods_ns(first, steps)
-    if len(periods):
-        return periods, has_period(first, steps)[steps.kept_rows]
-    ops, found = trace.gpu_ops, []
-    for step in steps.kept_rows:
-        rows = np.flatnonzero((steps.op_step == step) & (ops.device == device))
-        found.append(float(ops.end_ns[rows].max() - ops.start_ns[rows].min()) if len(rows) else 0.0)
-    return np.asarray(found, np.float64), np.ones(len(found), np.bool_)
+def submits_as_profiled(steps: StepsDoc, queue: QueueDepthDoc) -> bool:
+    """True when the step waits for the GPU inside, or the launch queue fills: host_submit is then the trace's."""
+    return bool(steps.blocking_calls.median) or (queue.max_launches or 0) >= QUEUE_FULL
 
 
-def _shares(gaps: Gaps) -> dict[str, float] | None:
-    """The taxes' shares of the idle time."""
-    if gaps.idle_ns <= 0:
-        return None
-    return {tax: ns / gaps.idle_ns for tax, ns in gaps.taxes_ns().items()}
+def host_submit_ns(trace: Trace, launch_step: Ints, steps: Ints) -> Reals:
+    """N·τ of each named step, 0 for one without launches; ``launch_step`` is the step index of each launch row.
+
+    Per launching thread, from the start of the step's first launch to the end of its last, minus the time inside
+    blocking calls; the step's is the largest over its threads.
+    """
+    launches, blocking = trace.launches, trace.blocking_calls
+    result = np.zeros(len(steps), dtype=np.float64)
+    row_of = np.full(max(launch_step.max(initial=NONE), steps.max(initial=NONE)) + 2, NONE, np.int64)
+    row_of[steps] = np.arange(len(steps))
+    row = row_of[launch_step]  # NONE: the last, of no step
+    blocking_of = threads(blocking.process, blocking.thread)
+    for thread, own in threads(launches.process, launches.thread).items():
+        own = own[row[own] != NONE]
+        if not len(own):
+            continue
+        own = own[np.argsort(row[own], kind="stable")]
+        first = np.flatnonzero(np.diff(row[own], prepend=NONE))
+        start = np.minimum.reduceat(launches.start_ns[own], first)
+        end = np.maximum.reduceat(launches.end_ns[own], first)
+        calls = blocking_of.get(thread, own[:0])
+        blocked = Intervals.union(blocking.start_ns[calls], blocking.end_ns[calls])
+        np.maximum.at(result, row[own[first]], end - start - blocked.covered_ns(start, end))
+    return result
 
 
-def _before_replay_share(gaps: Gaps) -> float:
-    """Of the idle time, what is inside launch calls of graph replays."""
-    if gaps.idle_ns <= 0:
-        return 0.0
-    launching = gaps.parts_ns["launch"] - gaps.stall_launch_ns
-    return int(launching[gaps.observer].sum()) / gaps.idle_ns
+def blocking_words(trace: Trace, steps: Steps) -> tuple[str, ...]:
+    """Blocking calls inside kept steps as 'api in operator', those with the most time first."""
+    calls = trace.blocking_calls
+    operators = named(trace.names, follow(trace.host_ops.name, calls.operator_row))
+    spent_ns: Counter[str] = Counter()
+    for row in np.flatnonzero(np.isin(steps.blocking_step, steps.kept_rows)).tolist():
+        api, operator = brief(trace.name(int(calls.api[row]))), operators[row]
+        spent_ns[api if operator is None else f"{api} in {brief(operator)}"] += int(calls.dur_ns[row])
+    return tuple(words for words, _ in spent_ns.most_common())

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
+from ..facts.collectives import Collectives
 from ..facts.context import Context
 from ..facts.gaps import Gaps
 from ..facts.launches import LaunchTimes
-from ..facts.ranks.collectives import Collectives
 from ..facts.ranks.waiting import Waits
 from ..facts.replays import GraphReplays
 from ..facts.steps import Steps

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..facts.ranks.collectives import Collectives
+from ..facts.collectives import Collectives
 from ..facts.ranks.waiting import Waits
 from ..model import units
 from ..model.document import CommunicationDoc, WarningDoc

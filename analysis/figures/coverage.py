@@ -116,7 +116,7 @@ def _reasons(context: Context) -> Iterator[str]:
 
 
 def _impossible(context: Context) -> Iterator[str]:
-    odd = context.trace_facts.odd_durations
-    for what, rows in (("GPU ops", odd.gpu_ops), ("launches", odd.launches), ("blocking calls", odd.blocking_calls)):
+    _, *of_tables = context.trace_facts.impossible
+    for what, rows in zip(("GPU ops", "launches", "blocking calls"), of_tables, strict=True):
         if rows.sum() > IMPOSSIBLE_SHARE * len(rows):
             yield f"{part(int(rows.sum()), len(rows))} {what} {IMPOSSIBLE}"

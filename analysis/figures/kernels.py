@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from ..facts.context import Context
-from ..facts.host_submit import submits_as_profiled
+from ..facts.trace_times import submits_as_profiled
 from ..model.columns import numbered
 from ..model.document import KernelDoc, MemoryOpsDoc, ShortKernelsDoc, ShortShareDoc
 from ..model.statistics import summarize

@@ -9,10 +9,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from ..facts.ranks.clocks import Offset, clock_offsets
 from ..facts.ranks.matching import Matching, match
-from ..facts.ranks.sets import sets_of_files
-from ..facts.ranks.waiting import Arrivals, Waits, arrivals, mostly_awaited, waits_of
+from ..facts.ranks.pairing import sets_of_files
+from ..facts.ranks.waiting import Arrivals, Offset, Waits, arrivals, clock_offsets, mostly_awaited, waits_of
 from ..facts.trace_times import StepWaits, TraceTimes, with_waiting
 from ..figures.trace_verdict import trace_verdict
 from ..model.units import number, plural

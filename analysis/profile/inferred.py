@@ -36,7 +36,7 @@ def _with_operators(analysis: TraceAnalysis, reference: TraceAnalysis | None) ->
     lacking = [row for row in analysis.document.kernels if row.operator is None]
     if reference is None or not lacking:
         return analysis
-    operators = align(reference.trace, reference.steps, analysis.trace, analysis.steps).operators
+    operators = align(reference.context, analysis.context).operators
     kernels = [_inferred(row, operators.get(row.name)) for row in analysis.document.kernels]
     return replace(analysis, document=msgspec.structs.replace(analysis.document, kernels=kernels))
 

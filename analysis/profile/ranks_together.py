@@ -9,10 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..facts.ranks.clocks import Offset, clock_offsets, launch_skews_ns
 from ..facts.ranks.matching import Matching, first_ones, match
-from ..facts.ranks.sets import sets_of_files
-from ..facts.ranks.waiting import Arrivals, arrivals, mostly_awaited, waits_of
+from ..facts.ranks.pairing import sets_of_files
+from ..facts.ranks.waiting import Arrivals, Offset, arrivals, clock_offsets, launch_skews_ns, mostly_awaited, waits_of
 from ..figures.analyses import TraceAnalysis, with_waits
 from ..model.collective_kinds import waits_for_all
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...model.collective_kinds import number_of_kind, waits_for_all
 from ...model.trace import NONE, Bools, Ints
-from .collectives import Collectives
+from ..collectives import Collectives
 from .pairing import StepPairs, pair_steps
 
 ENDS_AGREE_NS: Final = 20_000

@@ -1,7 +1,8 @@
-"""Which step of one rank is which of another's: by their own numbers, else by order, checked on the collectives."""
+"""Which files are of ranks that ran together, and which step of one rank is which of another's."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,8 +11,9 @@ import numpy as np
 
 from ...model.collective_kinds import number_of_kind, waits_for_all
 from ...model.trace import NONE, Ints
-from .collectives import Collectives
+from ..collectives import Collectives
 
+_RANK: Final = re.compile(r"(?:rank|tp|dp|pp|ep)[-_]?\d+", re.IGNORECASE)
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)  # odd, so that its powers are all different for long
 _MIX_GROUPS: Final = np.uint64(0xD1B54A32D192ED03)
 
@@ -28,6 +30,22 @@ CLEARLY: Final = 4.0
 """Times by which the ends of collectives must agree better for another order than the one by position to be taken."""
 
 
+def sets_of_files(names: Sequence[str], ranks: Sequence[int]) -> list[list[int]]:
+    """Places of files that belong together: all, if no rank is there twice, else by their names but for the rank in
+    them. Files that no name puts beside others of other ranks are in no set.
+    """
+    if _is_set(ranks):
+        return [list(range(len(ranks)))]
+    by_name: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        by_name.setdefault(_RANK.sub("", name), []).append(place)
+    return [places for places in by_name.values() if _is_set([ranks[place] for place in places])]
+
+
+def _is_set(ranks: Sequence[int]) -> bool:
+    return len(ranks) > 1 and len(set(ranks)) == len(ranks)
+
+
 @dataclass(frozen=True, eq=False)
 class StepPairs:
     """The p steps that ranks have in common with at least one other."""
@@ -37,7 +55,7 @@ class StepPairs:
 
 
 def pair_steps(ranks: Sequence[Collectives]) -> StepPairs:
-    """The steps of all ranks that belong together."""
+    """The steps of all ranks that belong together: by their numbers, else by order, checked on the collectives."""
     sources = {rank.step_source for rank in ranks}
     if len(sources) == 1 and (source := sources.pop()) in NUMBERED:
         by_number = _by_number([rank.step_number for rank in ranks])

@@ -1,20 +1,21 @@
-"""Transfer and waiting of each rank, and who arrives last, from collectives that are matched.
+"""What matched collectives tell of ranks: transfer and waiting of each, who arrives last, and how far clocks are apart.
 
 Of a collective that nobody can end before all have arrived, the shortest duration is the transfer, as the last to
-arrive waits for nobody; what a rank's own takes longer is waiting. That needs no common clock.
+arrive waits for nobody; what a rank's own takes longer is waiting. That needs no common clock; that all end at once
+tells how far the ranks' clocks are apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...model.trace import NONE, Bools, Ints
-from .collectives import Collectives
-from .matching import Matching
+from ...model.trace import NONE, Bools, Ints, Reals
+from ..collectives import NO_TIME, Collectives
+from .matching import Matching, columns
 
 TOGETHER_NS: Final = 1_000
 """Arrivals closer than this are together: ends of one collective differ by up to 0.8 µs on two H200s of one host."""
@@ -26,10 +27,10 @@ class Waits:
 
     transfer_ns: Ints  # [n] NONE where it can't be told
     waiting_ns: Ints  # [n] NONE where it can't be told
-    step_transfer_ns: NDArray[np.float64]  # [s] of the collectives of which it can be told
-    step_waiting_ns: NDArray[np.float64]  # [s]
-    exposed_waiting_ns: NDArray[np.float64]  # [s] the part of waiting beside which nothing ran: at least so much
-    unsplit_ns: NDArray[np.float64]  # [s] exposed time of the collectives of which it can't be told
+    step_transfer_ns: Reals  # [s] of the collectives of which it can be told
+    step_waiting_ns: Reals  # [s]
+    exposed_waiting_ns: Reals  # [s] the part of waiting beside which nothing ran: at least so much
+    unsplit_ns: Reals  # [s] exposed time of the collectives of which it can't be told
     told: Bools  # [s] steps of which every collective was told
 
     @property
@@ -87,7 +88,7 @@ class Arrivals:
 
     last: Ints  # [p]
     of: Ints  # [p] collectives of its groups for which anybody waited
-    awaited_ns: NDArray[np.float64]  # [p] mean time that the others waited for it
+    awaited_ns: Reals  # [p] mean time that the others waited for it
     chance: float  # share if all arrived alike
 
 
@@ -112,3 +113,60 @@ def arrivals(matching: Matching) -> list[Arrivals]:
             np.add.at(awaited[place], step[own], mean[own])
             chances[place].append(1 / len(group.members))
     return [Arrivals(last[r], of[r], awaited[r], max(chances[r], default=1.0)) for r in range(ranks)]
+
+
+@dataclass(frozen=True)
+class Offset:
+    """How far a rank's clock is ahead of the first rank's, by the ends of collectives that they had in common."""
+
+    offset_ns: float
+    p10_ns: float
+    p90_ns: float
+    collectives: int
+
+
+def clock_offsets(matching: Matching) -> list[Offset | None]:
+    """Of each rank against the first that has a collective in common with another, through ranks between them where
+    no group has both; None where no collective links it to that one.
+    """
+    groups = [group for group in matching.groups if group.waits.any()]
+    offsets: list[Offset | None] = [None] * len(matching.ranks)
+    if groups:
+        offsets[min(min(group.members) for group in groups)] = Offset(0.0, 0.0, 0.0, 0)
+    is_new = True
+    while is_new:
+        is_new = False
+        for group in groups:
+            known = next((k for k, place in enumerate(group.members) if offsets[place] is not None), None)
+            base = None if known is None else offsets[group.members[known]]
+            new = [k for k, place in enumerate(group.members) if offsets[place] is None]
+            if base is None or not new:
+                continue
+            ends, is_new = matching.ends(group), True
+            for k in new:
+                offsets[group.members[k]] = _offset(ends[:, k] - ends[:, known], base.offset_ns)
+    return offsets
+
+
+def _offset(apart_ns: Ints, base_ns: float) -> Offset:
+    p10, median, p90 = np.percentile(apart_ns, (10, 50, 90))
+    return Offset(base_ns + float(median), base_ns + float(p10), base_ns + float(p90), len(apart_ns))
+
+
+def launch_skews_ns(matching: Matching, offsets_ns: Sequence[float | None]) -> Reals:
+    """Per launch of a collective the last rank's launch − the first one's, on clocks that run ahead by ``offsets_ns``.
+
+    A graph launch that replays many collectives counts once. Ranks without an offset, and collectives of which a
+    launch is not in the file, are left out.
+    """
+    skews: list[Reals] = []
+    for group in matching.groups:
+        ahead = [offsets_ns[place] for place in group.members]
+        if None in ahead:
+            continue
+        starts = columns(group, [rank.launch_start_ns for rank in matching.ranks])
+        starts = starts[(starts != NO_TIME).all(axis=1)]
+        starts = starts[np.sort(np.unique(starts, axis=0, return_index=True)[1])]
+        moved = starts - starts.min(initial=np.iinfo(np.int64).max) - np.array(ahead, np.float64)
+        skews.append(moved.max(axis=1) - moved.min(axis=1))
+    return np.concatenate(skews) if skews else np.zeros(0, np.float64)

@@ -13,8 +13,8 @@ import numpy as np
 
 from ...facts.alignment import step_ops
 from ...facts.context import Context
-from ...facts.repetition import LEAST_REPEATS, find_repetition
 from ...facts.stacks import stacks_at
+from ...facts.step_repetition import LEAST_REPEATS, find_repetition
 from ...facts.tensor_shapes import Input, Tensor, inputs_of, output_of
 from ...model.columns import follow
 from ...model.trace import NONE, HostKind, Ints, Trace
@@ -101,7 +101,7 @@ def fusion_step(context: Context, times: OpTimes | None = None) -> FusionStep | 
     trace = context.trace
     if not trace.shapes:
         return None
-    rows = step_ops(trace, context.steps)
+    rows = step_ops(context)
     launched = rows[trace.gpu_ops.launch_row[rows] != NONE]
     if not len(launched):
         return None

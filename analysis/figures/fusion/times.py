@@ -37,7 +37,7 @@ def op_times(context: Context, names: Sequence[str], host_submit_ns: float | Non
 
 def names_of_step(context: Context) -> list[str]:
     """What the GPU ops of a typical step are matched by, in launch order."""
-    return _names(context.trace, step_ops(context.trace, context.steps))
+    return _names(context.trace, step_ops(context))
 
 
 def _steps_rows(context: Context) -> list[Ints]:

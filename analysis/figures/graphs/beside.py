@@ -58,7 +58,7 @@ def _waits(context: Context) -> list[BetweenDoc]:
     found = _by_place(
         context, calls.api[rows], calls.operator_row[rows], context.stacks.of_blocking_call[rows], (ns, idle)
     )
-    with_period = context.replaying & (context.to_next_ns != NONE) if context.has_steps else context.replaying
+    with_period = context.replaying & (context.period_ns[context.device] != NONE)
     return [
         _between(context, "sync", place, totals, context.per_step(totals.sums[1], with_period))
         for place, totals in found.items()

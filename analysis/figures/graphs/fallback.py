@@ -31,9 +31,9 @@ def fallback(context: Context) -> FallbackDoc | None:
         steps=[context.steps.names[row] for row in np.flatnonzero(fell).tolist()],
         of=int(context.steps.kept.sum()),
         kernels=float(np.median(kernels[fell])),
-        period_ns=_median(context.to_next_ns[fell]),
+        period_ns=_median(context.period_ns[context.device][fell]),
         replayed_kernels=float(np.median(kernels[context.replaying])),
-        replayed_period_ns=_median(context.to_next_ns[context.replaying]),
+        replayed_period_ns=_median(context.period_ns[context.device][context.replaying]),
         shared_kernels=_shared(context, typical, replayed),
         other_shapes=list(islice(_other_shapes(context, typical, replayed), SHAPES)),
     )

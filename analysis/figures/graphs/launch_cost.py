@@ -39,7 +39,8 @@ def _document(
     context: Context, nodes: Ints, host_ns: float | None, source: str, exposed_ns: float | None
 ) -> GraphLaunchDoc:
     rows, launches = context.graph_launches, context.trace.launches
-    steps = context.replaying if context.headline_steady is None else context.replaying & (context.to_next_ns != NONE)
+    with_period = context.period_ns[context.device] != NONE
+    steps = context.replaying if context.headline_steady is None else context.replaying & with_period
     return GraphLaunchDoc(
         count=len(rows),
         per_step=context.per_step(len(rows), context.replaying),

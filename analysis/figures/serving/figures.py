@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...facts.context import Context
-from ...facts.steps import has_period
 from ...model.document import PHASES
 from ...model.intervals import Intervals
 from ...model.trace import NONE, Bools, Ints
@@ -30,7 +29,7 @@ class ServingRanges:
     def of(cls, context: Context) -> ServingRanges | None:
         """None where no step counts."""
         steps, first = context.steps, context.first_op_ns[context.device]
-        periods = has_period(first, steps)
+        periods = context.period_ns[context.device] != NONE
         used = np.flatnonzero(periods) if periods.any() else steps.kept_rows
         if not len(used):
             return None

@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ...facts.op_classes import CLASSES
 from ...model.document import fusion_of
 from ...model.errors import LaunchscopeError
 from ...model.fusion_document import CandidateDoc
 from ...model.trace import Ints
 from ...report import Report
+from .gpu_work import CLASSES
 from .plan_changes import spread_evenly, without_ops
 from .simulator import Plan
 

@@ -16,7 +16,6 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ...facts.op_classes import CLASSES, op_classes
 from ...figures.observer import KERNEL_STRETCH_NS
 from ...model.errors import LaunchscopeError
 from ...model.quantities import SIZES, TIMES, quantity
@@ -26,7 +25,7 @@ from ...report import Report, load
 from ...step_model.knobs import ALL_REDUCE_NS, FORMATS, OTHER_STREAM_NS, Knobs
 from ...step_model.step_bytes import StepBytes, step_bytes
 from .fused_plan import fused
-from .gpu_work import changed_times
+from .gpu_work import CLASSES, changed_times, op_classes
 from .plan_changes import as_graph, with_ops_after
 from .planned_steps import PlannedSteps
 from .recorded_start import RecordedStart, find_start, median_step_ns

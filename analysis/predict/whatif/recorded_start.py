@@ -11,8 +11,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ...facts.host_submit import host_submit_ns
-from ...facts.steps import first_op_ns
+from ...facts.trace_times import host_submit_ns
 from ...figures.analyses import TraceAnalysis
 from ...figures.observer import KERNEL_STRETCH_NS
 from ...model.capture import Calibration
@@ -49,9 +48,8 @@ class RecordedStart:
     @cached_property
     def periods_ns(self) -> Times:
         """Recorded step times; the last step has none."""
-        device = self.analysis.document.headline_device
-        assert device is not None, "a start has GPU ops"
-        return np.diff(first_op_ns(self.analysis.trace, self.analysis.steps, device)[self.steps])
+        context = self.analysis.context
+        return np.diff(context.first_op_ns[context.device][self.steps])
 
     @cached_property
     def recorded_host_ns(self) -> float:

@@ -4,10 +4,9 @@ import time
 
 import numpy as np
 import pytest
-from launchscope.analysis.facts.ranks.clocks import clock_offsets, launch_skews_ns
-from launchscope.analysis.facts.ranks.collectives import Collectives
+from launchscope.analysis.facts.collectives import Collectives
 from launchscope.analysis.facts.ranks.matching import match
-from launchscope.analysis.facts.ranks.waiting import arrivals, mostly_awaited, waits_of
+from launchscope.analysis.facts.ranks.waiting import arrivals, clock_offsets, launch_skews_ns, mostly_awaited, waits_of
 from launchscope.fixtures.builder import trace
 
 from .ranks_by_hand import ALL_REDUCE, BROADCAST, Collective, collectives, rank_trace

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.facts.ranks.clocks import clock_offsets, launch_skews_ns
 from launchscope.analysis.facts.ranks.matching import match
-from launchscope.analysis.facts.ranks.waiting import arrivals, waits_of
+from launchscope.analysis.facts.ranks.waiting import arrivals, clock_offsets, launch_skews_ns, waits_of
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.model.trace import NONE
 from launchscope.analysis.profile.rank_documents import traces_document

@@ -12,13 +12,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from ...model.collective_kinds import UNKNOWN, kind_of_collective, kind_of_kernel
-from ...model.columns import follow
-from ...model.intervals import Intervals
-from ...model.trace import NONE, Ints, Trace
-from ..steps import Steps
+from ..model.collective_kinds import UNKNOWN, kind_of_collective, kind_of_kernel
+from ..model.columns import follow
+from ..model.intervals import Intervals
+from ..model.trace import NONE, Ints, Reals, Trace
+from .steps import Steps
 
 Value = TypeVar("Value")
 
@@ -77,7 +76,7 @@ class Collectives:
         order = np.argsort(self.group, kind="stable")
         return np.split(order, np.searchsorted(self.group[order], np.arange(1, len(self.groups))))
 
-    def per_step(self, values: Ints | NDArray[np.float64]) -> NDArray[np.float64]:
+    def per_step(self, values: Ints | Reals) -> Reals:
         """[s] Sum of a figure of the collectives by step."""
         total = np.zeros(self.steps, np.float64)
         np.add.at(total, self.step, values)
