@@ -12,7 +12,7 @@ import numpy as np
 
 from ..facts.alignment import Alignment, AlikeSteps, align
 from ..facts.launches import launching_operators
-from ..facts.stacks import stack_around
+from ..facts.stacks import stack_of_launch
 from ..figures.analyses import TraceAnalysis
 from ..figures.observer import KERNEL_STRETCH_NS
 from ..model.op_names import is_compiled, same_op
@@ -171,11 +171,7 @@ class _Side:
         """The stack around this op's launch, outermost first; empty where none is recorded."""
         trace = self.analysis.trace
         launch = int(trace.gpu_ops.launch_row[self.alike.ops[place]])
-        if launch == NONE:
-            return []
-        calls = trace.launches
-        at = (int(calls.process[launch]), int(calls.thread[launch]), int(calls.start_ns[launch]))
-        return [trace.name(frame) for frame in stack_around(trace, *at)]
+        return [] if launch == NONE else stack_of_launch(trace, launch)
 
 
 def _assert_adds_up(ops: ComparedOps) -> None:

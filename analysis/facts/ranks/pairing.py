@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from ...model.collective_kinds import number_of_kind, waits_for_all
 from ...model.trace import NONE, Ints
 from ..collectives import Collectives
 
@@ -139,12 +138,11 @@ class _Waiting:
     def of(cls, rank: Collectives, shared: Sequence[str]) -> _Waiting:
         number = np.full(len(rank.groups), NONE, np.int64)
         number[[rank.group_places[label] for label in shared]] = np.arange(len(shared))
-        waits = np.array([waits_for_all(kind) for kind in rank.kinds], np.bool_)
-        rows = np.flatnonzero((number[rank.group] != NONE) & waits[rank.kind])
+        rows = np.flatnonzero((number[rank.group] != NONE) & rank.all_wait)
         rows = rows[np.lexsort((rank.ordinal[rows], number[rank.group[rows]], rank.step[rows]))]
-        kinds = np.array([number_of_kind(kind) for kind in rank.kinds], np.uint64)[rank.kind[rows]]
-        mixed = (kinds + np.uint64(1)) * _MIX ** (rank.ordinal[rows].astype(np.uint64) + np.uint64(1))
-        mixed *= _MIX_GROUPS ** (number[rank.group[rows]].astype(np.uint64) + np.uint64(1))
+        columns = (rank.kind_number[rows], rank.ordinal[rows], number[rank.group[rows]])
+        kind, ordinal, group = (column.astype(np.uint64) + np.uint64(1) for column in columns)
+        mixed = kind * _MIX**ordinal * _MIX_GROUPS**group
         signature = np.zeros(rank.steps, np.uint64)
         np.add.at(signature, rank.step[rows], mixed)
         return cls(rank.step[rows], rank.end_ns[rows], signature.view(np.int64))

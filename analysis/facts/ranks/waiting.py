@@ -72,9 +72,8 @@ def mostly_awaited(matching: Matching) -> list[int | None]:
     ranks = len(matching.ranks)
     waited = np.zeros((ranks, ranks), np.int64)  # [who waits, for whom]
     for group in matching.groups:
-        durations, members = matching.durations(group), np.array(group.members)
-        latest = members[durations.argmin(axis=1)] if len(durations) else members[:0]
-        shortest = durations.min(axis=1) if len(durations) else durations[:, 0]
+        durations = matching.durations(group)
+        latest, shortest = np.array(group.members)[durations.argmin(axis=1)], durations.min(axis=1)
         for k, place in enumerate(group.members):
             np.add.at(waited[place], latest, durations[:, k] - shortest)
     most = waited.argmax(axis=1)
@@ -100,8 +99,6 @@ def arrivals(matching: Matching) -> list[Arrivals]:
     chances: list[list[float]] = [[] for _ in range(ranks)]
     for group in matching.groups:
         durations, step = matching.durations(group), group.step[group.waits]
-        if not len(durations):
-            continue
         shortest = durations.min(axis=1)
         waited = durations.max(axis=1) - shortest >= TOGETHER_NS
         latest = durations.argmin(axis=1)
