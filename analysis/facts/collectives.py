@@ -88,7 +88,7 @@ class Collectives:
 
     def per_step(self, values: Ints | Reals) -> Reals:
         """[s] Sum of a figure of the collectives by step."""
-        return np.bincount(self.step, values.astype(np.float64), self.steps)
+        return np.asarray(np.bincount(self.step, values, self.steps), np.float64)
 
 
 def collectives_of(trace: Trace, steps: Steps, device: int | None) -> Collectives:

@@ -21,7 +21,7 @@ from ..model.trace import NONE, Bools, Ints, Reals, Trace, narrow
 from ..model.user_lines import users_lines
 from .collectives import Collectives, collectives_of
 from .gap_causes import Threads
-from .gaps import Gaps, find_gaps
+from .gaps import Gaps, find_gaps, gaps_inside
 from .launches import LaunchTimes, launch_times, launches_doc, launching_operators, queue_depth
 from .replays import GraphReplays, graph_replays
 from .stacks import CallStacks
@@ -172,13 +172,15 @@ class Context:
     @by_device
     def gaps(self, device: int) -> Gaps:
         """Of the whole file."""
-        return find_gaps(self.trace, self.steps, device, None, self.threads, self.busy[device])
+        return find_gaps(self.trace, self.steps, device, self.threads, self.busy[device])
 
     @by_device
     def steady(self, device: int) -> Gaps | None:
         """Inside the steady windows; None without one."""
         windows = self.windows[device]
-        return find_gaps(self.trace, self.steps, device, windows, self.threads, self.busy[device]) if windows else None
+        if not windows:
+            return None
+        return gaps_inside(self.gaps[device], windows, self.trace, self.threads, self.busy[device])
 
     # The headline device
 

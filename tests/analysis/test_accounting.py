@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.facts.context import Context
-from launchscope.analysis.facts.gaps import Gaps, find_gaps
+from launchscope.analysis.facts.gaps import Gaps, gaps_inside
 from launchscope.analysis.figures.coverage import coverage
 from launchscope.analysis.model.document import CAUSES, TAXES
 from launchscope.analysis.model.trace import NONE, Trace
@@ -154,7 +154,7 @@ def test_windows_split_the_whole(builder: TraceBuilder, cuts: list[int]) -> None
         rows = built.gpu_ops.device == device
         since, until = built.gpu_ops.start_ns[rows].min(), built.gpu_ops.end_ns[rows].max()
         edges = [since, *sorted(cut * US for cut in cuts if since < cut * US < until), until]
-        split = find_gaps(built, context.steps, device, list(pairwise(edges)))
+        split = gaps_inside(whole, list(pairwise(edges)), built, context.threads, context.busy[device])
         assert (split.window_ns, split.busy_ns, split.op_sum_ns) == (whole.window_ns, whole.busy_ns, whole.op_sum_ns)
         for cause in CAUSES:
             assert split.parts_ns[cause].sum() == whole.parts_ns[cause].sum()
