@@ -11,7 +11,7 @@ from dash.development.base_component import Component
 
 from ...analysis import report_story
 from ...analysis.model.errors import LaunchscopeError
-from ...analysis.render.perfetto import trace_file as perfetto
+from ...analysis.render import perfetto
 from .. import grid_table
 from ..enlarged import STILL_PX
 from ..opened_report import OpenedReport

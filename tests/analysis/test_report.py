@@ -21,7 +21,7 @@ from launchscope.analysis.api import analyze, load
 from launchscope.analysis.model.capture import ModeRecord
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.errors import UnreadableInput
-from launchscope.analysis.render.perfetto import trace_file as perfetto
+from launchscope.analysis.render import perfetto
 from launchscope.analysis.report import Report
 from launchscope.fixtures import nsys_builder as nsys
 from launchscope.fixtures.builder import trace

@@ -14,7 +14,7 @@ import pytest
 from launchscope.analysis import health_story as health
 from launchscope.analysis import notebook, report_story
 from launchscope.analysis.model.errors import UnreadableInput
-from launchscope.analysis.render.perfetto import trace_file as perfetto
+from launchscope.analysis.render import perfetto
 from launchscope.analysis.report import Report, analyze, load
 from launchscope.fixtures.builder import TraceBuilder, trace
 from launchscope.fixtures.nsys_builder import export
