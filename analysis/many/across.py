@@ -15,7 +15,6 @@ from ..facts.ranks.waiting import Arrivals, Offset, Waits, arrivals, clock_offse
 from ..facts.trace_times import StepWaits, TraceTimes, with_waiting
 from ..figures.trace_verdict import trace_verdict
 from ..model.units import number, plural
-from ..profile.rank_documents import is_straggler
 from .carried import CarriedCollectives
 from .document import AlignmentDoc, RankRow
 from .figures import launch_tax
@@ -131,15 +130,12 @@ def _arrival(own: Arrivals, times: TraceTimes) -> dict[str, Any]:
     of = int(own.of.sum())
     if not of:
         return {}
-    apart = own.of > 0
-    awaited = float(own.awaited_ns.mean())
-    part = awaited / times.step_ns if times.step_ns > 0 else 0.0
     return {
         "arrives_last_share": int(own.last.sum()) / of,
         "arrives_last_chance": own.chance,
         "arrivals": of,
-        "awaited_ns": awaited,
-        "straggler": is_straggler(own.last[apart] / own.of[apart], own.chance, part),
+        "awaited_ns": own.mean_awaited_ns,
+        "straggler": own.is_straggler(times.step_ns),
     }
 
 

@@ -52,9 +52,9 @@ def put_together(analyses: Sequence[TraceAnalysis], hosts: Sequence[str | None])
         alignment, ahead = SAME_HOST, [0.0 for _ in analyses]
     names = matching.names()
     waits_for = [None if place is None else names[place] for place in mostly_awaited(matching)]
-    told = zip(analyses, waits_of(matching), waits_for, _reasons(matching), strict=True)
+    known = zip(analyses, waits_of(matching), waits_for, _reasons(matching), strict=True)
     return Together(
-        analyses=tuple(with_waits(*each) for each in told),
+        analyses=tuple(with_waits(*each) for each in known),
         ranks=tuple(names),
         matching=matching,
         arrivals=tuple(arrivals(matching)),
@@ -69,14 +69,14 @@ def _reasons(matching: Matching) -> list[str | None]:
     missing: list[list[str]] = [[] for _ in matching.ranks]
     for group in matching.groups:
         if not group.whole:
-            told = f"{len(group.members)} of the {group.size} ranks of {group.label or 'a group'} were given"
+            given = f"{len(group.members)} of the {group.size} ranks of {group.label or 'a group'} were given"
             for place in group.members:
-                missing[place].append(f"{told}: waiting is so much at least")
+                missing[place].append(f"{given}: waiting is so much at least")
     reasons: list[str | None] = []
-    for rank, its in zip(matching.ranks, missing, strict=True):
+    for rank, not_given in zip(matching.ranks, missing, strict=True):
         unsplit = [kind for kind in rank.kinds if not waits_for_all(kind)]
-        own = [f"in {', '.join(unsplit)} not every rank waits for every other"] if unsplit else []
-        reasons.append("; ".join([*matching.refused, *first_ones(its), *own]) or None)
+        kinds = [f"in {', '.join(unsplit)} not every rank waits for every other"] if unsplit else []
+        reasons.append("; ".join([*matching.refused, *first_ones(not_given), *kinds]) or None)
     return reasons
 
 
@@ -85,7 +85,6 @@ def sets_of_ranks(analyses: Sequence[TraceAnalysis]) -> list[list[TraceAnalysis]
 
     Traces without a GPU op, or of which no rank is known, belong to none.
     """
-    known = [(each.document.rank, each) for each in analyses if each.times is not None]
-    ranked = [(rank, each) for rank, each in known if rank is not None]
+    ranked = [(r, each) for each in analyses if each.times is not None and (r := each.document.rank) is not None]
     sets = sets_of_files([each.name for _, each in ranked], [rank for rank, _ in ranked])
     return [[ranked[place][1] for place in sorted(own, key=lambda place: ranked[place][0])] for own in sets]

@@ -20,6 +20,18 @@ from .matching import Matching, columns
 TOGETHER_NS: Final = 1_000
 """Arrivals closer than this are together: ends of one collective differ by up to 0.8 µs on two H200s of one host."""
 
+LATE_STEPS: Final = 3
+"""Fewer steps with arrivals apart than this tell of no straggler."""
+
+WORTH_TELLING: Final = 0.01
+"""Of T: a rank for which the others wait less is none."""
+
+MOST: Final = 0.6
+"""Of the collectives for which anybody waited: nothing is gained by hurrying one of two that are late in turn."""
+
+SURELY: Final = 2.0
+"""Standard errors of its mean over steps by which a straggler's share is over a half."""
+
 
 @dataclass(frozen=True, eq=False)
 class Waits:
@@ -89,6 +101,34 @@ class Arrivals:
     of: Ints  # [p] collectives of its groups for which anybody waited
     awaited_ns: Reals  # [p] mean time that the others waited for it
     chance: float  # share if all arrived alike
+
+    @classmethod
+    def joined(cls, recordings: Sequence[Arrivals]) -> Arrivals:
+        """Of one rank in several recordings."""
+        none = cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), 1.0 if not recordings else 0.0)
+        several = (none, *recordings)
+        return cls(
+            last=np.concatenate([each.last for each in several]),
+            of=np.concatenate([each.of for each in several]),
+            awaited_ns=np.concatenate([each.awaited_ns for each in several]),
+            chance=max(each.chance for each in several),
+        )
+
+    @property
+    def mean_awaited_ns(self) -> float:
+        """Per step; 0 without a step."""
+        return float(self.awaited_ns.mean()) if len(self.awaited_ns) else 0.0
+
+    def is_straggler(self, step_ns: float) -> bool:
+        """Last in most of the collectives, surely in over half, by steps (those of one are late together); and waited
+        for. ``step_ns`` is T as recorded.
+        """
+        shares = self.last[self.of > 0] / self.of[self.of > 0]
+        is_awaited = step_ns > 0 and self.mean_awaited_ns >= WORTH_TELLING * step_ns
+        if len(shares) < LATE_STEPS or not is_awaited or shares.mean() < MOST:
+            return False
+        error = float(shares.std(ddof=1)) / np.sqrt(len(shares))
+        return bool(shares.mean() - SURELY * error > max(0.5, self.chance))
 
 
 def arrivals(matching: Matching) -> list[Arrivals]:
