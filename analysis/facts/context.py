@@ -296,7 +296,7 @@ class Context:
     @cached_property
     def graph_kernels(self) -> Bools:
         """[gpu_ops] those of them that ran in a replay."""
-        return self.linked_kernels & follow(self.trace.launches.is_graph, self.trace.gpu_ops.launch_row, absent=False)
+        return self.linked_kernels & self.trace.in_graph()
 
     @cached_property
     def graph_launches(self) -> Ints:

@@ -10,7 +10,7 @@ import numpy as np
 from ..model.columns import follow, named
 from ..model.document import LaunchesDoc, OperatorDoc, QueueDepthDoc
 from ..model.statistics import summarize
-from ..model.trace import NONE, Bools, Ints, Trace
+from ..model.trace import NONE, Ints, Trace
 from .stacks import CallStacks
 from .steps import Steps
 
@@ -127,7 +127,8 @@ def _depth(called_ns: Ints, started_ns: Ints, windows: Sequence[tuple[int, int]]
     times, depth = times[order], np.cumsum(changes[order], dtype=np.int32)
     del order, changes
     lasts_ns = np.diff(times)
-    inside = _inside(times[:-1], windows) & (lasts_ns > 0)
+    opened, closed = (np.searchsorted(edges, times[:-1], side="right") for edges in np.sort(windows, axis=0).T)
+    inside = (opened > closed) & (lasts_ns > 0)
     if not inside.any():
         return None, None
     depth, lasts_ns = depth[:-1][inside], lasts_ns[inside]
@@ -135,10 +136,3 @@ def _depth(called_ns: Ints, started_ns: Ints, windows: Sequence[tuple[int, int]]
     until = np.cumsum(lasts_ns[by_depth])
     middle = int(np.searchsorted(until, until[-1] / 2))
     return float(depth[by_depth[middle]]), int(depth.max())
-
-
-def _inside(times_ns: Ints, windows: Sequence[tuple[int, int]]) -> Bools:
-    inside = np.zeros(len(times_ns), dtype=np.bool_)
-    for start_ns, end_ns in windows:
-        inside |= (times_ns >= start_ns) & (times_ns < end_ns)
-    return inside

@@ -37,23 +37,9 @@ class GraphReplays:
     graph: Ints  # [r] index into graph_names; also holds the replays that lack ops of their graph
     under_recorded: Bools  # [r] fewer ops than other replays of its graph
     graph_names: tuple[str, ...]  # 'graph 0', … by first replay, or the file's own graph id
-    kernels_in_graphs: int  # kernels whose launch is a graph launch
-    kernels_with_launch: int
-    kernel_ns_in_graphs: int
-    kernel_ns_with_launch: int
 
     def __len__(self) -> int:
         return len(self.op_count)
-
-    @property
-    def coverage_by_count(self) -> float | None:
-        """Graph coverage by count; null when no kernel's launch is in the file."""
-        return self.kernels_in_graphs / self.kernels_with_launch if self.kernels_with_launch else None
-
-    @property
-    def coverage_by_time(self) -> float | None:
-        """Graph coverage by kernel time; null when no kernel time has a launch in the file."""
-        return self.kernel_ns_in_graphs / self.kernel_ns_with_launch if self.kernel_ns_with_launch else None
 
     @property
     def differing(self) -> Ints:
@@ -66,11 +52,15 @@ class GraphReplays:
 
     def to_doc(self, trace: Trace) -> GraphsDoc:
         """The ``graphs`` object of the report."""
+        ops = trace.gpu_ops
+        with_launch = ops.is_kernel & (ops.launch_row != NONE)
+        in_graphs = ops.is_kernel & trace.in_graph()
+        count, ns = int(with_launch.sum()), int(ops.dur_ns[with_launch].sum())
         return GraphsDoc(
-            coverage_by_count=self.coverage_by_count,
-            coverage_by_time=self.coverage_by_time,
-            kernels_in_graphs=self.kernels_in_graphs,
-            kernels_with_launch=self.kernels_with_launch,
+            coverage_by_count=int(in_graphs.sum()) / count if count else None,
+            coverage_by_time=int(ops.dur_ns[in_graphs].sum()) / ns if ns else None,
+            kernels_in_graphs=int(in_graphs.sum()),
+            kernels_with_launch=count,
             replays=[
                 self._replay_doc(trace, name, replays)
                 for name, replays in zip(self.graph_names, grouped(self.graph, len(self.graph_names)), strict=True)
@@ -116,8 +106,6 @@ def graph_replays(trace: Trace) -> GraphReplays:
 
     launch_row = launch_of[groups[by_start]]
     graph, under_recorded, labels = _graphs(trace, op_replay, np.split(rows, begin)[1:], launch_row)
-    kernels = ops.is_kernel & (ops.launch_row != NONE)
-    in_graph = kernels & follow(launches.is_graph, ops.launch_row, absent=False)
     return GraphReplays(
         op_replay=narrow(op_replay),
         ordinal=narrow(ordinal),
@@ -128,10 +116,6 @@ def graph_replays(trace: Trace) -> GraphReplays:
         graph=graph,
         under_recorded=under_recorded,
         graph_names=labels,
-        kernels_in_graphs=int(in_graph.sum()),
-        kernels_with_launch=int(kernels.sum()),
-        kernel_ns_in_graphs=int(ops.dur_ns[in_graph].sum()),
-        kernel_ns_with_launch=int(ops.dur_ns[kernels].sum()),
     )
 
 

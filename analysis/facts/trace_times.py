@@ -67,16 +67,6 @@ class TraceTimes:
         return self.before_replay_share * self.parts.idle_ns
 
 
-@dataclass(frozen=True, eq=False)
-class StepWaits:
-    """What the other ranks' traces tell of the s kept steps of a trace, or of the first s of them."""
-
-    busy_ns: Reals  # [s]
-    waiting_ns: Reals  # [s] exposed, inside collectives
-    unsplit_ns: Reals  # [s] exposed, inside collectives of which waiting and transfer can't be told apart
-    told: Bools  # [s] steps of which every collective was told
-
-
 def trace_times(
     trace: Trace,
     steps: Steps,
@@ -122,8 +112,7 @@ def trace_times(
         before_replay_share=int(before_replay[gaps.observer].sum()) / gaps.idle_ns if gaps.idle_ns else 0.0,
         parts=StepParts(work),
     )
-    alone = StepWaits(busy, np.zeros(len(busy)), exposed, exposed == 0)
-    return replace(times, parts=_parts(times, alone))
+    return replace(times, parts=step_parts(times, busy, np.zeros(len(busy)), exposed, exposed == 0))
 
 
 def _lengths_ns(trace: Trace, steps: Steps, device: int) -> Ints:
@@ -135,20 +124,11 @@ def _lengths_ns(trace: Trace, steps: Steps, device: int) -> Ints:
     return np.array(lengths, np.int64)
 
 
-def with_waiting(times: TraceTimes, waits: StepWaits) -> TraceTimes:
-    """The same with what the other ranks' traces tell: W without waiting, and T in parts."""
-    rows = waits.told if waits.told.any() else np.ones(len(waits.told), np.bool_)
-    without = float(np.median((waits.busy_ns - waits.waiting_ns)[rows]))
-    return replace(times, without_waiting_ns=without, parts=_parts(times, waits))
-
-
 def steps_doc(trace: Trace, steps: Steps, device: int, busy: Reals, periods: Reals) -> StepsDoc:
     """Figures per kept step of one device, of which there is at least one."""
     ops, launches = trace.gpu_ops, trace.launches
     on_device = np.where(ops.device == device, steps.op_step, NONE)
     linked = ops.is_kernel & (ops.launch_row != NONE)
-    in_graph = linked.copy()
-    in_graph[linked] = launches.is_graph[ops.launch_row[linked]]
     return StepsDoc(
         count=len(busy),
         period_ns=summarize(periods) if len(periods) else None,
@@ -159,22 +139,23 @@ def steps_doc(trace: Trace, steps: Steps, device: int, busy: Reals, periods: Rea
         blocking_calls=summarize(steps.count_kept(steps.blocking_step)),
         memcpys=summarize(steps.count_kept(on_device[ops.kind == OpKind.MEMCPY])),
         gpu_ops=summarize(steps.count_kept(on_device)),
-        kernels_in_graphs=summarize(steps.count_kept(on_device[in_graph])),
+        kernels_in_graphs=summarize(steps.count_kept(on_device[ops.is_kernel & trace.in_graph()])),
         kernels_with_launch=summarize(steps.count_kept(on_device[linked])),
     )
 
 
-def _parts(times: TraceTimes, waits: StepWaits) -> StepParts:
+def step_parts(times: TraceTimes, busy_ns: Reals, waiting_ns: Reals, unsplit_ns: Reals, is_split: Bools) -> StepParts:
     """T − what is surely work, split as the sums over the steps with a period are: waiting, unsplit, and idle time.
 
-    Not by medians: where ranks wait for each other in turn, the median step waits all of its time, or none of it. Of
-    steps that are all told where they are most of them; else of all, where what is not told is unsplit.
+    Columns are [s], of the kept steps or the first s of them; ``is_split``: waiting of all collectives is known. Not
+    by medians: where ranks wait for each other in turn, the median step waits all of its time, or none of it. Of the
+    steps that are split where they are most of them; else of all.
     """
-    rows = waits.told if 2 * waits.told.sum() >= len(waits.told) else np.ones(len(waits.told), np.bool_)
-    working = float(np.median((waits.busy_ns - waits.waiting_ns - waits.unsplit_ns)[rows]))
+    rows = is_split if 2 * is_split.sum() >= len(is_split) else np.ones(len(is_split), np.bool_)
+    working = float(np.median((busy_ns - waiting_ns - unsplit_ns)[rows]))
     summed = rows & np.array(times.with_period[: len(rows)], np.bool_)
     summed = summed if summed.any() else rows
-    waiting, unsplit = float(waits.waiting_ns[summed].mean()), float(waits.unsplit_ns[summed].mean())
+    waiting, unsplit = float(waiting_ns[summed].mean()), float(unsplit_ns[summed].mean())
     left, total = max(times.step_ns - working, 0.0), waiting + unsplit + times.idle_ns
     if total <= 0:
         return StepParts(working, idle_ns=left)

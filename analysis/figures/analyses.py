@@ -16,7 +16,7 @@ from ..facts.launches import LaunchTimes
 from ..facts.ranks.waiting import Waits
 from ..facts.replays import GraphReplays
 from ..facts.steps import Steps
-from ..facts.trace_times import StepWaits, TraceTimes, with_waiting
+from ..facts.trace_times import TraceTimes
 from ..model.document import CommunicationDoc, DeviceDoc, SourceDoc, SteadyDoc, TraceDoc, WarningDoc
 from ..model.freed_memory import return_freed_memory
 from ..model.trace import Trace
@@ -185,8 +185,7 @@ def with_waits(analysis: TraceAnalysis, waits: Waits, waits_for: int | None, rea
     if times is None or document.communication is None:
         return replace(analysis, waits=waits, waits_for=waits_for)
     communication = communication_doc(context.collectives, context.busy_ns, waits, reason)
-    told = StepWaits(context.busy_ns, waits.exposed_waiting_ns, waits.unsplit_ns, waits.told)
-    times = with_waiting(times, told)
+    times = waits.with_waiting(times, context.busy_ns)
     verdict = trace_verdict(
         times,
         analysis.unreliable,

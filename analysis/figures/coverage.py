@@ -73,7 +73,7 @@ def _counts(context: Context, unreliable: tuple[str, ...]) -> CoverageDoc:
         graph_launches=int(launches.is_graph.sum()),
         linked=linked,
         unlinked=len(ops) - linked,
-        kernels_in_graphs=context.replays.kernels_in_graphs,
+        kernels_in_graphs=int((ops.is_kernel & trace.in_graph()).sum()),
         zero_duration=int((ops.dur_ns == 0).sum()),
         negative_latency=int(facts.is_early.sum()),
         negative_queue=int((ops.start_ns[trace.first_ops()] < launches.end_ns).sum()),

@@ -12,7 +12,7 @@ import numpy as np
 from ..facts.ranks.matching import Matching, match
 from ..facts.ranks.pairing import sets_of_files
 from ..facts.ranks.waiting import Arrivals, Offset, Waits, arrivals, clock_offsets, mostly_awaited, waits_of
-from ..facts.trace_times import StepWaits, TraceTimes, with_waiting
+from ..facts.trace_times import TraceTimes
 from ..figures.trace_verdict import trace_verdict
 from ..model.units import number, plural
 from .carried import CarriedCollectives
@@ -112,7 +112,7 @@ def _waiting(waits: Waits, waits_for: int | None, its: CarriedCollectives, row: 
     told = waits.told
     if not waits.is_known or not told.any():
         return {}
-    times = with_waiting(its.times, StepWaits(its.busy_ns.values(), waits.exposed_waiting_ns, waits.unsplit_ns, told))
+    times = waits.with_waiting(its.times, its.busy_ns.values())
     verdict = trace_verdict(times, row.unreliable, its.blocking, alone=False, waits_for=waits_for)
     return {
         "communication_transfer_ns": float(waits.step_transfer_ns[told].mean()),

@@ -8,13 +8,14 @@ tells how far the ranks' clocks are apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from ...model.trace import NONE, Bools, Ints, Reals
 from ..collectives import NO_TIME, Collectives
+from ..trace_times import TraceTimes, step_parts
 from .matching import Matching, columns
 
 TOGETHER_NS: Final = 1_000
@@ -49,6 +50,13 @@ class Waits:
     def is_known(self) -> bool:
         """Of any collective at all."""
         return bool((self.transfer_ns != NONE).any())
+
+    def with_waiting(self, times: TraceTimes, busy_ns: Reals) -> TraceTimes:
+        """The trace's times with W without waiting, and T in parts; ``busy_ns`` [s] is the work in its steps."""
+        rows = self.told if self.told.any() else np.ones(len(self.told), np.bool_)
+        without = float(np.median((busy_ns - self.exposed_waiting_ns)[rows]))
+        parts = step_parts(times, busy_ns, self.exposed_waiting_ns, self.unsplit_ns, self.told)
+        return replace(times, without_waiting_ns=without, parts=parts)
 
 
 def waits_of(matching: Matching) -> list[Waits]:
