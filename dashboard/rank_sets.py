@@ -110,7 +110,7 @@ class RankSet:
     def waited_ns(self, rank: int) -> float | None:
         """Of a median step of a rank, inside collectives; None where it can't be told."""
         waits = self.waits[rank]
-        return float(np.median(waits.step_waiting_ns[waits.told])) if waits.is_known and waits.told.any() else None
+        return float(np.median(waits.step_waiting_ns[waits.split])) if waits.is_known and waits.split.any() else None
 
     def step_of(self, rank: int, column: int) -> int | None:
         """The step of a rank's timeline that a column of the heat map is; None where it has none."""
@@ -141,7 +141,7 @@ def _has_ops(band: Band) -> NDArray[np.bool_]:
 def _per_step(band: Band, figure: RankFigure, waits: Waits | None) -> NDArray[np.float64]:
     """[kept steps] ns, NaN where a step has none."""
     if waits is not None:
-        return np.where(waits.told, waits.step_waiting_ns, np.nan)
+        return np.where(waits.split, waits.step_waiting_ns, np.nan)
     context, device = band.analysis.context, band.device
     if device is None or not context.has_steps:
         return np.array([np.nan])

@@ -110,8 +110,8 @@ def collectives_of(trace: Trace, steps: Steps, device: int | None) -> Collective
     start_ns, end_ns = ops.start_ns[rows], np.maximum(ops.end_ns[rows], ops.start_ns[rows])
     parts = _first_covered(step, start_ns, end_ns)
     others = np.flatnonzero(on_device & ~communicates) if len(rows) else rows
-    beside = Intervals.union(ops.start_ns[others], ops.end_ns[others])
-    hidden = beside.covered_ns(*parts)
+    other_work = Intervals.union(ops.start_ns[others], ops.end_ns[others])
+    hidden = other_work.covered_ns(*parts)
     return Collectives(
         rank=trace.rank,
         world_size=trace.world_size,
@@ -125,7 +125,7 @@ def collectives_of(trace: Trace, steps: Steps, device: int | None) -> Collective
         start_ns=start_ns,
         end_ns=end_ns,
         launch_start_ns=follow(trace.launches.start_ns, ops.launch_row[rows], absent=NO_TIME),
-        hidden_ns=beside.covered_ns(start_ns, end_ns),
+        hidden_ns=other_work.covered_ns(start_ns, end_ns),
         step_source=steps.source if len(steps.kept_rows) else "none",
         step_number=numbers,
         exposed_ns=_sums(step, parts[1] - parts[0] - hidden, len(numbers)),

@@ -162,8 +162,8 @@ class Context:
     @by_device
     def busy(self, device: int) -> Intervals:
         """Union of the device's GPU ops."""
-        ops, own = self.trace.gpu_ops, self.trace.gpu_ops.device == device
-        return Intervals.union(ops.start_ns[own], ops.end_ns[own])
+        ops, on_device = self.trace.gpu_ops, self.trace.gpu_ops.device == device
+        return Intervals.union(ops.start_ns[on_device], ops.end_ns[on_device])
 
     @cached_property
     def threads(self) -> Threads:

@@ -146,8 +146,8 @@ def _graphs(
     heads = np.array([its_ops[0] for its_ops in members], dtype=np.int64)
     ids = trace.gpu_ops.graph[heads]
     if len(ids) and (ids != NONE).all():
-        own = numbered(trace.gpu_ops.process[heads], ids)  # each process counts its graphs
-        distinct, first, graph = np.unique(own, return_index=True, return_inverse=True)
+        graph_ids = numbered(trace.gpu_ops.process[heads], ids)  # each process counts its graphs
+        distinct, first, graph = np.unique(graph_ids, return_index=True, return_inverse=True)
         by_first = np.argsort(first)
         names = tuple(f"graph {ids[first[i]]}" for i in by_first)
         graph = np.argsort(by_first)[graph.reshape(-1)]

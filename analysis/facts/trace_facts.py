@@ -106,9 +106,9 @@ def _inside_launch(trace: Trace, rows: Ints) -> Bools:
     inside = np.zeros(len(rows), np.bool_)
     launches_of = threads(launches.process, launches.thread)
     for thread, here in threads(host.process[rows], host.thread[rows]).items():
-        own = launches_of.get(thread, here[:0])
-        reached = np.append(np.maximum.accumulate(launches.end_ns[own]), np.iinfo(np.int64).min)
-        last = np.searchsorted(launches.start_ns[own], host.start_ns[rows[here]], side="right") - 1
+        calls = launches_of.get(thread, here[:0])
+        reached = np.append(np.maximum.accumulate(launches.end_ns[calls]), np.iinfo(np.int64).min)
+        last = np.searchsorted(launches.start_ns[calls], host.start_ns[rows[here]], side="right") - 1
         inside[here] = reached[last] >= host.end_ns[rows[here]]  # none before it: the last entry
     return inside
 

@@ -144,14 +144,14 @@ def steps_doc(trace: Trace, steps: Steps, device: int, busy: Reals, periods: Rea
     )
 
 
-def step_parts(times: TraceTimes, busy_ns: Reals, waiting_ns: Reals, unsplit_ns: Reals, is_split: Bools) -> StepParts:
+def step_parts(times: TraceTimes, busy_ns: Reals, waiting_ns: Reals, unsplit_ns: Reals, split: Bools) -> StepParts:
     """T − what is surely work, split as the sums over the steps with a period are: waiting, unsplit, and idle time.
 
-    Columns are [s], of the kept steps or the first s of them; ``is_split``: waiting of all collectives is known. Not
+    Columns are [s], of the kept steps or the first s of them; ``split``: waiting of all collectives is known. Not
     by medians: where ranks wait for each other in turn, the median step waits all of its time, or none of it. Of the
     steps that are split where they are most of them; else of all.
     """
-    rows = is_split if 2 * is_split.sum() >= len(is_split) else np.ones(len(is_split), np.bool_)
+    rows = split if 2 * split.sum() >= len(split) else np.ones(len(split), np.bool_)
     working = float(np.median((busy_ns - waiting_ns - unsplit_ns)[rows]))
     summed = rows & np.array(times.with_period[: len(rows)], np.bool_)
     summed = summed if summed.any() else rows
@@ -179,17 +179,17 @@ def host_submit_ns(trace: Trace, launch_step: Ints, steps: Ints) -> Reals:
     row_of[steps] = np.arange(len(steps))
     row = row_of[launch_step]  # NONE: the last, of no step
     blocking_of = threads(blocking.process, blocking.thread)
-    for thread, own in threads(launches.process, launches.thread).items():
-        own = own[row[own] != NONE]
-        if not len(own):
+    for thread, rows in threads(launches.process, launches.thread).items():
+        rows = rows[row[rows] != NONE]
+        if not len(rows):
             continue
-        own = own[np.argsort(row[own], kind="stable")]
-        first = np.flatnonzero(np.diff(row[own], prepend=NONE))
-        start = np.minimum.reduceat(launches.start_ns[own], first)
-        end = np.maximum.reduceat(launches.end_ns[own], first)
-        calls = blocking_of.get(thread, own[:0])
+        rows = rows[np.argsort(row[rows], kind="stable")]
+        first = np.flatnonzero(np.diff(row[rows], prepend=NONE))
+        start = np.minimum.reduceat(launches.start_ns[rows], first)
+        end = np.maximum.reduceat(launches.end_ns[rows], first)
+        calls = blocking_of.get(thread, rows[:0])
         blocked = Intervals.union(blocking.start_ns[calls], blocking.end_ns[calls])
-        np.maximum.at(result, row[own[first]], end - start - blocked.covered_ns(start, end))
+        np.maximum.at(result, row[rows[first]], end - start - blocked.covered_ns(start, end))
     return result
 
 

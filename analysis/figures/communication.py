@@ -30,8 +30,8 @@ def communication_doc(
     if not len(collectives):
         return None
     kinds = Counter(collectives.kinds[kind] for kind in collectives.kind.tolist())
-    told = None if waits is None or not waits.is_known or not waits.told.any() else waits
-    rows = slice(0) if told is None else told.told
+    told = None if waits is None or not waits.is_known or not waits.split.any() else waits
+    rows = slice(0) if told is None else told.split
     work = None if told is None else busy_ns[rows] - told.exposed_waiting_ns[rows]
     return CommunicationDoc(
         scope="whole" if collectives.step_source == "none" else "steps",

@@ -109,7 +109,7 @@ def _name(row: RankRow) -> str:
 
 def _waiting(waits: Waits, waits_for: int | None, its: CarriedCollectives, row: RankRow) -> dict[str, Any]:
     """Of the steps of which every collective was told; the verdict and the launch tax rest on it."""
-    told = waits.told
+    told = waits.split
     if not waits.is_known or not told.any():
         return {}
     times = waits.with_waiting(its.times, its.busy_ns.values())

@@ -201,12 +201,12 @@ class MeasuredMode:
         waiting = idle = 0.0
         for analysis in self.cuda:
             gaps, waits = analysis.headline_steady, analysis.waits
-            if gaps is None or waits is None or not waits.told.any():
+            if gaps is None or waits is None or not waits.split.any():
                 continue
             taxes = taxes_without_observer(analysis.context, self.manifest.calibration)
             idle += float(gaps.idle_ns) if taxes is None else sum(taxes.values())
             with_period = analysis.context.period_ns[gaps.device][analysis.steps.kept_rows] != NONE
-            told = waits.told & with_period
+            told = waits.split & with_period
             if told.any():
                 waiting += float(waits.exposed_waiting_ns[told].mean() * with_period.sum())
         return waiting, idle

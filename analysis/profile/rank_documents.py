@@ -39,8 +39,8 @@ def ranks_document(manifest: Manifest, told: int, together: Sequence[Together]) 
     analyses = [analysis for each in together for analysis in each.analyses]
     modes: dict[str, list[_OfRank]] = {name: [] for name in manifest.modes}
     for record in manifest.ranks:
-        own = [a for a in analyses if a.document.rank == record.rank]
-        measured = measured_modes(manifest.of_rank(record.rank), own)
+        of_rank = [a for a in analyses if a.document.rank == record.rank]
+        measured = measured_modes(manifest.of_rank(record.rank), of_rank)
         for name, document in mode_documents(measured).items():
             modes[name].append(_OfRank(record, measured[name], document))
     return RanksDoc(
@@ -146,7 +146,7 @@ def _mean(summaries: Iterable[Summary | None]) -> float | None:
 
 def _arrival(rank: int, together: Sequence[Together], step_ns: float | None) -> dict[str, Any]:
     """How often it was the last to arrive, and how far its clock is from the first's; ``step_ns`` is T as recorded."""
-    places = [(each, place) for each in together for place, own in enumerate(each.ranks) if own == rank]
+    places = [(each, place) for each in together for place, number in enumerate(each.ranks) if number == rank]
     arrivals = Arrivals.joined([each.arrivals[place] for each, place in places])
     offset = next((offset for each, place in places if (offset := each.offsets[place]) is not None), None)
     known = any(each.matching.groups for each in together)
@@ -241,10 +241,10 @@ def _late_rank_differs(stragglers: Sequence[int], ranks: Mapping[int, MeasuredMo
             slower.append((submits[slowest], slowest, submits[late]))
     if not slower:
         return []
-    told = ", ".join(f"rank {rank} {duration(ns)} against {duration(own)}" for ns, rank, own in slower[:3])
+    shown = ", ".join(f"rank {rank} {duration(ns)} against {duration(late_ns)}" for ns, rank, late_ns in slower[:3])
     text = (
         f"recorded, rank {late} is late, but unprofiled another host took longer to submit a step in {len(slower)} of "
-        f"{plural(len(by_repeat), 'process', 'processes')} ({told}): which rank is late differs between processes, so "
+        f"{plural(len(by_repeat), 'process', 'processes')} ({shown}): which rank is late differs between processes, so "
         "what a rank waits, and wait-bound or launch-bound of it, is of the recording; T is of all. Give each rank's "
         "process cores of its own, or use graphs; more --repeats tell how often"
     )

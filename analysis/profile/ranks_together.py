@@ -50,12 +50,11 @@ def put_together(analyses: Sequence[TraceAnalysis], hosts: Sequence[str | None])
     ahead = [None if offset is None else offset.offset_ns for offset in offsets]
     if None not in hosts and len(set(hosts)) == 1:
         alignment, ahead = SAME_HOST, [0.0 for _ in analyses]
-    names = matching.names()
-    waits_for = [None if place is None else names[place] for place in mostly_awaited(matching)]
+    waits_for = [None if place is None else matching.names[place] for place in mostly_awaited(matching)]
     known = zip(analyses, waits_of(matching), waits_for, _reasons(matching), strict=True)
     return Together(
         analyses=tuple(with_waits(*each) for each in known),
-        ranks=tuple(names),
+        ranks=matching.names,
         matching=matching,
         arrivals=tuple(arrivals(matching)),
         offsets=tuple(offsets),
@@ -87,4 +86,4 @@ def sets_of_ranks(analyses: Sequence[TraceAnalysis]) -> list[list[TraceAnalysis]
     """
     ranked = [(r, each) for each in analyses if each.times is not None and (r := each.document.rank) is not None]
     sets = sets_of_files([each.name for _, each in ranked], [rank for rank, _ in ranked])
-    return [[ranked[place][1] for place in sorted(own, key=lambda place: ranked[place][0])] for own in sets]
+    return [[ranked[place][1] for place in sorted(places, key=lambda place: ranked[place][0])] for places in sets]

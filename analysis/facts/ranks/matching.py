@@ -43,13 +43,10 @@ class Matching:
     """What of several ranks' collectives is the same."""
 
     ranks: tuple[Collectives, ...]
+    names: tuple[int, ...]  # each rank's number; its place where the file has none
     steps: StepPairs
     groups: tuple[MatchedGroup, ...]
     refused: tuple[str, ...]  # why collectives have no counterpart
-
-    def names(self) -> list[int]:
-        """Each rank's number; its place where the file has none."""
-        return [place if own.rank is None else own.rank for place, own in enumerate(self.ranks)]
 
     def durations(self, group: MatchedGroup) -> Ints:
         """[m, members] Of the collectives of which transfer and waiting can be told apart."""
@@ -65,7 +62,7 @@ def match(ranks: Sequence[Collectives]) -> Matching:
     steps = pair_steps(ranks)
     found: list[MatchedGroup] = []
     refused: list[str] = []
-    names = [place if own.rank is None else own.rank for place, own in enumerate(ranks)]
+    names = tuple(place if rank.rank is None else rank.rank for place, rank in enumerate(ranks))
     for label in dict.fromkeys(label for rank in ranks for label in rank.groups):
         members = [place for place, rank in enumerate(ranks) if label in rank.group_places]
         sizes = [ranks[place].group_sizes[ranks[place].group_places[label]] for place in members]
@@ -81,7 +78,7 @@ def match(ranks: Sequence[Collectives]) -> Matching:
             refused += reasons
             if len(matched.step):
                 found.append(matched)
-    return Matching(tuple(ranks), steps, tuple(found), tuple(first_ones(refused)))
+    return Matching(tuple(ranks), names, steps, tuple(found), tuple(first_ones(refused)))
 
 
 def first_ones(reasons: Sequence[str]) -> list[str]:
@@ -100,11 +97,11 @@ def _parted(ranks: Sequence[Collectives], steps: StepPairs, label: str, members:
         return [members]
     parts: list[list[int]] = []
     for place in members:
-        own = next((part for part in parts if _ends_agree(ranks, steps, part[0], place)), None)
-        if own is None:
+        part = next((part for part in parts if _ends_agree(ranks, steps, part[0], place)), None)
+        if part is None:
             parts.append([place])
         else:
-            own.append(place)
+            part.append(place)
     return parts
 
 
@@ -124,11 +121,11 @@ def _match_group(
     size: int | None,
 ) -> tuple[MatchedGroup, list[str]]:
     """One group's collectives in the steps that all members have, and why not in others."""
-    own = [_GroupRows.of(ranks[place], label, steps.places[:, place]) for place in members]
-    present = np.logical_and.reduce([rows.present for rows in own])
-    counts = np.stack([rows.counts for rows in own])
+    of_members = [_GroupRows.of(ranks[place], label, steps.places[:, place]) for place in members]
+    present = np.logical_and.reduce([rows.present for rows in of_members])
+    counts = np.stack([rows.counts for rows in of_members])
     even = present & (counts == counts[0]).all(axis=0)
-    layout = [rows.of_steps(even) for rows in own]
+    layout = [rows.of_steps(even) for rows in of_members]
     kinds = np.stack([ranks[place].kind_number[rows] for place, (rows, _) in zip(members, layout, strict=True)])
     rows, step = layout[0]
     differing = np.unique(step[(kinds != kinds[0]).any(axis=0)])
@@ -142,7 +139,7 @@ def _match_group(
         waits=ranks[members[0]].all_wait[rows[kept]],
     )
     numbers = [names[place] for place in members]
-    reasons = [*_lacking(numbers, [rows.present for rows in own]), *_uneven(numbers, counts, present & ~even)]
+    reasons = [*_lacking(numbers, [rows.present for rows in of_members]), *_uneven(numbers, counts, present & ~even)]
     if len(differing):
         reasons.append(f"{len(differing)} steps in which ranks run other collectives, or in another order")
     return matched, [f"{_named(label)}: {reason}" for reason in reasons]

@@ -68,11 +68,11 @@ def pair_steps(ranks: Sequence[Collectives]) -> StepPairs:
 
 def _by_number(numbers: Sequence[Ints]) -> Ints:
     """[p, ranks] places of each number that two ranks have at least."""
-    found, count = np.unique(np.concatenate([np.unique(own) for own in numbers]), return_counts=True)
+    found, count = np.unique(np.concatenate([np.unique(of_rank) for of_rank in numbers]), return_counts=True)
     shared = found[count >= min(2, len(numbers))]
     places = np.full((len(shared), len(numbers)), NONE, np.int64)
-    for rank, own in enumerate(numbers):
-        distinct, first = np.unique(own, return_index=True)
+    for rank, of_rank in enumerate(numbers):
+        distinct, first = np.unique(of_rank, return_index=True)
         is_shared = np.isin(distinct, shared)
         places[np.searchsorted(shared, distinct[is_shared]), rank] = first[is_shared]
     return places
@@ -88,10 +88,10 @@ def _shifts(ranks: Sequence[Collectives]) -> list[int]:
     following = [0]
     for known in following:  # which grows
         for label in ranks[known].groups:
-            for own in members.pop(label, ()):
-                if own not in shifts:
-                    shifts[own] = shifts[known] + _shift(ranks[known], ranks[own])
-                    following.append(own)
+            for place in members.pop(label, ()):
+                if place not in shifts:
+                    shifts[place] = shifts[known] + _shift(ranks[known], ranks[place])
+                    following.append(place)
     return [shifts.get(rank, 0) for rank in range(len(ranks))]
 
 

@@ -44,7 +44,7 @@ class Waits:
     step_waiting_ns: Reals  # [s]
     exposed_waiting_ns: Reals  # [s] the part of waiting beside which nothing ran: at least so much
     unsplit_ns: Reals  # [s] exposed time of the collectives of which it can't be told
-    told: Bools  # [s] steps of which every collective was told
+    split: Bools  # [s] transfer and waiting are known of every collective
 
     @property
     def is_known(self) -> bool:
@@ -53,9 +53,9 @@ class Waits:
 
     def with_waiting(self, times: TraceTimes, busy_ns: Reals) -> TraceTimes:
         """The trace's times with W without waiting, and T in parts; ``busy_ns`` [s] is the work in its steps."""
-        rows = self.told if self.told.any() else np.ones(len(self.told), np.bool_)
+        rows = self.split if self.split.any() else np.ones(len(self.split), np.bool_)
         without = float(np.median((busy_ns - self.exposed_waiting_ns)[rows]))
-        parts = step_parts(times, busy_ns, self.exposed_waiting_ns, self.unsplit_ns, self.told)
+        parts = step_parts(times, busy_ns, self.exposed_waiting_ns, self.unsplit_ns, self.split)
         return replace(times, without_waiting_ns=without, parts=parts)
 
 
@@ -66,7 +66,7 @@ def waits_of(matching: Matching) -> list[Waits]:
         shortest, rows = matching.durations(group).min(axis=1), group.rows[group.waits]
         for k, place in enumerate(group.members):
             transfer[place][rows[:, k]] = shortest
-    return [_waits(rank, own) for rank, own in zip(matching.ranks, transfer, strict=True)]
+    return [_waits(rank, transfer_ns) for rank, transfer_ns in zip(matching.ranks, transfer, strict=True)]
 
 
 def _waits(rank: Collectives, transfer_ns: Ints) -> Waits:
@@ -83,7 +83,7 @@ def _waits(rank: Collectives, transfer_ns: Ints) -> Waits:
         step_waiting_ns=rank.per_step(np.where(known, waiting, 0)),
         exposed_waiting_ns=exposed,
         unsplit_ns=unsplit,
-        told=untold == 0,
+        split=untold == 0,
     )
 
 
@@ -152,10 +152,10 @@ def arrivals(matching: Matching) -> list[Arrivals]:
         latest = durations.argmin(axis=1)
         mean = (durations - shortest[:, None]).sum(axis=1) / (len(group.members) - 1)
         for k, place in enumerate(group.members):
-            own = waited & (latest == k)
-            np.add.at(last[place], step[own], 1)
+            is_latest = waited & (latest == k)
+            np.add.at(last[place], step[is_latest], 1)
             np.add.at(of[place], step[waited], 1)
-            np.add.at(awaited[place], step[own], mean[own])
+            np.add.at(awaited[place], step[is_latest], mean[is_latest])
             chances[place].append(1 / len(group.members))
     return [Arrivals(last[r], of[r], awaited[r], max(chances[r], default=1.0)) for r in range(ranks)]
 

@@ -17,7 +17,7 @@ from ...profile.ranks_together import BY_COLLECTIVES, SAME_HOST
 from ...profile.select import mode_of
 from . import slices as rows_of
 from .lanes import flat_lanes, nested_lanes
-from .packets import PacketSequence
+from .packets import PacketSequence, Slices
 
 if TYPE_CHECKING:
     from ...figures.analyses import TraceAnalysis
@@ -74,9 +74,9 @@ def _draw(
     trace, steps = analysis.trace, analysis.steps
     moved = f"; its times are moved by {shift_ns:+} ns" if shift_ns else ""
     group = sequence.group(title, description=f"{trace.source.path}{moved}")
-    slices = rows_of.step_slices(steps)
-    lanes = flat_lanes(slices.start_ns, slices.end_ns, np.arange(len(slices)))
-    yield from sequence.slices("steps", group, slices, lanes, description=f"host ranges, found by: {steps.source}")
+    yield from _draw_flat(
+        sequence, "steps", group, rows_of.step_slices(steps), f"host ranges, found by: {steps.source}"
+    )
     yield from _draw_threads(sequence, analysis, group, first_flow)
     gpu_ops = rows_of.gpu_op_slices(analysis, first_flow)
     streams = threads(trace.gpu_ops.device, trace.gpu_ops.stream)
@@ -90,15 +90,18 @@ def _draw(
                 yield from sequence.slices(f"stream {stream}", parent, gpu_ops, lanes)
 
 
+def _draw_flat(sequence: PacketSequence, name: str, parent: int, slices: Slices, description: str) -> Iterator[bytes]:
+    lanes = flat_lanes(slices.start_ns, slices.end_ns, np.arange(len(slices)))
+    return sequence.slices(name, parent, slices, lanes, description)
+
+
 def _draw_derived(sequence: PacketSequence, analysis: TraceAnalysis, device: int, parent: int) -> Iterator[bytes]:
     """What launchscope worked out about a device: its steps, gaps, idle and queue depth."""
     trace, steps, gaps = analysis.trace, analysis.steps, analysis.gaps[device]
-    slices = rows_of.gpu_step_slices(trace, steps, device)
-    lanes = flat_lanes(slices.start_ns, slices.end_ns, np.arange(len(slices)))
-    yield from sequence.slices("steps", parent, slices, lanes, description="first to last GPU op of each step")
-    slices = rows_of.gap_slices(trace, steps, gaps)
-    lanes = flat_lanes(slices.start_ns, slices.end_ns, np.arange(len(slices)))
-    yield from sequence.slices("gaps", parent, slices, lanes, description="why no GPU op was running")
+    gpu_steps = rows_of.gpu_step_slices(trace, steps, device)
+    yield from _draw_flat(sequence, "steps", parent, gpu_steps, "first to last GPU op of each step")
+    gap_slices = rows_of.gap_slices(trace, steps, gaps)
+    yield from _draw_flat(sequence, "gaps", parent, gap_slices, "why no GPU op was running")
     yield from sequence.counter("idle", parent, *rows_of.idle_series(trace, gaps), description="1 while no GPU op runs")
     series = rows_of.queue_depth_series(trace, device)
     yield from sequence.counter("queue depth", parent, *series, description="GPU ops launched and not started")
@@ -107,8 +110,8 @@ def _draw_derived(sequence: PacketSequence, analysis: TraceAnalysis, device: int
 def _draw_threads(sequence: PacketSequence, analysis: TraceAnalysis, group: int, first_flow: int) -> Iterator[bytes]:
     """Per host thread: its API calls, and below them operators with annotations, and Python frames."""
     trace = analysis.trace
-    calls = rows_of.api_call_slices(analysis, first_flow)
-    calls_of = threads(*rows_of.api_call_threads(trace))
+    calls, process, thread = rows_of.api_call_slices(analysis, first_flow)
+    calls_of = threads(process, thread)
     host_ops = rows_of.host_op_slices(trace)
     host_ops_of = threads(trace.host_ops.process, trace.host_ops.thread)
     none = np.zeros(0, np.int64)
@@ -171,8 +174,8 @@ def placement(analyses: Sequence[TraceAnalysis], clocks: Clocks) -> tuple[list[i
     leads: dict[Hashable, int] = {}  # by how much all that ran together are moved, on a clock that is not ahead
     for analysis, anchor in zip(analyses, anchors, strict=True):
         together, ahead = clocks.get(analysis.name, (None, 0.0))
-        own = anchors[0] - anchor
-        lead = own if together is None else leads.setdefault(together, own + round(ahead))
+        shift = anchors[0] - anchor
+        lead = shift if together is None else leads.setdefault(together, shift + round(ahead))
         shifts.append(lead - (0 if together is None else round(ahead)))
     earliest = min((start + shift for start, shift in zip(starts, shifts, strict=True)), default=0)
     lift = max(0, -earliest)

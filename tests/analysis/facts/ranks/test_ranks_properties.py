@@ -63,7 +63,7 @@ def test_transfer_and_waiting_add_up(of_ranks: list[list[list[tuple[int, int, st
         assert (waits.waiting_ns[known] >= 0).all()
         assert (waits.exposed_waiting_ns >= 0).all()
         assert (waits.exposed_waiting_ns + waits.unsplit_ns <= rank.exposed_ns).all()
-        assert not waits.unsplit_ns[waits.told].any()
+        assert not waits.unsplit_ns[waits.split].any()
     for own in arrivals(matching):
         assert (own.last <= own.of).all()
     assert sum(own.last.sum() for own in arrivals(matching)) <= sum(len(group.step) for group in matching.groups)
@@ -79,7 +79,7 @@ def test_documents_of_any_ranks(of_ranks: list[list[list[tuple[int, int, str, in
     msgspec.json.encode(document)
     for rank, analysis in zip(document.ranks, together.analyses, strict=True):
         assert rank.gpu_work_ns is not None
-        if rank.gpu_work_without_waiting_ns is not None and analysis.waits is not None and analysis.waits.told.all():
+        if rank.gpu_work_without_waiting_ns is not None and analysis.waits is not None and analysis.waits.split.all():
             assert rank.gpu_work_without_waiting_ns <= rank.gpu_work_ns
         communication = analysis.document.communication
         if communication is not None and communication.waiting_ns is None:
