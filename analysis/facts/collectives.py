@@ -6,6 +6,7 @@ Small enough to go from process to process for hundreds of ranks: a row per coll
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -103,10 +104,11 @@ def collectives_of(trace: Trace, steps: Steps, device: int | None) -> Collective
     rows = rows[np.argsort(step_of_op[rows], kind="stable")]
     step = step_of_op[rows]
     named_kinds, named_groups = _recorded(trace)
-    collective = ops.collective[rows].tolist()
-    names = zip(collective, ops.name[rows].tolist(), strict=True)
-    kinds, kind = _interned([named_kinds[index] or kind_of_name[name] or UNKNOWN for index, name in names])
-    groups, group = _interned([named_groups[index] for index in collective])
+    collective, name = ops.collective[rows], ops.name[rows]
+    kinds, kind = _interned(
+        numbered(collective, name), lambda row: named_kinds[collective[row]] or kind_of_name[name[row]] or UNKNOWN
+    )
+    groups, group = _interned(collective, lambda row: named_groups[collective[row]])
     start_ns, end_ns = ops.start_ns[rows], np.maximum(ops.end_ns[rows], ops.start_ns[rows])
     parts = _first_covered(step, start_ns, end_ns)
     others = np.flatnonzero(on_device & ~communicates) if len(rows) else rows
@@ -181,11 +183,14 @@ def _group(name: Any, ranks: Any) -> tuple[str, int | None] | None:
     return (label, listed.count(",") + 1 if whole else None) if label else None
 
 
-def _interned(values: list[Value]) -> tuple[tuple[Value, ...], Ints]:
-    """The distinct values, and of each the index of its own."""
+def _interned(codes: Ints, value_at: Callable[[int], Value]) -> tuple[tuple[Value, ...], Ints]:
+    """The distinct values by their first row, and of each row the index of its own; rows of one code have one value."""
+    _, first, place = np.unique(codes, return_index=True, return_inverse=True)
     index: dict[Value, int] = {}
-    column = np.fromiter((index.setdefault(value, len(index)) for value in values), np.int64, len(values))
-    return tuple(index), column
+    number = np.empty(len(first), np.int64)
+    for code in np.argsort(first).tolist():
+        number[code] = index.setdefault(value_at(int(first[code])), len(index))
+    return tuple(index), number[place]
 
 
 def _first_covered(of: Ints, start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:

@@ -90,12 +90,13 @@ def graph_replays(trace: Trace) -> GraphReplays:
     linked = ops.launch_row[rows] != NONE
     launch_of[group[linked]] = ops.launch_row[rows[linked]]
     is_replay = np.where(launch_of != NONE, follow(launches.is_graph, launch_of, absent=False), sizes >= 2)
-    inside = is_replay[group]
-    rows, group = rows[inside], group[inside]
-
-    groups, first, replay = np.unique(group, return_index=True, return_inverse=True)
-    by_start = np.argsort(ops.start_ns[rows[first]], kind="stable")
-    replay = np.argsort(by_start)[replay]  # numbered by their first op
+    first = np.zeros(len(sizes), dtype=np.int64)
+    first[group[::-1]] = rows[::-1]  # rows are by start, so the last write is the earliest op
+    groups = np.flatnonzero(is_replay)
+    groups = groups[np.argsort(ops.start_ns[first[groups]], kind="stable")]  # as replays are numbered
+    number = np.full(len(sizes), NONE, dtype=np.int64)
+    number[groups] = np.arange(len(groups))
+    rows, replay = rows[is_replay[group]], number[group[is_replay[group]]]
     in_order = np.argsort(replay, kind="stable")  # by replay, then by start
     rows, replay, op_count = rows[in_order], replay[in_order], np.bincount(replay)
     begin = np.cumsum(op_count) - op_count
@@ -104,7 +105,7 @@ def graph_replays(trace: Trace) -> GraphReplays:
     op_replay[rows] = replay
     ordinal[rows] = np.arange(len(rows)) - begin[replay]
 
-    launch_row = launch_of[groups[by_start]]
+    launch_row = launch_of[groups]
     graph, under_recorded, labels = _graphs(trace, op_replay, np.split(rows, begin)[1:], launch_row)
     return GraphReplays(
         op_replay=narrow(op_replay),
