@@ -24,9 +24,6 @@ class LaunchTimes:
     latency_ns: Ints  # call start to start of its earliest GPU op; negative: the clocks disagree
     queue_ns: Ints  # call end to start of its earliest GPU op; negative: the op started before the call returned
 
-    def __len__(self) -> int:
-        return len(self.first_op)
-
 
 def launch_times(trace: Trace) -> LaunchTimes:
     """Overhead, latency and queue time of each launch, by its earliest GPU op."""

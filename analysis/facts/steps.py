@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..model.trace import NONE, Bools, Ints, Notice, Trace
+from ..model.trace import NONE, Bools, Ints, Notice, Reals, Trace
 from .replays import GraphReplays
 from .step_sources import Evidence, StepRanges, locate_steps
 
@@ -102,7 +101,7 @@ def first_op_ns(trace: Trace, steps: Steps, device: int) -> Ints:
     return first
 
 
-def step_busy_ns(trace: Trace, steps: Steps, device: int) -> NDArray[np.float64]:
+def step_busy_ns(trace: Trace, steps: Steps, device: int) -> Reals:
     """Union of each kept step's own GPU ops on the device, whenever they ran; 0 for a step without one."""
     ops = trace.gpu_ops
     rows = np.flatnonzero((ops.device == device) & (steps.op_step != NONE))

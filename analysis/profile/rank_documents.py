@@ -64,8 +64,7 @@ def _of_mode(name: str, ranks: Sequence[_OfRank], together: Sequence[Together]) 
     recorded = [each for each in together if of_pass(of_mode(each.analyses[:1], name), TIMES[0])]
     step = _slowest([rank.measured for rank in ranks])
     withheld = {} if step is not None else {"step_ns": "not every rank was timed in any repeat"}
-    figures = [_of_profile(rank, recorded) for rank in ranks]
-    found = _side_by_side("profile", figures, recorded, step, withheld)
+    found = _side_by_side("profile", [_of_profile(rank, recorded) for rank in ranks], recorded, step, withheld)
     warnings = _late_rank_differs(found.stragglers, {rank.record.rank: rank.measured for rank in ranks})
     return msgspec.structs.replace(found, warnings=warnings)
 
