@@ -26,7 +26,7 @@ FACTOR = _Factor(0, 1_000_000, min_open=True)
 
 def _by_class(text: str) -> tuple[str, float]:
     """A factor for all GPU ops, or for those of a class."""
-    from ..analysis.facts.op_classes import CLASSES
+    from ..analysis.predict.plan_changes import CLASSES
 
     name, equals, factor = text.rpartition("=")
     if equals and name not in CLASSES:

@@ -25,7 +25,6 @@ ANALYSIS = (
     "analysis.inputs",
     "analysis.facts",
     "analysis.facts.ranks",
-    "analysis.facts.context",
     "analysis.story",
     "analysis.render",
     "analysis.step_model",

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
+from ..facts.collectives import Collectives
 from ..facts.context import Context
 from ..facts.gaps import Gaps
 from ..facts.launches import LaunchTimes
-from ..facts.ranks.collectives import Collectives
-from ..facts.ranks.waiting import Waits
 from ..facts.replays import GraphReplays
 from ..facts.steps import Steps
+from ..facts.trace_times import Waits
 from ..model.document import SourceDoc, TraceDoc
 from ..model.freed_memory import return_freed_memory
 from ..model.trace import Trace

@@ -9,14 +9,12 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from ..facts.ranks.clocks import Offset, clock_offsets
 from ..facts.ranks.matching import Matching, match
-from ..facts.ranks.sets import sets_of_files
-from ..facts.ranks.waiting import Arrivals, Waits, arrivals, mostly_awaited, waits_of
-from ..facts.trace_times import StepWaits, TraceTimes, with_waiting
+from ..facts.ranks.pairing import sets_of_files
+from ..facts.ranks.waiting import Arrivals, Offset, arrivals, clock_offsets, mostly_awaited, waits_of
+from ..facts.trace_times import TraceTimes, Waits
 from ..figures.trace_verdict import trace_verdict
 from ..model.units import number, plural
-from ..profile.rank_documents import is_straggler
 from .carried import CarriedCollectives
 from .document import AlignmentDoc, RankRow
 from .figures import launch_tax
@@ -111,10 +109,10 @@ def _name(row: RankRow) -> str:
 
 def _waiting(waits: Waits, waits_for: int | None, its: CarriedCollectives, row: RankRow) -> dict[str, Any]:
     """Of the steps of which every collective was told; the verdict and the launch tax rest on it."""
-    told = waits.told
+    told = waits.split
     if not waits.is_known or not told.any():
         return {}
-    times = with_waiting(its.times, StepWaits(its.busy_ns.values(), waits.exposed_waiting_ns, waits.unsplit_ns, told))
+    times = waits.with_waiting(its.times, its.busy_ns.values())
     verdict = trace_verdict(times, row.unreliable, its.blocking, alone=False, waits_for=waits_for)
     return {
         "communication_transfer_ns": float(waits.step_transfer_ns[told].mean()),
@@ -132,15 +130,12 @@ def _arrival(own: Arrivals, times: TraceTimes) -> dict[str, Any]:
     of = int(own.of.sum())
     if not of:
         return {}
-    apart = own.of > 0
-    awaited = float(own.awaited_ns.mean())
-    part = awaited / times.step_ns if times.step_ns > 0 else 0.0
     return {
         "arrives_last_share": int(own.last.sum()) / of,
         "arrives_last_chance": own.chance,
         "arrivals": of,
-        "awaited_ns": awaited,
-        "straggler": is_straggler(own.last[apart] / own.of[apart], own.chance, part),
+        "awaited_ns": own.mean_awaited_ns,
+        "straggler": own.is_straggler(times.step_ns),
     }
 
 

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..facts.ranks.collectives import Collectives
+from ..facts.collectives import Collectives
 from ..facts.trace_times import TraceTimes
 from .figures import RankFound
 

@@ -15,9 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ..facts.collectives import Collectives
 from ..facts.context import Context
-from ..facts.ranks.collectives import Collectives
-from ..facts.steps import has_period
 from ..facts.trace_times import TraceTimes
 from ..figures.coverage import coverage_doc
 from ..figures.registry import values
@@ -122,9 +121,7 @@ def _communication(context: Context) -> dict[str, Any]:
 
 def _series(context: Context) -> StepSeriesDoc:
     """Every kept step, or as many of them, evenly, as a row may carry."""
-    steps, first = context.steps, context.first_op_ns[context.device]
-    period = np.where(has_period(first, steps), np.append(first[1:], 0) - first, NONE)
-    kept = steps.kept_rows
+    steps, period, kept = context.steps, context.period_ns[context.device], context.steps.kept_rows
     every = -(-len(kept) // MOST_IN_SERIES)
     chosen = kept[::every]
     return StepSeriesDoc(

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from ..facts.host_submit import host_submit_ns
 from ..facts.steps import Steps
+from ..facts.trace_times import host_submit_ns
 from ..figures.analyses import TraceAnalysis
 from ..figures.observer import KERNEL_STRETCH_NS
 from ..model.document import CalibrationDoc, ProcessDoc, baseline

@@ -16,7 +16,6 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ..facts.op_classes import CLASSES, op_classes
 from ..figures.observer import KERNEL_STRETCH_NS
 from ..model import __version__
 from ..model.errors import LaunchscopeError
@@ -28,7 +27,7 @@ from ..step_model.bound import StepBytes, step_bytes
 from ..step_model.knobs import ALL_REDUCE_NS, FORMATS, OTHER_STREAM_NS, Knobs
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
 from ..story.tables import Column, Row, Table
-from .plan_changes import as_graph, changed_times, fused, with_ops_after
+from .plan_changes import CLASSES, as_graph, changed_times, fused, op_classes, with_ops_after
 from .recorded_steps import RecordedStart, find_start
 from .simulator import Plan
 

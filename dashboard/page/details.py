@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from ...analysis.facts.stacks import stack_around
+from ...analysis.facts.stacks import stack_of_launch
 from ...analysis.figures.analyses import TraceAnalysis
 from ...analysis.model.columns import follow
 from ...analysis.model.document import CAUSES
@@ -135,7 +135,7 @@ def details(opened: OpenedReport, band_key: str, row: int, others: Sequence[str]
         why_no_launch=_why_no_launch(analysis, row) if launch is None else None,
         operator=operator,
         operator_inferred=inferred,
-        stack=_stack(analysis, launch),
+        stack=() if launch is None else tuple(stack_of_launch(analysis.trace, launch.row)),
         node=_node(analysis, row),
         gap=_gap(analysis, row, launch),
         occurrences=_nearest(in_step, row),
@@ -202,13 +202,6 @@ def _operator(analysis: TraceAnalysis, row: int) -> tuple[str | None, bool]:
     name = trace.name(int(trace.gpu_ops.name[row]))
     inferred = next((doc.operator for doc in analysis.document.kernels if doc.name == name), None)
     return inferred, inferred is not None
-
-
-def _stack(analysis: TraceAnalysis, launch: LaunchOf | None) -> tuple[str, ...]:
-    if launch is None:
-        return ()
-    stack = stack_around(analysis.trace, launch.process, launch.thread, launch.start_ns)
-    return tuple(analysis.trace.name(frame) for frame in stack)
 
 
 def _node(analysis: TraceAnalysis, row: int) -> NodeOf | None:

@@ -19,7 +19,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 from ...analysis import report_story
 from ...analysis.many.document import RanksDocument
 from ...analysis.model.errors import LaunchscopeError
-from ...analysis.render.perfetto import trace_file as perfetto
+from ...analysis.render import perfetto
 from ...analysis.report import Report
 from .. import grid_table
 from ..many import app as many_app

@@ -24,7 +24,7 @@ from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.model.trace import NONE, OpKind, Table, Trace
 from launchscope.analysis.profile.bare_traces import require_whole
-from launchscope.analysis.render.perfetto import trace_file as perfetto
+from launchscope.analysis.render import perfetto
 from launchscope.analysis.report import Report, load
 
 from .judge import is_other_json, is_proven_whole

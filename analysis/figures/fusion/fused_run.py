@@ -43,7 +43,7 @@ def fused_run(
     eager: Recorded, step: FusionStep, found: Sequence[Occurrence], rates: Rates, fused: Recorded
 ) -> FusedRunDoc | None:
     """The comparison; None where either has no kept step."""
-    matched = align(eager.context.trace, eager.context.steps, fused.context.trace, fused.context.steps)
+    matched = align(eager.context, fused.context)
     if not len(matched.reference_ops) or not len(matched.other_ops):
         return None
     run, prices = _Run(eager, fused, matched, found), Prices(rates, step)

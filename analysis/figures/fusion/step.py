@@ -17,8 +17,8 @@ import numpy as np
 
 from ...facts.alignment import in_launch_order, match_names, step_ops
 from ...facts.context import Context
-from ...facts.repetition import LEAST_REPEATS, find_repetition
 from ...facts.stacks import stacks_at
+from ...facts.step_repetition import LEAST_REPEATS, find_repetition
 from ...facts.tensor_shapes import ELEMENTWISE, PACKED_PRODUCTS, Input, Tensor, inputs_of, output_of
 from ...model.columns import follow
 from ...model.names import users_line
@@ -127,7 +127,7 @@ def fusion_step(context: Context, times: OpTimes | None = None) -> FusionStep | 
     trace = context.trace
     if not trace.shapes:
         return None
-    rows = step_ops(trace, context.steps)
+    rows = step_ops(context)
     launched = np.flatnonzero(trace.gpu_ops.launch_row[rows] != NONE)
     if not len(launched):
         return None
@@ -241,7 +241,7 @@ def op_times(context: Context, names: Sequence[str], host_submit_ns: float | Non
 
 def names_of_step(context: Context) -> list[str]:
     """What the GPU ops of a typical step are matched by, in launch order."""
-    return match_names(context.trace, step_ops(context.trace, context.steps))
+    return match_names(context.trace, step_ops(context))
 
 
 def _host_ns(context: Context, rows: Ints) -> Reals:

@@ -91,7 +91,11 @@ def _graph_launch(context: Context) -> GraphLaunchDoc:
         exposed = float(np.minimum(exposed_ns, _unhidden(context, launched, costs[launched])).sum())
         host, source = float(np.median(costs[rows])), "calibration"
     is_known = costs is not None or not context.own_capture
-    steps = context.replaying if context.headline_steady is None else context.replaying & (context.to_next_ns != NONE)
+    steps = (
+        context.replaying
+        if context.headline_steady is None
+        else context.replaying & (context.period_ns[context.device] != NONE)
+    )
     return GraphLaunchDoc(
         count=len(rows),
         per_step=context.per_step(len(rows), context.replaying),
@@ -136,9 +140,9 @@ def _fallback(context: Context) -> FallbackDoc | None:
         steps=[steps.names[row] for row in np.flatnonzero(fell).tolist()],
         of=int(steps.kept.sum()),
         kernels=float(np.median(kernels[fell])),
-        period_ns=_median(context.to_next_ns[fell]),
+        period_ns=_median(context.period_ns[context.device][fell]),
         replayed_kernels=float(np.median(kernels[context.replaying])),
-        replayed_period_ns=_median(context.to_next_ns[context.replaying]),
+        replayed_period_ns=_median(context.period_ns[context.device][context.replaying]),
         shared_kernels=(names[0] & names[1]).total() / max(each.total() for each in names),
         other_shapes=list(islice(_other_shapes(context, here, there), SHAPES)),
     )

@@ -12,7 +12,6 @@ from typing import Any, Final, Self
 import numpy as np
 
 from ...facts.context import Context
-from ...facts.steps import has_period
 from ...model.columns import follow
 from ...model.intervals import Intervals
 from ...model.trace import NONE, Bools, HostKind, Ints, OpKind, Trace
@@ -56,7 +55,7 @@ class ServingSteps:
     def of(cls, context: Context) -> Self | None:
         """None where no step counts."""
         steps, first = context.steps, context.first_op_ns[context.device]
-        periods = has_period(first, steps)
+        periods = context.period_ns[context.device] != NONE
         used = np.flatnonzero(periods) if periods.any() else steps.kept_rows
         if not len(used):
             return None

@@ -10,9 +10,8 @@ from typing import Any
 import launchscope
 import numpy as np
 import pytest
-from launchscope.analysis.facts.op_classes import CLASSES, class_of
 from launchscope.analysis.model.errors import LaunchscopeError
-from launchscope.analysis.predict.plan_changes import OTHER_KERNELS, ROWS, SAVED, changed_times
+from launchscope.analysis.predict.plan_changes import CLASSES, OTHER_KERNELS, ROWS, SAVED, changed_times, class_of
 from launchscope.analysis.predict.whatif import what_if
 from launchscope.analysis.report import Report, load
 from launchscope.analysis.step_model.bound import StepBytes

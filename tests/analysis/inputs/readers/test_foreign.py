@@ -12,7 +12,7 @@ import pytest
 from launchscope.analysis.inputs.readers import open_trace, read_trace
 from launchscope.analysis.inputs.readers.foreign import recognized
 from launchscope.analysis.model.errors import UnreadableInput
-from launchscope.analysis.render.perfetto import trace_file as perfetto
+from launchscope.analysis.render import perfetto
 from launchscope.analysis.report import load
 from launchscope.fixtures.cases import NAMED_CASES
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace  # type: ignore[import-untyped]
