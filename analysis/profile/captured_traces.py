@@ -18,9 +18,8 @@ from ..model.columns import follow
 from ..model.document import KernelDoc, ModeDoc, ProfileDoc, WarningDoc, fusion_of
 from ..model.errors import UnreadableInput
 from ..model.trace import NONE, Bools, Ints, Trace, utf8_text
-from .advice import with_advice
+from .advice import with_advice, with_captured_fusion
 from .bare_traces import require_whole
-from .fusion_advice import with_captured_fusion
 from .measured_mode import submit_ns
 from .profile import profile_document
 from .rank_documents import ranks_document

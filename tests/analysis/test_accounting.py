@@ -16,7 +16,8 @@ from launchscope.analysis.figures.coverage import coverage_doc
 from launchscope.analysis.model.document import CAUSES, TAXES
 from launchscope.analysis.model.trace import NONE, Trace
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
+
+from ..cases import NAMED_CASES
 
 US = 1000
 APIS = ("cudaLaunchKernel", "cudaGraphLaunch", "cudaMemcpy", "cuLaunchKernelEx")

@@ -23,8 +23,8 @@ from launchscope.analysis.many.reading import Job
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import load
 from launchscope.dashboard.many.rank_pages import kept_table, places_of, report_of
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ..cases import NAMED_CASES
 from . import json_damage
 from .bytes_damage import damaged
 from .promises import WIDTH, Outcome, require, require_clear, require_finite

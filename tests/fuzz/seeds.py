@@ -24,9 +24,9 @@ from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.many.reading import Finished
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.fixtures.builder import trace
-from launchscope.fixtures.cases import NAMED_CASES
 
 from ..analysis.captures import eager_trace, graph_trace, two_modes
+from ..cases import NAMED_CASES
 from ..nsys_builder import ExportBuilder, export
 
 TRACES: Final = Path(launchscope.__file__).parent / "fixtures" / "traces"

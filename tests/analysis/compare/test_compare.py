@@ -13,8 +13,8 @@ from launchscope.analysis.compare.compare_document import SCHEMA, ComparisonDoc
 from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
 from launchscope.analysis.report import analyze
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ...cases import NAMED_CASES
 from ..captures import shipped
 from ..facts.ranks.ranks_by_hand import ALL_REDUCE
 from ..profile.rank_captures import two_ranks

@@ -19,7 +19,8 @@ from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.many.document import RankRow
 from launchscope.analysis.many.figures import find_figures
-from launchscope.fixtures.cases import NAMED_CASES
+
+from ...cases import NAMED_CASES
 
 ANALYSIS = Path(launchscope.__file__).parent / "analysis"
 TRACES = Path(launchscope.__file__).parent / "fixtures" / "traces"

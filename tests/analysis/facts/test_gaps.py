@@ -13,7 +13,8 @@ from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.model.document import CAUSES, TAXES
 from launchscope.analysis.model.trace import NONE
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
+
+from ...cases import NAMED_CASES
 
 US = 1000
 TRACES = Path(__file__).parents[3] / "fixtures" / "traces"

@@ -13,8 +13,8 @@ from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
 from launchscope.analysis.model.capture import Calibration
 from launchscope.analysis.model.document import TAXES, TraceDoc
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ...cases import NAMED_CASES
 from ..captures import graph_trace
 
 

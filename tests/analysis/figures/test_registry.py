@@ -13,7 +13,8 @@ from launchscope.analysis.facts.context import Context
 from launchscope.analysis.figures.figure import Figure
 from launchscope.analysis.figures.registry import FIGURES, values
 from launchscope.analysis.model.document import TraceDoc
-from launchscope.fixtures.cases import NAMED_CASES
+
+from ...cases import NAMED_CASES
 
 ABOUT_THE_RECORDING = {"name", "mode", "trace_pass", "repeat", "rank", "source", "headline_device", "withheld"}
 """What a report says of a trace that is no figure; ``serving_reason`` says why one is not there."""

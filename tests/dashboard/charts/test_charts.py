@@ -21,8 +21,8 @@ from launchscope.dashboard.opened_report import OpenedReport, open_bands
 from launchscope.dashboard.plotting import Figure, clipped, log_ticks, tick_words
 from launchscope.dashboard.theme import DARK, LIGHT, Theme
 from launchscope.fixtures.builder import trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ...cases import NAMED_CASES
 from ..opening import built, capture, case, two_modes
 
 US = 1e3

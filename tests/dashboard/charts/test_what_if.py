@@ -29,8 +29,8 @@ from launchscope.dashboard.opened_report import OpenedReport
 from launchscope.dashboard.theme import DARK, LIGHT
 from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ...cases import NAMED_CASES
 from ..opening import built, capture, case, two_modes
 
 US = 1e3

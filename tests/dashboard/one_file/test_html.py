@@ -29,8 +29,8 @@ from launchscope.dashboard.theme import DARK, LIGHT, Theme
 from launchscope.dashboard.timeline.timeline import timeline_figure
 from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ...cases import NAMED_CASES
 from ..opening import capture, capture_as_html, case
 
 HOSTILE = "gemm</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e&\"'"

@@ -26,7 +26,8 @@ from launchscope.dashboard.timeline.stage import stage
 from launchscope.dashboard.timeline.timeline import MOST_RECTS, Figure, legend_items, search_count, timeline_figure
 from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import (
+
+from ...cases import (
     NAMED_CASES,
     eager_steps,
     graph_replay,
@@ -37,7 +38,6 @@ from launchscope.fixtures.cases import (
     two_streams,
     worker_thread,
 )
-
 from ..opening import capture
 
 KINDS = {"gpu_op": "gpu_ops", "launch": "launches", "blocking": "blocking_calls", "host_op": "host_ops"}

@@ -14,8 +14,8 @@ from launchscope.analysis.model.trace import NONE
 from launchscope.analysis.profile.rank_documents import traces_document
 from launchscope.analysis.profile.ranks_together import put_together
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ....cases import NAMED_CASES
 from .ranks_by_hand import ALL_GATHER, ALL_REDUCE, BROADCAST, analysed, collectives
 
 US = 1000

@@ -20,8 +20,8 @@ from launchscope.analysis.model.graph_document import (
     OutsideDoc,
 )
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ....cases import NAMED_CASES
 from ...captures import shipped
 from ...test_accounting import builders
 
