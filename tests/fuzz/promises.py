@@ -60,7 +60,7 @@ def keeps(data: bytes, path: Path, *, outputs: bool) -> Outcome:
             require(finish(Job(file)).row.error_kind == UNREADABLE, "a file that is refused, and no such row")
         return "refused"
     require_sound(trace)
-    slow = read_slowly(data, trace.source.format)
+    slow = _slowly(data, trace)
     if slow is not None:
         told = [*differences(trace, slow)]
         require(not told, f"another trace than the slow reader's: {told[:3]}")
@@ -145,6 +145,15 @@ def require_slow_refusal(data: bytes, told: str) -> None:
     except (UnreadableInput, UnicodeDecodeError):
         return
     require(slow is None, f"refused, but the slow reader takes it: {told}")
+
+
+def _slowly(data: bytes, trace: Trace) -> Trace | None:
+    """What the slow reader makes of a file that is read; it may refuse one that is cut before its first event."""
+    try:
+        return read_slowly(data, trace.source.format)
+    except UnreadableInput as error:
+        require(not trace.events and not trace.complete, f"read, but the slow reader refuses it: {error}")
+        return None
 
 
 def require_sound(trace: Trace) -> None:
