@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ..figures import parts
+from ..figures import verdict_blocks
 from ..model import units
 from ..model.document import RankDoc, RanksDoc, RanksOfStepDoc, StepTimeDoc
 from ..model.units import MISSING, duration, duration_interval, number, plural, ratio, share
@@ -127,7 +127,7 @@ def _facts(ranks: RanksOfStepDoc, label: str, *, verbose: bool) -> Iterator[Fact
     else:
         lines.append(_clocks(ranks))
     yield Fact(label, lines)
-    yield from parts.warnings(ranks.warnings, verbose=verbose)
+    yield from verdict_blocks.warnings(ranks.warnings, verbose=verbose)
     concerns = [*ranks.refused, *_missing(ranks)]
     if concerns:
         yield Fact("not matched", concerns if verbose else concerns[:3], concern=True)

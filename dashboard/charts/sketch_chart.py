@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analysis.figures.parts import SMALL_CAUSE
+from ...analysis.figures.devices import SMALL_CAUSE
 from ...analysis.model.capture import COMPILED
 from ...analysis.model.document import CAUSES
 from ...analysis.model.units import MISSING, duration, share
