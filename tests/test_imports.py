@@ -28,6 +28,7 @@ ANALYSIS = (
     "analysis.story",
     "analysis.render",
     "analysis.step_model",
+    "analysis.figures.figure",
     "analysis.figures.fusion",
     "analysis.figures.graphs",
     "analysis.figures.serving",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from ...model.document import TraceDoc
 from ...model.fusion_document import CandidateDoc, FusedRunDoc, FusionDoc, WorthDoc
 from ...model.units import MISSING, byte_size, duration, number, plural
 from ...story.blocks import Block, Fact, Listing
 from ...story.tables import Cells, Column, Row, Table
+from ..figure import Figure
 
 MOST: Final = 5  # candidates without --verbose
 PARTS: Final = 8
@@ -145,3 +147,13 @@ def _promises(run: FusedRunDoc) -> Listing:
     ]
     columns = [Column("torch.compile fused", right=False), Column("launches\npromised"), Column("came")]
     return Listing(Table([*columns, Column("GPU work\npromised"), Column("came")], rows))
+
+
+def _tables(trace: TraceDoc, verbose: bool) -> Iterable[Block]:
+    """Of a bare trace: a profile tells its own."""
+    return fusion_story(trace.fusion, verbose=verbose) if trace.trace_pass is None else ()
+
+
+FUSION: Final[Figure[FusionDoc]] = Figure(
+    "fusion", "operators that could be one kernel", FusionDoc, None, tables=_tables
+)

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
+
+from ...facts.context import Context
 from ...model.document import ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary, TraceDoc
 from ...model.units import MISSING, duration, number, plural
+from ...model.withheld import Withheld, known
 from ...story.blocks import Listing, marked
 from ...story.tables import Column, Row, Table
+from ..figure import Figure
+from .anatomy import serving
 
 WORDS: Final = {
     "schedule": "schedule",
@@ -75,3 +81,39 @@ def _times(host: Summary | None, blocked: Summary | None, busy: Summary, idle: S
 def mean(summary: Summary | None) -> float | None:
     """Per step; null without steps."""
     return None if summary is None or not summary.count else summary.total / summary.count
+
+
+def _compute(context: Context) -> ServingDoc | Withheld | None:
+    found = serving(context)
+    if isinstance(found, str):
+        return Withheld(found)
+    if found is None:
+        return None
+    kinds = [_kind(kind, found.kinds_reason or "no annotation tells it") for kind in found.kinds]
+    return msgspec.structs.replace(found, kinds=kinds)
+
+
+def _kind(kind: ServingKindDoc, otherwise: str) -> ServingKindDoc:
+    return msgspec.structs.replace(
+        kind,
+        kind=known(kind.kind, otherwise),
+        period_ns=known(kind.period_ns, "no step follows these on this device"),
+        phases=[_phase(phase) for phase in kind.phases],
+    )
+
+
+def _phase(phase: ServingPhaseDoc) -> ServingPhaseDoc:
+    reason = phase.reason or "no launch of the host's is of this phase"
+    return msgspec.structs.replace(
+        phase, host_ns=known(phase.host_ns, reason), blocked_ns=known(phase.blocked_ns, reason)
+    )
+
+
+SERVING: Final = Figure(
+    "serving",
+    "phases of a serving engine's steps",
+    ServingDoc,
+    _compute,
+    tables=lambda trace, verbose: serving_story(trace),
+    tells_reasons=True,
+)

@@ -28,9 +28,8 @@ def test_every_figure_of_the_report_is_in_it_and_the_other_way_round() -> None:
 
 
 def test_every_figure_that_a_module_makes_is_in_it() -> None:
-    modules = [
-        importlib.import_module(f"{figures.__name__}.{each.name}") for each in pkgutil.iter_modules(figures.__path__)
-    ]
+    found = pkgutil.walk_packages(figures.__path__, f"{figures.__name__}.")
+    modules = [importlib.import_module(each.name) for each in found]
     made = {id(each) for module in modules for each in vars(module).values() if isinstance(each, Figure)}
     assert made == {id(figure) for figure in FIGURES}
 
