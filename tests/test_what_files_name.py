@@ -27,8 +27,8 @@ from launchscope.analysis.inputs.sources import Source, sources
 from launchscope.analysis.inputs.storage import PROTOCOLS
 from launchscope.analysis.many import kept_rows
 from launchscope.analysis.many.document import RankRow, RanksDocument
+from launchscope.analysis.many.one_file import Job, finish
 from launchscope.analysis.many.ranks import analyze_ranks
-from launchscope.analysis.many.reading import Job, finish
 from launchscope.analysis.model.capture import Manifest, open_capture
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import analyze, load

@@ -17,9 +17,8 @@ from ..facts.trace_times import StepWaits, TraceTimes, with_waiting
 from ..figures.trace_verdict import trace_verdict
 from ..model.units import number, plural
 from ..profile.rank_documents import is_straggler
-from .carried import CarriedCollectives
 from .document import AlignmentDoc, RankRow
-from .figures import launch_tax
+from .one_file import RankCollectives, launch_tax
 
 ENOUGH: Final = 0.9
 """Share of the steps of a median rank, below which a rank is not compared."""
@@ -36,33 +35,33 @@ class _Together:
 
     matching: Matching
     known: int  # ranks of which transfer and waiting are told apart
-    is_short: bool  # not all steps of every rank were carried
+    is_short: bool  # of some rank not all steps are compared
 
 
-def compared(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]) -> tuple[list[RankRow], AlignmentDoc]:
-    """The rows with what their collectives tell together; ``carried`` are those of the rows at these places."""
-    if not carried:
+def compared(rows: Sequence[RankRow], collectives: Mapping[int, RankCollectives]) -> tuple[list[RankRow], AlignmentDoc]:
+    """The rows with what their collectives tell together; ``collectives`` are those of the rows at these places."""
+    if not collectives:
         return list(rows), AlignmentDoc(kind="none", reason=_NOTHING)
-    left_out = _not_reliable(rows, carried)
-    sets, apart = _sets(rows, [place for place in sorted(carried) if place not in left_out])
+    left_out = _not_reliable(rows, collectives)
+    sets, apart = _sets(rows, [place for place in sorted(collectives) if place not in left_out])
     left_out |= apart
     found, together = list(rows), []
     for places in sets:
-        few = _few_steps(rows, {place: carried[place] for place in places})
+        few = _few_steps(rows, {place: collectives[place] for place in places})
         left_out |= few
-        together.append(_compare(found, [place for place in places if place not in few], carried))
+        together.append(_compare(found, [place for place in places if place not in few], collectives))
     return found, _alignment(rows, together, [left_out[place] for place in sorted(left_out)])
 
 
-def _compare(found: list[RankRow], places: Sequence[int], carried: Mapping[int, CarriedCollectives]) -> _Together:
+def _compare(found: list[RankRow], places: Sequence[int], collectives: Mapping[int, RankCollectives]) -> _Together:
     """Puts what they tell together into the rows at these places."""
-    matching = match([carried[place].restored() for place in places])
+    matching = match([collectives[place].collectives for place in places])
     awaited = [None if other is None else found[places[other]].rank for other in mostly_awaited(matching)]
     waits, last, offsets = waits_of(matching), arrivals(matching), clock_offsets(matching)
     is_short = False
     for own, place in enumerate(places):
-        its = carried[place]
-        is_short |= len(its.busy_ns.values()) != found[place].steps
+        its = collectives[place]
+        is_short |= len(its.busy_ns) != found[place].steps
         figures = (
             _waiting(waits[own], awaited[own], its, found[place])
             | _arrival(last[own], its.times)
@@ -72,10 +71,10 @@ def _compare(found: list[RankRow], places: Sequence[int], carried: Mapping[int, 
     return _Together(matching, sum(each.is_known for each in waits), is_short)
 
 
-def _not_reliable(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]) -> dict[int, str]:
+def _not_reliable(rows: Sequence[RankRow], collectives: Mapping[int, RankCollectives]) -> dict[int, str]:
     """Ranks that are not compared as their files are not reliable; none where all are not."""
-    reasons = {place: f"{_name(rows[place])}: its file is not reliable" for place in carried if rows[place].unreliable}
-    return reasons if len(reasons) < len(carried) else {}
+    reasons = {at: f"{_name(rows[at])}: its file is not reliable" for at in collectives if rows[at].unreliable}
+    return reasons if len(reasons) < len(collectives) else {}
 
 
 def _sets(rows: Sequence[RankRow], places: list[int]) -> tuple[list[list[int]], dict[int, str]]:
@@ -92,11 +91,11 @@ def _sets(rows: Sequence[RankRow], places: list[int]) -> tuple[list[list[int]], 
     return sets, {place: f"{rows[place].name}: {why}" for place in places if place not in there}
 
 
-def _few_steps(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]) -> dict[int, str]:
+def _few_steps(rows: Sequence[RankRow], collectives: Mapping[int, RankCollectives]) -> dict[int, str]:
     """Ranks that are not compared, with the reason: a step is compared where all ranks of a group have it, so a file
     with few of them would take the others' away.
     """
-    steps = {place: len(each.busy_ns.values()) for place, each in carried.items()}
+    steps = {place: len(each.busy_ns) for place, each in collectives.items()}
     usual = float(np.median(list(steps.values())))
     return {
         place: f"{_name(rows[place])}: {plural(count, 'step')} of {number(usual)}"
@@ -109,12 +108,12 @@ def _name(row: RankRow) -> str:
     return row.name if row.rank is None else f"rank {row.rank}"
 
 
-def _waiting(waits: Waits, waits_for: int | None, its: CarriedCollectives, row: RankRow) -> dict[str, Any]:
+def _waiting(waits: Waits, waits_for: int | None, its: RankCollectives, row: RankRow) -> dict[str, Any]:
     """Of the steps of which every collective was told; the verdict and the launch tax rest on it."""
     told = waits.told
     if not waits.is_known or not told.any():
         return {}
-    times = with_waiting(its.times, StepWaits(its.busy_ns.values(), waits.exposed_waiting_ns, waits.unsplit_ns, told))
+    times = with_waiting(its.times, StepWaits(its.busy_ns, waits.exposed_waiting_ns, waits.unsplit_ns, told))
     verdict = trace_verdict(times, row.unreliable, its.blocking, alone=False, waits_for=waits_for)
     return {
         "communication_transfer_ns": float(waits.step_transfer_ns[told].mean()),

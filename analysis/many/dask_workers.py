@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from ..model.errors import LaunchscopeError, MissingRequirement
 from ..model.secrets import told_without_secrets, without_secrets
+from .one_file import Finished, Job, finish
 from .pool import lost_row
-from .reading import Finished, Job, finish
 
 if TYPE_CHECKING:
     from distributed import Client, Future

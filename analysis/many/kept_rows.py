@@ -22,7 +22,7 @@ from ..model.paths import is_file
 from ..model.secrets import comparable
 from ..model.trace import utf8_text
 from .document import UNREADABLE, RankRow
-from .reading import Finished, Job, bare_row
+from .one_file import Finished, Job, bare_row, from_bytes, to_bytes
 
 _SUFFIX: Final = ".row"
 _ANALYSIS: Final = Path(__file__).parents[1]
@@ -56,7 +56,7 @@ class KeptRows:
             place = self._place(key)
             if not is_file(place):  # a pipe that somebody put there has no end
                 return None
-            kept = msgspec.msgpack.decode(place.read_bytes(), type=_Kept)
+            kept = from_bytes(place.read_bytes(), _Kept)
             if kept.key == key and _names(kept.finished.row) == _names(bare_row(job.file)):
                 return kept.finished
         return None
@@ -67,7 +67,7 @@ class KeptRows:
             return
         key = _key(job)
         try:
-            self._write(self._place(key), msgspec.msgpack.encode(_Kept(key, finished)))
+            self._write(self._place(key), to_bytes(_Kept(key, finished)))
         except OSError as error:
             raise LaunchscopeError(
                 f"{self._folder}: finished rows can't be kept: {error.strerror}; give --resume a folder with room"

@@ -15,7 +15,7 @@ from ..story.files import counted_files
 from ..story.tables import Column, Row, Table
 from ..story.typed import WRITE
 from .document import DistributionDoc, OddDoc, RankRow, RanksDocument
-from .odd_ones import FEWEST, missing_words
+from .outliers import FEWEST, missing_words
 
 OF_MEANS: Final = (
     "* step, GPU work and W without waiting: the median step; idle, launch tax, transfer and waiting: of all steps, "

@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import select
 import signal
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
+from ..inputs.readers.second_process import leave_other_cores
 from ..model.errors import LaunchscopeError
 from .document import LOST_WORKER, RankRow
-from .reading import Finished, Job, bare_row
-from .worker import SIZE_BYTES, framed, told
+from .one_file import Finished, Job, bare_row, finish, from_bytes, to_bytes
 
 _PIPE_BYTES: Final = 1 << 20
 _ENDING_S: Final = 5.0
+_SIZE_BYTES: Final = 8  # of a message's length, which goes before it
 
 
 def available_cores() -> int:
@@ -135,7 +138,7 @@ class _Worker:
         self.is_ready = False
         self._incoming = bytearray()
         self.pipe, its_end = os.pipe()
-        code = f"import sys; sys.path[:] = {sys.path!r}; from {__package__}.worker import serve; serve({its_end})"
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({its_end})"
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code],
@@ -155,7 +158,7 @@ class _Worker:
         assert self._process.stdin is not None
         self.job = job
         with contextlib.suppress(OSError):  # it has died, which ``receive`` finds, too
-            self._process.stdin.write(framed(told(job)))
+            self._process.stdin.write(_framed(_to_bytes(job)))
             self._process.stdin.flush()
 
     def receive(self) -> Finished | None:
@@ -166,17 +169,17 @@ class _Worker:
         self._incoming += data
         for message in self._messages():
             if self.is_ready:
-                return msgspec.msgpack.decode(message, type=Finished)
+                return from_bytes(message, Finished)
             self.is_ready = True
         return None
 
     def _messages(self) -> Iterator[bytes]:
         """Those that came in whole."""
-        while len(self._incoming) >= SIZE_BYTES:
-            end = SIZE_BYTES + int.from_bytes(self._incoming[:SIZE_BYTES], "little")
+        while len(self._incoming) >= _SIZE_BYTES:
+            end = _SIZE_BYTES + int.from_bytes(self._incoming[:_SIZE_BYTES], "little")
             if len(self._incoming) < end:
                 return
-            message = bytes(self._incoming[SIZE_BYTES:end])
+            message = bytes(self._incoming[_SIZE_BYTES:end])
             del self._incoming[:end]
             yield message
 
@@ -199,3 +202,43 @@ class _Worker:
             self._process.stdin.close()
         with contextlib.suppress(OSError):
             os.close(self.pipe)
+
+
+def serve(pipe: int) -> None:
+    """In a worker: finish jobs from stdin, one at a time. Rows go out by ``pipe``: anything may print on stdout.
+
+    It was started afresh, not forked, since the caller may hold threads or a CUDA context, and ends with the caller.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is told by the caller, who then ends this
+    leave_other_cores()
+    jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_take, args=(sys.stdin.buffer, jobs), daemon=True).start()
+    with os.fdopen(pipe, "wb") as results:
+        results.write(_framed(b""))  # ready
+        results.flush()
+        while True:
+            finished = finish(_from_bytes(jobs.get()))
+            results.write(_framed(to_bytes(finished)))
+            results.flush()
+
+
+def _take(stream: BinaryIO, jobs: queue.SimpleQueue[bytes]) -> None:
+    """Take jobs as they come in; the end of the stream is the end of the process."""
+    while size := int.from_bytes(stream.read(_SIZE_BYTES), "little"):
+        jobs.put(stream.read(size))
+    os._exit(0)
+
+
+def _framed(message: bytes) -> bytes:
+    return len(message).to_bytes(_SIZE_BYTES, "little") + message
+
+
+def _to_bytes(job: Job) -> bytes:
+    """A path may hold bytes that are no UTF-8."""
+    file = msgspec.structs.replace(job.file, path="")
+    return msgspec.msgpack.encode((os.fsencode(job.file.path), msgspec.structs.replace(job, file=file)))
+
+
+def _from_bytes(message: bytes) -> Job:
+    path, job = msgspec.msgpack.decode(message, type=tuple[bytes, Job])
+    return msgspec.structs.replace(job, file=msgspec.structs.replace(job.file, path=os.fsdecode(path)))

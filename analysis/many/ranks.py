@@ -14,12 +14,11 @@ from ..model.document import SkippedDoc
 from ..model.paths import natural_order
 from ..profile.bare_traces import skipped_files
 from .across import compared
-from .distributions import distributions
 from .document import RankRow, RanksDocument
 from .kept_rows import KeptRows
-from .odd_ones import odd_ones
+from .one_file import Finished, Job
+from .outliers import distributions, odd_ones
 from .pool import available_cores, finished_by_processes
-from .reading import Finished, Job
 
 Progress = Callable[[int, int, RankRow], None]
 """Told of each row as it is finished: (rows so far, of how many, the row)."""
@@ -99,8 +98,8 @@ def _document(
     skipped: list[SkippedDoc],
 ) -> RanksDocument:
     ordered = sorted(finished, key=lambda each: _order(each.row))
-    carried = {place: each.collectives for place, each in enumerate(ordered) if each.collectives is not None}
-    rows, alignment = compared([each.row for each in ordered], carried)
+    collectives = {place: each.collectives for place, each in enumerate(ordered) if each.collectives is not None}
+    rows, alignment = compared([each.row for each in ordered], collectives)
     world_size = _world_size(rows)
     known = distributions(rows)
     return RanksDocument(

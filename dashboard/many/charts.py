@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analysis.many.distributions import value_of
 from ...analysis.many.document import DistributionDoc, RankRow, RanksDocument
 from ...analysis.many.many_story import by_row
+from ...analysis.many.outliers import value_of
 from ...analysis.model.units import plural, written
 from ..plotting import TEXT_PX, Figure, axis, escaped, layout
 from ..rank_heat import Heat

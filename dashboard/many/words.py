@@ -8,7 +8,7 @@ from typing import Final
 
 from ...analysis.many.document import RankRow, RanksDocument
 from ...analysis.many.many_story import OF_RANKS, label
-from ...analysis.many.odd_ones import missing_words
+from ...analysis.many.outliers import missing_words
 from ...analysis.model.units import byte_size, number, one_line, plural, printable
 
 FIGURE_WORDS: Final = {

@@ -18,8 +18,8 @@ from launchscope.analysis.inputs.sources import Source, Sources
 from launchscope.analysis.many import kept_rows, many_story
 from launchscope.analysis.many.document import RanksDocument
 from launchscope.analysis.many.kept_rows import KeptRows
+from launchscope.analysis.many.one_file import Job
 from launchscope.analysis.many.ranks import analyze_ranks
-from launchscope.analysis.many.reading import Job
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import load
 from launchscope.dashboard.many.rank_pages import kept_table, places_of, report_of

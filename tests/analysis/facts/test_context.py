@@ -18,7 +18,7 @@ from launchscope.analysis.facts.context import Context, by_device
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.many.document import RankRow
-from launchscope.analysis.many.figures import find_figures
+from launchscope.analysis.many.one_file import find_figures
 from launchscope.fixtures.cases import NAMED_CASES
 
 ANALYSIS = Path(launchscope.__file__).parent / "analysis"

@@ -7,9 +7,8 @@ import json
 import msgspec
 import pytest
 from launchscope.analysis.many import many_story
-from launchscope.analysis.many.distributions import distributions
 from launchscope.analysis.many.document import AlignmentDoc, RankRow, RanksDocument, StepSeriesDoc
-from launchscope.analysis.many.odd_ones import odd_ones
+from launchscope.analysis.many.outliers import distributions, odd_ones
 from launchscope.analysis.model.document import Summary, WarningDoc
 from rich.cells import cell_len
 

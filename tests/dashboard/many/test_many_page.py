@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 from launchscope.analysis.many.document import RankRow, RanksDocument
-from launchscope.analysis.many.odd_ones import missing_words
+from launchscope.analysis.many.outliers import missing_words
 from launchscope.analysis.report import Report
 from launchscope.dashboard.many import app
 from launchscope.dashboard.many.charts import alike_words, distribution_figure, heat_of, order, step_in_timeline

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from launchscope.analysis.many.distributions import distributions
 from launchscope.analysis.many.document import OddDoc, RankRow
-from launchscope.analysis.many.odd_ones import missing_words, odd_ones
+from launchscope.analysis.many.outliers import distributions, missing_words, odd_ones
 from launchscope.analysis.model.document import Summary, WarningDoc
 
 from .rank_files import row
