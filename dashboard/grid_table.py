@@ -89,11 +89,12 @@ def _field(column: TypedColumn) -> str:
 
 def typed_row(columns: Sequence[TypedColumn], row: object) -> Row:
     """A row of a typed table, its texts fit to be shown."""
-    cells = {_field(column): _typed_cell(column.kind, getattr(row, column.field)) for column in columns}
+    cells = {_field(column): typed_cell(column.kind, getattr(row, column.field)) for column in columns}
     return cells | {c.whole: printable(getattr(row, c.whole)) for c in columns if c.whole}
 
 
-def _typed_cell(kind: Kind, value: Any) -> Cell:
+def typed_cell(kind: Kind, value: Any) -> Cell:
+    """Times in µs, shares in per cent."""
     if value is None:
         return None
     match kind:

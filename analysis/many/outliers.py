@@ -1,6 +1,6 @@
-"""Which ranks stand out, by what figure and by how much. The rules are those of docs/many-ranks.md.
+"""How each figure lies over the ranks, and which ranks stand out: the rules are those of docs/many-ranks.md.
 
-Robust: the median and the median deviation from it don't move with the odd ones, as a mean and a standard deviation do.
+Robust: the median and the median deviation from it don't move with outliers, as a mean and a standard deviation do.
 """
 
 from __future__ import annotations
@@ -13,10 +13,52 @@ import numpy as np
 from ..figures.registry import values
 from ..model.document import Summary
 from ..model.units import duration, number, share, written
+from ..story.typed import Kind
 from .document import DistributionDoc, OddDoc, RankRow
 
+
+class RankFigure(NamedTuple):
+    """A figure of every rank: a field of its row, or a name among the row's ``figures``."""
+
+    name: str
+    kind: Kind  # ns, share or count
+    title: str  # of a row of a table of text
+    words: str  # on the page
+    of_registry: bool = False  # among ``figures``
+
+
+RANK_FIGURES: Final = {
+    figure.name: figure
+    for figure in (
+        RankFigure("period_ns", "ns", "step", "step time"),
+        RankFigure("busy_ns", "ns", "GPU work W", "GPU work W"),
+        RankFigure("gpu_work_without_waiting_ns", "ns", "W without waiting", "W without waiting, median"),
+        RankFigure("idle_fraction", "share", "idle", "GPU idle"),
+        RankFigure("launch_tax_ns", "ns", "launch tax", "launch tax"),
+        RankFigure("launch_tax_share", "share", "of the step", "launch tax ÷ step"),
+        RankFigure("kernels", "count", "kernels", "kernels per step"),
+        RankFigure("launches", "count", "launches", "launches per step"),
+        RankFigure("collectives", "count", "collectives", "collectives per step"),
+        RankFigure("communication_exposed_ns", "ns", "communication, exposed", "communication, exposed, mean"),
+        RankFigure("communication_hidden_ns", "ns", "communication, hidden", "communication, hidden, mean"),
+        RankFigure("communication_transfer_ns", "ns", "transfer", "communication, transfer, mean"),
+        RankFigure("communication_waiting_ns", "ns", "waiting", "waiting in collectives, mean"),
+        RankFigure("arrives_last_share", "share", "arrives last", "arrives last"),
+        RankFigure("steps", "count", "steps", "steps recorded"),
+        *(
+            RankFigure(value.name, value.kind, value.words, value.words, True)
+            for _, value in values()
+            if value.of_ranks
+        ),
+    )
+}
+"""Those whose distribution over the ranks is told, by name."""
+
+OF_REGISTRY: Final = tuple(figure for figure in RANK_FIGURES.values() if figure.of_registry)
+
+
 FEWEST: Final = 4
-"""Ranks from which one can stand out: of three, one or two could be the odd ones."""
+"""Ranks from which one can stand out: of three, one or two could be the outliers."""
 
 DEVIATIONS: Final = 5.0
 """Scaled median deviations from the median: of a bell curve's figures, 6 in 10 million lie outside."""
@@ -48,7 +90,43 @@ RULES: Final = (
 )
 
 
-def odd_ones(rows: Sequence[RankRow], known: Sequence[DistributionDoc]) -> list[OddDoc]:
+def value_of(row: RankRow, figure: str) -> float | None:
+    """A figure of a row, of a summary its median; null for one that is not among them."""
+    if figure in row.figures:
+        return row.figures[figure]
+    value: Summary | float | None = getattr(row, figure, None) if figure in RANK_FIGURES else None
+    return value.median if isinstance(value, Summary) else value
+
+
+def distributions(rows: Sequence[RankRow]) -> list[DistributionDoc]:
+    """One of each figure that any row has, over the files that are reliable."""
+    found = []
+    for figure in RANK_FIGURES.values():
+        found_in = [(value_of(row, figure.name), index) for index, row in enumerate(rows) if not row.unreliable]
+        known = [(value, index) for value, index in found_in if value is not None]
+        if not known:
+            continue
+        values = np.array([value for value, _ in known], dtype=np.float64)
+        low, p10, median, p90, high = np.percentile(values, (0, 10, 50, 90, 100)).tolist()
+        found.append(
+            DistributionDoc(
+                figure=figure.name,
+                unit=figure.kind,
+                count=len(values),
+                min=low,
+                p10=p10,
+                median=median,
+                p90=p90,
+                max=high,
+                spread=float(np.median(np.abs(values - median))),
+                min_at=known[int(values.argmin())][1],
+                max_at=known[int(values.argmax())][1],
+            )
+        )
+    return found
+
+
+def outliers(rows: Sequence[RankRow], known: Sequence[DistributionDoc]) -> list[OddDoc]:
     """Everything that stands out, the files that tell nothing first, then by how far."""
     by_figure = {each.figure: each for each in known}
     figures = [
@@ -86,13 +164,13 @@ def _outside(rule: Rule, rows: Sequence[RankRow], its: DistributionDoc) -> Itera
 
 def _compared(value: float, its: DistributionDoc) -> str:
     """``12.4 ms, 1.24× the median 10.0 ms``; shares and counts by their difference."""
-    told, typical = written(value, its.unit), written(its.median, its.unit)
+    text, typical = written(value, its.unit), written(its.median, its.unit)
     if its.unit == "ns" and its.median > 0:
-        return f"{told}, {value / its.median:.2f}× the median {typical}"
+        return f"{text}, {value / its.median:.2f}× the median {typical}"
     if its.unit == "share":
-        return f"{told}, the median is {typical}"
+        return f"{text}, the median is {typical}"
     difference = value - its.median
-    return f"{told}, {number(abs(difference))} {'more' if difference > 0 else 'fewer'} than the median {typical}"
+    return f"{text}, {number(abs(difference))} {'more' if difference > 0 else 'fewer'} than the median {typical}"
 
 
 def _stragglers(rows: Sequence[RankRow]) -> Iterator[OddDoc]:
@@ -100,9 +178,9 @@ def _stragglers(rows: Sequence[RankRow]) -> Iterator[OddDoc]:
     late = sorted((-(row.awaited_ns or 0.0), index) for index, row in enumerate(rows) if row.straggler)
     for _, index in late:
         last, chance, of = rows[index].arrives_last_share, rows[index].arrives_last_chance, rows[index].arrivals
-        told = f"arrives last in {share(last)} of {number(of)} collectives (by chance {share(chance)})"
-        told += f": the others wait {duration(rows[index].awaited_ns)} a step for it"
-        yield OddDoc(row=index, kind="straggler", message=told, figure="arrives_last_share", value=last)
+        text = f"arrives last in {share(last)} of {number(of)} collectives (by chance {share(chance)})"
+        text += f": the others wait {duration(rows[index].awaited_ns)} a step for it"
+        yield OddDoc(row=index, kind="straggler", message=text, figure="arrives_last_share", value=last)
 
 
 def _failed(rows: Sequence[RankRow]) -> Iterator[OddDoc]:
@@ -135,8 +213,8 @@ def _same_rank(rows: Sequence[RankRow]) -> Iterator[OddDoc]:
         if row.rank is None or row.error is not None:
             continue
         if row.rank in first:
-            told = f"of rank {row.rank}, as {rows[first[row.rank]].name} is"
-            yield OddDoc(row=index, kind="same_rank", message=told)
+            message = f"of rank {row.rank}, as {rows[first[row.rank]].name} is"
+            yield OddDoc(row=index, kind="same_rank", message=message)
         first.setdefault(row.rank, index)
 
 
@@ -148,62 +226,5 @@ def missing_words(missing: Sequence[int], world_size: int) -> str:
             runs[-1][1] = rank
         else:
             runs.append([rank, rank])
-    told = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in runs)
-    return f"{len(missing):,} of {world_size:,} ranks ({share(len(missing) / world_size)}) without a file: {told}"
-
-
-FIGURES: Final = {
-    "period_ns": "ns",
-    "busy_ns": "ns",
-    "gpu_work_without_waiting_ns": "ns",
-    "idle_fraction": "share",
-    "launch_tax_ns": "ns",
-    "launch_tax_share": "share",
-    "kernels": "count",
-    "launches": "count",
-    "collectives": "count",
-    "communication_exposed_ns": "ns",
-    "communication_hidden_ns": "ns",
-    "communication_transfer_ns": "ns",
-    "communication_waiting_ns": "ns",
-    "arrives_last_share": "share",
-    "steps": "count",
-    **{value.name: value.kind for _, value in values() if value.of_ranks},
-}
-"""Field of a row, or name among its ``figures`` → its unit: ns, share or count."""
-
-
-def value_of(row: RankRow, figure: str) -> float | None:
-    """A figure of a row, of a summary its median; null for one that is not among them."""
-    if figure in row.figures:
-        return row.figures[figure]
-    value: Summary | float | None = getattr(row, figure, None) if figure in FIGURES else None
-    return value.median if isinstance(value, Summary) else value
-
-
-def distributions(rows: Sequence[RankRow]) -> list[DistributionDoc]:
-    """One of each figure that any row has, over the files that are reliable."""
-    found = []
-    for figure, unit in FIGURES.items():
-        told = [(value_of(row, figure), index) for index, row in enumerate(rows) if not row.unreliable]
-        known = [(value, index) for value, index in told if value is not None]
-        if not known:
-            continue
-        values = np.array([value for value, _ in known], dtype=np.float64)
-        low, p10, median, p90, high = np.percentile(values, (0, 10, 50, 90, 100)).tolist()
-        found.append(
-            DistributionDoc(
-                figure=figure,
-                unit=unit,
-                count=len(values),
-                min=low,
-                p10=p10,
-                median=median,
-                p90=p90,
-                max=high,
-                spread=float(np.median(np.abs(values - median))),
-                min_at=known[int(values.argmin())][1],
-                max_at=known[int(values.argmax())][1],
-            )
-        )
-    return found
+    ranks = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in runs)
+    return f"{len(missing):,} of {world_size:,} ranks ({share(len(missing) / world_size)}) without a file: {ranks}"

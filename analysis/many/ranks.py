@@ -17,7 +17,7 @@ from .across import compared
 from .document import RankRow, RanksDocument
 from .kept_rows import KeptRows
 from .one_file import Finished, Job
-from .outliers import distributions, odd_ones
+from .outliers import distributions, outliers
 from .pool import available_cores, finished_by_processes
 
 Progress = Callable[[int, int, RankRow], None]
@@ -113,7 +113,7 @@ def _document(
         missing_ranks=_missing(rows, world_size),
         alignment=alignment,
         distributions=known,
-        odd=odd_ones(rows, known),
+        odd=outliers(rows, known),
         rows=rows,
     )
 

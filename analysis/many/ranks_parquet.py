@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from io import BytesIO
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +14,7 @@ from pyarrow import parquet
 
 from ..model.document import Summary
 from .document import RankRow, RanksDocument
-from .many_story import OF_RANKS
+from .outliers import OF_REGISTRY
 
 _SUMMARIES: Final = ("period_ns", "busy_ns")
 _OF_A_SUMMARY: Final = ("median", "p10", "p90", "count")
@@ -20,8 +23,7 @@ _TYPES: Final = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "
 
 def render(doc: RanksDocument) -> bytes:
     """One Parquet file; its metadata has the rest of the document, so that nothing is lost but the series."""
-    rows = [_flat(row) for row in doc.rows]
-    columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in columns_of_a_row().items()}
+    columns = {name: pa.array(map(of, doc.rows), kind) for name, kind, of in columns_of_a_row()}
     head = msgspec.json.encode(msgspec.structs.replace(doc, rows=[]))
     table = pa.table(columns).replace_schema_metadata({b"launchscope": head})
     file = BytesIO()
@@ -29,20 +31,26 @@ def render(doc: RanksDocument) -> bytes:
     return file.getvalue()
 
 
-def columns_of_a_row() -> dict[str, Any]:
-    """The columns in order, with their types: the same for any table of ranks."""
-    columns: dict[str, Any] = {}
+def columns_of_a_row() -> Iterator[tuple[str, Any, Callable[[RankRow], Any]]]:
+    """Each column's name, type and value, in order, the same for any table of ranks.
+
+    Summaries by their parts, warnings by their codes, reasons in one text.
+    """
     for field in msgspec.structs.fields(RankRow):
-        if field.name in _SUMMARIES:
-            columns |= {f"{field.name}_{part}": pa.float64() for part in _OF_A_SUMMARY}
-            columns[f"{field.name}_count"] = pa.int64()
-        elif field.name in ("warnings", "unreliable"):
-            columns[field.name] = pa.string()
-        elif field.name == "figures":
-            columns |= {value.name: pa.float64() for value in OF_RANKS}
-        elif field.name != "series":
-            columns[field.name] = _type(field.type)
-    return columns
+        name = field.name
+        if name in _SUMMARIES:
+            for part in _OF_A_SUMMARY:
+                kind = pa.int64() if part == "count" else pa.float64()
+                yield f"{name}_{part}", kind, partial(_of_summary, name, part)
+        elif name == "warnings":
+            yield name, pa.string(), lambda row: ", ".join(warning.code for warning in row.warnings)
+        elif name == "unreliable":
+            yield name, pa.string(), lambda row: "; ".join(row.unreliable)
+        elif name == "figures":
+            for figure in OF_REGISTRY:
+                yield figure.name, pa.float64(), partial(_of_registry, figure.name)
+        elif name != "series":
+            yield name, _type(field.type), attrgetter(name)
 
 
 def _type(annotation: Any) -> Any:
@@ -51,15 +59,10 @@ def _type(annotation: Any) -> Any:
     return _TYPES[named.__name__]
 
 
-def _flat(row: RankRow) -> dict[str, Any]:
-    """Summaries by their parts, warnings by their codes, reasons in one text."""
-    flat = {
-        name: getattr(row, name) for name in row.__struct_fields__ if name not in ("series", "figures", *_SUMMARIES)
-    }
-    flat |= {value.name: row.figures.get(value.name) for value in OF_RANKS}
-    flat["warnings"] = ", ".join(warning.code for warning in row.warnings)
-    flat["unreliable"] = "; ".join(row.unreliable)
-    for name in _SUMMARIES:
-        summary: Summary | None = getattr(row, name)
-        flat |= {f"{name}_{part}": None if summary is None else getattr(summary, part) for part in _OF_A_SUMMARY}
-    return flat
+def _of_summary(name: str, part: str, row: RankRow) -> Any:
+    summary: Summary | None = getattr(row, name)
+    return None if summary is None else getattr(summary, part)
+
+
+def _of_registry(name: str, row: RankRow) -> float | None:
+    return row.figures.get(name)

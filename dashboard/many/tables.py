@@ -6,25 +6,32 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from ...analysis.many.document import RankRow, RanksDocument
-from ...analysis.many.many_story import OF_RANKS, by_row
+from ...analysis.many.many_story import by_row
+from ...analysis.many.outliers import OF_REGISTRY, RANK_FIGURES, RankFigure
 from ...analysis.model.units import one_line, printable
 from ...analysis.story.typed import TypedColumn
-from ..grid_table import Row, TableData, figure, in_us, text, typed_columns, typed_row
+from ..grid_table import Row, TableData, figure, in_us, text, typed_cell, typed_columns, typed_row
 from .view import path_of
-from .words import figure_words
 
-_US: Final = (
-    "launch_tax_ns",
-    "gpu_work_without_waiting_ns",
-    "communication_exposed_ns",
-    "communication_hidden_ns",
-    "communication_transfer_ns",
-    "communication_waiting_ns",
-)
-_SHARES: Final = ("idle_fraction", "launch_tax_share", "arrives_last_share")
-_COUNTS: Final = ("launches", "kernels", "collectives", "steps")
-
-_OF_FIGURES: Final = [TypedColumn(value.name, value.words, value.kind) for value in OF_RANKS]
+_FIGURES: Final = [
+    RANK_FIGURES[name]
+    for name in (
+        "launch_tax_ns",
+        "gpu_work_without_waiting_ns",
+        "communication_exposed_ns",
+        "communication_hidden_ns",
+        "communication_transfer_ns",
+        "communication_waiting_ns",
+        "idle_fraction",
+        "launch_tax_share",
+        "arrives_last_share",
+        "launches",
+        "kernels",
+        "collectives",
+        "steps",
+    )
+]
+_OF_REGISTRY: Final = [TypedColumn(figure.name, figure.words, figure.kind) for figure in OF_REGISTRY]
 
 _LINK: Final[dict[str, Any]] = {"sortable": False, "filter": False, "cellRenderer": "markdown", "linkTarget": "_self"}
 
@@ -41,10 +48,8 @@ def table(doc: RanksDocument, *, links: bool) -> TableData:
         figure("period_us", "step, median µs", 1),
         figure("period_p90_us", "step, p90 µs", 1),
         figure("busy_us", "GPU work W, median µs", 1),
-        *(figure(name, f"{figure_words(name)}, µs", 1, minWidth=136) for name in _US),
-        *(figure(name, f"{figure_words(name)}, %", 2) for name in _SHARES),
-        *(figure(name, figure_words(name), 0) for name in _COUNTS),
-        *typed_columns(_OF_FIGURES),
+        *map(_column, _FIGURES),
+        *typed_columns(_OF_REGISTRY),
         text("host", "host", minWidth=120),
         text("error", "why nothing is known", minWidth=260, flex=2, tooltipField="error"),
         text("file", "file", minWidth=200, flex=2, tooltipField="path"),
@@ -69,11 +74,15 @@ def _row(place: int, row: RankRow, odd: dict[int, list[Any]], *, links: bool) ->
         "file": printable(one_line(row.name)),
         "path": printable(one_line(row.path)),
     }
-    found |= typed_row(_OF_FIGURES, SimpleNamespace(**{c.field: row.figures.get(c.field) for c in _OF_FIGURES}))
-    found |= {field: in_us(getattr(row, field)) for field in _US}
-    found |= {field: _percent(getattr(row, field)) for field in _SHARES}
-    return found | {field: getattr(row, field) for field in _COUNTS}
+    found |= typed_row(_OF_REGISTRY, SimpleNamespace(**{c.field: row.figures.get(c.field) for c in _OF_REGISTRY}))
+    return found | {each.name: typed_cell(each.kind, getattr(row, each.name)) for each in _FIGURES}
 
 
-def _percent(share: float | None) -> float | None:
-    return None if share is None else round(share * 100, 3)
+def _column(its: RankFigure) -> dict[str, Any]:
+    match its.kind:
+        case "ns":
+            return figure(its.name, f"{its.words}, µs", 1, minWidth=136)
+        case "share":
+            return figure(its.name, f"{its.words}, %", 2)
+        case _:
+            return figure(its.name, its.words, 0)

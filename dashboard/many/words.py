@@ -4,36 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import Final
 
 from ...analysis.many.document import RankRow, RanksDocument
-from ...analysis.many.many_story import OF_RANKS, label
-from ...analysis.many.outliers import missing_words
+from ...analysis.many.many_story import label
+from ...analysis.many.outliers import RANK_FIGURES, missing_words
 from ...analysis.model.units import byte_size, number, one_line, plural, printable
-
-FIGURE_WORDS: Final = {
-    "period_ns": "step time",
-    "busy_ns": "GPU work W",
-    "gpu_work_without_waiting_ns": "W without waiting, median",
-    "idle_fraction": "GPU idle",
-    "launch_tax_ns": "launch tax",
-    "launch_tax_share": "launch tax ÷ step",
-    "kernels": "kernels per step",
-    "launches": "launches per step",
-    "collectives": "collectives per step",
-    "communication_exposed_ns": "communication, exposed, mean",
-    "communication_hidden_ns": "communication, hidden, mean",
-    "communication_transfer_ns": "communication, transfer, mean",
-    "communication_waiting_ns": "waiting in collectives, mean",
-    "arrives_last_share": "arrives last",
-    "steps": "steps recorded",
-    **{value.name: value.words for value in OF_RANKS},
-}
 
 
 def figure_words(figure: str) -> str:
     """What a figure is called; its own name where the document is newer than this page."""
-    return FIGURE_WORDS.get(figure, figure)
+    return RANK_FIGURES[figure].words if figure in RANK_FIGURES else figure
 
 
 def machine(doc: RanksDocument) -> str:

@@ -24,7 +24,7 @@ from launchscope.fixtures.cases import NAMED_CASES
 ANALYSIS = Path(launchscope.__file__).parent / "analysis"
 TRACES = Path(launchscope.__file__).parent / "fixtures" / "traces"
 RECORDED = sorted(TRACES.glob("*.*"))
-USERS = [*sorted((ANALYSIS / "figures").rglob("*.py")), ANALYSIS / "many" / "figures.py"]
+USERS = [*sorted((ANALYSIS / "figures").rglob("*.py")), ANALYSIS / "many" / "one_file.py"]
 HANDED_ON = {"Steps", "GraphReplays", "CallStacks", "Gaps", "Threads", "TraceFacts", "LaunchTimes"}
 """Facts that a figure asks its Context for; it takes none of them as an argument."""
 

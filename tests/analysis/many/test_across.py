@@ -115,7 +115,7 @@ def test_a_file_with_few_steps_does_not_take_the_others_away() -> None:
 
 def test_of_long_recordings_the_first_steps_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here two of them; the verdict then takes busy and waiting time of the same steps."""
-    monkeypatch.setattr(carrying, "MOST", 2)
+    monkeypatch.setattr(one_file, "MOST", 2)
     rows, alignment = together(
         *(rank_trace(rank, waiting=waiting, period=700) for rank, waiting in enumerate([0, 350]))
     )

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from launchscope.analysis.many import many_story
 from launchscope.analysis.many.document import AlignmentDoc, RankRow, RanksDocument, StepSeriesDoc
-from launchscope.analysis.many.outliers import distributions, odd_ones
+from launchscope.analysis.many.outliers import distributions, outliers
 from launchscope.analysis.model.document import Summary, WarningDoc
 from rich.cells import cell_len
 
@@ -56,7 +56,7 @@ def document(rows: list[RankRow], **more: object) -> RanksDocument:
         "workers": 2,
         "alignment": AlignmentDoc(kind="none", reason="only durations are compared"),
         "distributions": known,
-        "odd": odd_ones(rows, known),
+        "odd": outliers(rows, known),
         "rows": rows,
     }
     return RanksDocument(**(facts | more))  # type: ignore[arg-type]
@@ -81,14 +81,14 @@ def test_it_fits(width: int) -> None:
     assert any("3 of 60 ranks stand out: rank 41, rank 30, rank 17" in line for line in lines)
 
 
-def test_the_rows_are_the_odd_ones_and_the_extremes_and_the_rest_is_counted() -> None:
+def test_the_rows_are_the_outliers_and_the_extremes_and_the_rest_is_counted() -> None:
     lines = text(many(), 140).splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("rank  host"))
     end = lines.index(f"{many_story.OF_MEANS}")
     rows = [line.split()[0] for line in lines[start + 1 : end] if line.strip()]
     assert rows[-2:] == ["…", "rank41.json"] or rows[-1] == "…"
     assert {"17", "30", "41"} <= set(rows)
-    assert len(rows) - 1 <= many_story.TOLD
+    assert len(rows) - 1 <= many_story.MOST_ROWS
     assert f"… {60 - (len(rows) - 1)} more" in lines
 
 
