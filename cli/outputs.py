@@ -69,7 +69,7 @@ SWEEP: Final = story_outputs("analysis.predict.sweep_story")
 PREDICT: Final = story_outputs("analysis.predict.predict_story")
 RANKS: Final = {
     **story_outputs("analysis.many.many_story"),
-    "parquet": Output("analysis.many.ranks_parquet:render", ".parquet", extra="cluster"),
+    "parquet": Output("analysis.many.many_story:render_parquet", ".parquet", extra="cluster"),
 }
 COMPARED: Final = story_outputs("analysis.compare.checks.compare_story")
 CHECKED: Final = story_outputs("analysis.compare.checks.check_story")

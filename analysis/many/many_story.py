@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from io import BytesIO
+from operator import attrgetter
+from typing import Any, Final
 
 import msgspec
 
+from ..model.document import Summary
 from ..model.units import MISSING, byte_size, duration, number, plural, seconds, share, written
 from ..render.outputs import outputs_of
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
@@ -15,7 +18,7 @@ from ..story.files import counted_files
 from ..story.tables import Cells, Column, Row, Table
 from ..story.typed import WRITE
 from .document import DistributionDoc, OddDoc, RankRow, RanksDocument
-from .outliers import FEWEST, OF_REGISTRY, RANK_FIGURES, RankFigure, missing_words
+from .outliers import FEWEST, OF_REGISTRY, RANK_FIGURES, RankFigure, missing_words, value_of
 
 OF_MEANS: Final = (
     "* step, GPU work and W without waiting: the median step; idle, launch tax, transfer and waiting: of all steps, "
@@ -198,3 +201,54 @@ def _render_json(doc: RanksDocument) -> str:
 
 
 render_terminal, render_json, render_markdown = outputs_of(_tell, _render_json)
+
+
+_SUMMARIES: Final = ("period_ns", "busy_ns")
+_OF_A_SUMMARY: Final = ("median", "p10", "p90", "count")
+_ARROW_TYPES: Final = {"int": "int64", "float": "float64", "str": "string", "bool": "bool"}
+
+
+def render_parquet(doc: RanksDocument) -> bytes:
+    """A row per rank, no column nested; the metadata has the rest of the document: nothing is lost but the series."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyarrow import parquet
+
+    columns = {name: pa.array(map(of, doc.rows), kind) for name, kind, of in _parquet_columns()}
+    head = msgspec.json.encode(msgspec.structs.replace(doc, rows=[]))
+    table = pa.table(columns).replace_schema_metadata({b"launchscope": head})
+    file = BytesIO()
+    parquet.write_table(table, file)
+    return file.getvalue()
+
+
+def _parquet_columns() -> Iterator[tuple[str, str, Callable[[RankRow], Any]]]:
+    """Each column's name, type and value, in order, the same for any table of ranks.
+
+    Summaries by their parts, warnings by their codes, reasons in one text.
+    """
+    for field in msgspec.structs.fields(RankRow):
+        name = field.name
+        if name in _SUMMARIES:
+            for part in _OF_A_SUMMARY:
+                kind = "int64" if part == "count" else "float64"
+                yield f"{name}_{part}", kind, partial(_of_summary, name, part)
+        elif name == "warnings":
+            yield name, "string", lambda row: ", ".join(warning.code for warning in row.warnings)
+        elif name == "unreliable":
+            yield name, "string", lambda row: "; ".join(row.unreliable)
+        elif name == "figures":
+            for figure in OF_REGISTRY:
+                yield figure.name, "float64", partial(value_of, figure=figure.name)
+        elif name != "series":
+            yield name, _arrow_type(field.type), attrgetter(name)
+
+
+def _arrow_type(annotation: Any) -> str:
+    """Of ``int | None`` and the like."""
+    named = annotation if isinstance(annotation, type) else annotation.__args__[0]
+    return _ARROW_TYPES[named.__name__]
+
+
+def _of_summary(name: str, part: str, row: RankRow) -> Any:
+    summary: Summary | None = getattr(row, name)
+    return None if summary is None else getattr(summary, part)

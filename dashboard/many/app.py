@@ -26,10 +26,9 @@ from ..rank_heat import cell_at, heat_figure, heat_words
 from ..theme import theme_named
 from . import layout
 from .charts import distribution_figure, heat_of, order, step_in_timeline, steps_are_numbered
+from .layout import table
 from .rank_pages import RankPages
-from .tables import table
-from .view import ManyView, from_query, path_of, to_query
-from .words import title
+from .view import ManyView, from_query, path_of, title, to_query
 
 Row = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,9}$")]
 """As the lists name it."""

@@ -14,8 +14,7 @@ from ...analysis.model.units import plural, written
 from ..plotting import TEXT_PX, Figure, axis, escaped, layout
 from ..rank_heat import Heat
 from ..theme import Theme
-from .view import HEAT_WORDS, HeatOf, ManyView
-from .words import figure_words, labels
+from .view import HEAT_WORDS, HeatOf, ManyView, figure_words, labels
 
 BINS: Final = 40
 ROW_PX: Final = 92

@@ -26,8 +26,7 @@ from ...analysis.model.errors import LaunchscopeError, UnreadableInput
 from ...analysis.model.paths import is_file
 from ...analysis.model.units import byte_size, one_line, printable
 from ...analysis.report import Report, analyze_sources
-from .view import BELOW, path_of, rows_in
-from .words import labels
+from .view import BELOW, labels, path_of, rows_in
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

@@ -152,12 +152,10 @@ def test_parquet_has_a_row_per_rank_and_the_same_columns_for_any() -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     from io import BytesIO
 
-    from launchscope.analysis.many import ranks_parquet
-
     doc = many()
-    table = parquet.read_table(BytesIO(ranks_parquet.render(doc)))
+    table = parquet.read_table(BytesIO(many_story.render_parquet(doc)))
     assert table.num_rows == 60
-    empty = parquet.read_table(BytesIO(ranks_parquet.render(document([]))))
+    empty = parquet.read_table(BytesIO(many_story.render_parquet(document([]))))
     assert empty.schema.equals(table.schema)
     first = table.slice(17, 1).to_pylist()[0]
     assert (first["rank"], first["period_ns_median"], first["launches"]) == (17, 2e7, 900.0)
