@@ -59,7 +59,7 @@ def story_outputs(module: str) -> dict[str, Output]:
 OUTPUTS: Final = {
     **story_outputs("analysis.report_story"),
     "perfetto": Output("analysis.render.perfetto.trace_file:render", ".pftrace"),
-    "html": Output("dashboard.one_file.html:render", ".html", extra="dashboard"),
+    "html": Output("dashboard.page.one_file:render", ".html", extra="dashboard"),
 }
 """What a Report can become; below, what each other document can."""
 HEALTH: Final = story_outputs("analysis.profile.health")

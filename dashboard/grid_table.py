@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv as csv_files
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -108,6 +108,25 @@ def typed_cell(kind: Kind, value: Any) -> Cell:
         case _:
             number: int | float = value
             return number
+
+
+Columns = Sequence[tuple[dict[str, Any], Callable[[Any], Cell]]]
+"""Columns, each with how its cell comes out of what a row is of."""
+
+
+def row_of(columns: Columns, subject: object) -> Row:
+    """A cell for each column."""
+    return {column["field"]: cell(subject) for column, cell in columns}
+
+
+def filled(columns: Columns, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The columns that any row has a value for."""
+    return [column for column, _ in columns if any(row[column["field"]] is not None for row in rows)]
+
+
+def us_of(name: str) -> Callable[[Any], Cell]:
+    """The cell of a time in ns that is an attribute of a row's subject."""
+    return lambda subject: in_us(getattr(subject, name))
 
 
 SEVERAL_LINES: Final = {"lineHeight": "1.5", "paddingTop": "8px", "paddingBottom": "8px"}

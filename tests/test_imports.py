@@ -50,7 +50,6 @@ DASHBOARD = (
     "dashboard.timeline",
     "dashboard.charts",
     "dashboard.page",
-    "dashboard.one_file",
     "dashboard.many",
     "dashboard.site",
 )

@@ -16,6 +16,7 @@ from ..opened_report import OpenedReport
 from ..plotting import (
     NS_PER_US,
     Figure,
+    Theme,
     axis,
     bold,
     clipped,
@@ -30,7 +31,6 @@ from ..plotting import (
     rows_axis,
     tick_words,
 )
-from ..theme import Theme
 
 
 @dataclass(frozen=True)

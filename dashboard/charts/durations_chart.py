@@ -16,6 +16,7 @@ from ..plotting import (
     ROW_BOTTOM,
     ROW_TOP,
     Figure,
+    Theme,
     axis,
     bold,
     clipped,
@@ -27,7 +28,6 @@ from ..plotting import (
     rows_axis,
     tick_words,
 )
-from ..theme import Theme
 
 BINS_PER_DECADE: Final = 10
 

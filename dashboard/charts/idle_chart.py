@@ -13,10 +13,12 @@ from ...analysis.profile.mode_table import TAX_TITLES, shown_name
 from ..band import Band
 from ..opened_report import OpenedReport
 from ..plotting import (
+    CAUSE_COLORS,
     HATCHES,
     NS_PER_US,
     ROW_TOP,
     Figure,
+    Theme,
     axis,
     bold,
     clipped,
@@ -26,7 +28,6 @@ from ..plotting import (
     row_text,
     rows_axis,
 )
-from ..theme import CAUSE_COLORS, Theme
 
 Split = Literal["tax", "cause"]
 

@@ -16,10 +16,12 @@ from ...analysis.model.units import MISSING, duration, share
 from ...analysis.step_model.bound import MOSTLY, predict
 from ..band import Band
 from ..plotting import (
+    CAUSE_COLORS,
     NS_PER_US,
     ROW_BOTTOM,
     ROW_TOP,
     Figure,
+    Theme,
     axis,
     bold,
     clipped,
@@ -28,7 +30,6 @@ from ..plotting import (
     row_text,
     rows_axis,
 )
-from ..theme import CAUSE_COLORS, Theme
 from ..view import View
 from .starting_point import StartingPoint, apply, is_moved
 

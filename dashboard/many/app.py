@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import flask
 import msgspec
@@ -16,14 +16,12 @@ from ...analysis.many.document import RanksDocument
 from ...analysis.many.many_story import render_json
 from .. import grid_table
 from ..page.actions import Click
-from ..page.index_page import IndexPage, index_page, to_html
+from ..page.index_page import IndexPage, attachment, index_page, page_request, to_html
 from ..page.layout import grid
 from ..page.panels import still_graph
-from ..page.request_checks import Width
-from ..page.server import Access, guard
-from ..plotting import STILL_PX
+from ..page.server import Access, Width, guard
+from ..plotting import theme_named
 from ..rank_heat import cell_at, heat_figure, heat_words
-from ..theme import theme_named
 from . import layout
 from .charts import distribution_figure, heat_of, order, step_in_timeline, steps_are_numbered
 from .layout import table
@@ -32,9 +30,6 @@ from .view import ManyView, from_query, path_of, title, to_query
 
 Row = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,9}$")]
 """As the lists name it."""
-
-LEAST_PX: Final = 300
-MOST_PX: Final = 8_000
 
 
 def build_app(doc: RanksDocument, access: Access, pages: RankPages) -> IndexPage:
@@ -51,13 +46,8 @@ def build_app(doc: RanksDocument, access: Access, pages: RankPages) -> IndexPage
     app = index_page(first, title(doc), "/")
 
     def page() -> Component:
-        """For the view, the colour scheme and the width that assets/dashboard.js asks for."""
-        request = flask.request if flask.has_request_context() else None
-        if request is None:
-            return layout.page(doc, ManyView(), "light", STILL_PX)
-        width_px = min(max(request.args.get("width", STILL_PX, int), LEAST_PX), MOST_PX)
-        view = view_of(request.query_string.decode("ascii", "replace"))
-        return layout.page(doc, view, request.args.get("scheme", "light"), width_px)
+        asked = page_request()
+        return layout.page(doc, view_of(asked.query), asked.scheme, asked.width_px)
 
     app.layout = page
     _navigation(app, view_of)
@@ -181,11 +171,8 @@ def _table(app: Dash, doc: RanksDocument) -> None:
 def _downloads(server: flask.Flask, doc: RanksDocument) -> None:
     @server.get("/download/<name>")
     def download(name: str) -> flask.Response:
-        if name == "ranks.json":
-            response = flask.Response(render_json(doc), mimetype="application/json")
-        elif name == "ranks.csv":
-            response = flask.Response(grid_table.csv(table(doc, links=False)), mimetype="text/csv")
-        else:
+        if name not in ("ranks.json", "ranks.csv"):
             flask.abort(HTTPStatus.NOT_FOUND)
-        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-        return response
+        if name == "ranks.json":
+            return attachment(render_json(doc), "application/json", name)
+        return attachment(grid_table.csv(table(doc, links=False)), "text/csv", name)

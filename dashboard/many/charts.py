@@ -11,9 +11,8 @@ from ...analysis.many.document import DistributionDoc, RankRow, RanksDocument
 from ...analysis.many.many_story import by_row
 from ...analysis.many.outliers import value_of
 from ...analysis.model.units import plural, written
-from ..plotting import TEXT_PX, Figure, axis, escaped, layout
+from ..plotting import TEXT_PX, Figure, Theme, axis, escaped, layout
 from ..rank_heat import Heat
-from ..theme import Theme
 from .view import HEAT_WORDS, HeatOf, ManyView, figure_words, labels
 
 BINS: Final = 40

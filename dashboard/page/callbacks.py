@@ -9,22 +9,18 @@ from dash import ALL, ClientsideFunction, Dash, Input, Output, State, ctx, html,
 from ..charts.bound_chart import bound_figure, chart_rem
 from ..charts.durations_chart import durations_figure
 from ..charts.idle_chart import idle_figure
-from ..charts.readout import Row, readout
 from ..charts.sketch_chart import sketch_figure
 from ..charts.starting_point import slider_marks, starting_point
-from ..charts.what_if_chart import what_if_figure
-from ..opened_report import OpenedReport
-from ..plotting import css_px, scale_of
-from ..theme import Theme, theme_named
+from ..charts.what_if_chart import Row, readout, what_if_figure
+from ..opened_report import OpenedReport, Watched
+from ..plotting import Theme, css_px, scale_of, theme_named
 from ..view import View, from_query, to_query
-from ..watched import Watched
 from . import layout
-from .actions import BUTTONS, op_of_row, show_op, shown_bands, value_type, view_after
+from .actions import BUTTONS, control_values, op_of_row, show_op, shown_bands, stores, timelines, value_type, view_after
 from .panels import MODEL_REM, chart, comparison_panel, details_panel
 from .rank_section import RANK_CONTROLS, register_ranks
-from .request_checks import Width, refuse, require
+from .server import Width, refuse, require
 from .tables import TABLES, table
-from .view_parts import control_values, stores, timelines
 
 
 def register(app: Dash, opened: OpenedReport, watched: Watched) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,14 +14,11 @@ from ...analysis.figures.analyses import TraceAnalysis
 from ...analysis.model.columns import follow
 from ...analysis.model.document import CAUSES
 from ...analysis.model.intervals import outermost_first
-from ...analysis.model.trace import NONE, HostKind, HostOps, Ints, OpKind, Trace
+from ...analysis.model.trace import NONE, HostKind, HostOps, Ints, Trace
 from ...analysis.model.units import duration, plural, printable
 from ..band import Band
 from ..opened_report import OpenedReport
 from ..timeline.counterparts import Counterpart, counterparts, short_name
-
-MOST_OCCURRENCES: Final = 5_000
-"""Occurrences whose rows are told, those nearest to the op: more can't be told apart on a screen."""
 
 OF_THE_HOST: Final = ("host", "launch", "sync")
 """Causes of idle time that what the launching thread did meanwhile explains."""
@@ -31,7 +28,6 @@ OF_THE_HOST: Final = ("host", "launch", "sync")
 class LaunchOf:
     """The launch of a GPU op. Latency and queue time are those of the launch's earliest op, as everywhere."""
 
-    row: int  # of launches
     api: str
     process: int
     thread: int
@@ -40,7 +36,6 @@ class LaunchOf:
     latency_ns: int
     queue_ns: int
     ops: int  # GPU ops that it launched
-    is_first: bool  # the op is the earliest of them
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,6 @@ class GapBefore:
     dur_ns: int
     parts_ns: tuple[tuple[str, int], ...]  # by cause, the longest first
     boundary: bool  # between two steps
-    after_sync_ns: int
     stall_ns: int
     previous: str  # name of the op before it
     host: tuple[str, ...]  # what the launching thread did meanwhile, in words
@@ -71,18 +65,13 @@ class GapBefore:
 class Details:
     """Everything about one GPU op. Times are ns; null where the file does not say."""
 
-    band: str  # key
-    row: int  # of gpu_ops
     name: str
     short_name: str
-    category: str  # kernel, memcpy, memset
     bytes: int | None  # of copies and sets
     device: int
     stream: int
     step: int | None  # number among the kept ones; null outside of them
-    step_name: str | None
     start_in_step_ns: int  # since the first op of its step, or of the trace outside of steps
-    start_ns: int
     dur_ns: int
     median_ns: float  # of all its occurrences on the device
     p90_ns: float
@@ -93,7 +82,6 @@ class Details:
     stack: tuple[str, ...]  # around the launch, outermost first
     node: NodeOf | None
     gap: GapBefore | None  # null where it started while another op ran, or is the device's first
-    occurrences: tuple[int, ...]  # rows of the same name in the same step, itself among them
     occurrences_in_step: int
     occurrences_in_all: int
     counterparts: tuple[Counterpart, ...]
@@ -107,27 +95,22 @@ def details(opened: OpenedReport, band_key: str, row: int, others: Sequence[str]
         return None
     analysis, ops = band.analysis, band.analysis.trace.gpu_ops
     name = analysis.trace.name(int(ops.name[row]))
-    step, step_name, since_ns = _step(band, row)
+    step, since_ns = _step(band, row)
     alike = np.flatnonzero((ops.name == ops.name[row]) & (ops.kind == ops.kind[row]) & (ops.device == ops.device[row]))
-    in_step = alike[analysis.steps.op_step[alike] == analysis.steps.op_step[row]]
+    in_step = analysis.steps.op_step[alike] == analysis.steps.op_step[row]
     median_ns, p90_ns = np.percentile(ops.dur_ns[alike], (50, 90))
     launch = _launch(analysis, row)
     operator, inferred = _operator(analysis, row)
     other_bands = [opened.band(key) for key in (opened.first if others is None else others) if key != band_key]
     found, without = counterparts(band, row, [other for other in other_bands if other is not None])
     return Details(
-        band=band_key,
-        row=row,
         name=name,
         short_name=short_name(band, name),
-        category=OpKind(int(ops.kind[row])).word,
         bytes=int(ops.bytes[row]) if ops.bytes[row] != NONE else None,
         device=int(ops.device[row]),
         stream=int(ops.stream[row]),
         step=step,
-        step_name=step_name,
         start_in_step_ns=int(ops.start_ns[row]) - since_ns,
-        start_ns=int(ops.start_ns[row]),
         dur_ns=int(ops.dur_ns[row]),
         median_ns=float(median_ns),
         p90_ns=float(p90_ns),
@@ -138,29 +121,28 @@ def details(opened: OpenedReport, band_key: str, row: int, others: Sequence[str]
         stack=_stack(analysis, launch),
         node=_node(analysis, row),
         gap=_gap(analysis, row, launch),
-        occurrences=_nearest(in_step, row),
-        occurrences_in_step=len(in_step),
+        occurrences_in_step=int(in_step.sum()),
         occurrences_in_all=len(alike),
         counterparts=found,
         without_counterpart=without,
     )
 
 
-def _step(band: Band, row: int) -> tuple[int | None, str | None, int]:
-    """Number of the op's step among those that the page shows, its name, and where its window starts."""
+def _step(band: Band, row: int) -> tuple[int | None, int]:
+    """Number of the op's step among those that the page shows, and where its window starts."""
     analysis, windows = band.analysis, band.step_windows
     ops, steps = analysis.trace.gpu_ops, analysis.steps
     on_device = ops.device == band.device
     step = int(steps.op_step[row])
     first_ns = int(ops.start_ns[on_device].min()) if on_device.any() else int(ops.start_ns[0])
     if step == NONE:
-        return None, None, first_ns
+        return None, first_ns
     own = np.flatnonzero(on_device & (steps.op_step == step))
     if not steps.kept[step] or not len(own):
-        return None, steps.names[step], int(ops.start_ns[own[0]]) if len(own) else first_ns
+        return None, int(ops.start_ns[own[0]]) if len(own) else first_ns
     since_ns = int(ops.start_ns[own[0]])
     number = next((index for index, (start_ns, _) in enumerate(windows) if start_ns == since_ns), None)
-    return number, steps.names[step], since_ns
+    return number, since_ns
 
 
 def _launch(analysis: TraceAnalysis, row: int) -> LaunchOf | None:
@@ -169,7 +151,6 @@ def _launch(analysis: TraceAnalysis, row: int) -> LaunchOf | None:
     if launch == NONE:
         return None
     return LaunchOf(
-        row=launch,
         api=trace.name(int(trace.launches.api[launch])),
         process=int(trace.launches.process[launch]),
         thread=int(trace.launches.thread[launch]),
@@ -178,7 +159,6 @@ def _launch(analysis: TraceAnalysis, row: int) -> LaunchOf | None:
         latency_ns=int(times.latency_ns[launch]),
         queue_ns=int(times.queue_ns[launch]),
         ops=int((trace.gpu_ops.launch_row == launch).sum()),
-        is_first=int(times.first_op[launch]) == row,
     )
 
 
@@ -235,31 +215,20 @@ def _gap(analysis: TraceAnalysis, row: int, launch: LaunchOf | None) -> GapBefor
     gap = int(found[0])
     parts = {cause: int(gaps.parts_ns[cause][gap]) for cause in CAUSES}
     start_ns, end_ns = int(gaps.start_ns[gap]), int(gaps.end_ns[gap])
-    of_host = launch is not None and any(parts[cause] for cause in OF_THE_HOST)
-    host = (
-        []
-        if launch is None or not of_host
-        else list(host_activity(trace, launch.process, launch.thread, start_ns, end_ns))
-    )
+    host: Iterable[str] = ()
+    if launch is not None and any(parts[cause] for cause in OF_THE_HOST):
+        host = host_activity(trace, launch.process, launch.thread, start_ns, end_ns)
     return GapBefore(
         dur_ns=end_ns - start_ns,
         parts_ns=tuple(sorted(((c, ns) for c, ns in parts.items() if ns), key=lambda part: -part[1])),
         boundary=bool(gaps.boundary[gap]),
-        after_sync_ns=int(gaps.after_sync_ns[gap]),
         stall_ns=int(gaps.stall_ns[gap]),
         previous=trace.name(int(trace.gpu_ops.name[gaps.prev_op[gap]])),
         host=(*host, *filter(None, [gaps.waiting_words(trace, gap)])),
     )
 
 
-def _nearest(rows: Ints, row: int) -> tuple[int, ...]:
-    """At most MOST_OCCURRENCES of these ascending rows, those around this one of them."""
-    at = int(np.searchsorted(rows, row))
-    start = max(0, min(at - MOST_OCCURRENCES // 2, len(rows) - MOST_OCCURRENCES))
-    return tuple(rows[start : start + MOST_OCCURRENCES].tolist())
-
-
-TOLD: Final = 3  # calls by name
+_MOST_CALLS: Final = 3  # by name
 
 
 def host_activity(trace: Trace, process: int, thread: int, start_ns: int, end_ns: int) -> Iterator[str]:
@@ -276,7 +245,7 @@ def host_activity(trace: Trace, process: int, thread: int, start_ns: int, end_ns
     for its, ns in zip(name[outermost].tolist(), lasts.tolist(), strict=True):
         spent[its] += ns
         calls[its] += 1
-    for its, ns in spent.most_common(TOLD):
+    for its, ns in spent.most_common(_MOST_CALLS):
         times = "" if calls[its] == 1 else f" in {plural(calls[its], 'call')}"
         yield f"{printable(trace.name(its))} {duration(ns)}{times}"
     if around.any():

@@ -12,16 +12,15 @@ from ..charts.bound_chart import chart_rem
 from ..charts.starting_point import slider_marks, starting_point
 from ..grid_table import TableData
 from ..opened_report import OpenedReport
-from ..plotting import css_px
-from ..theme import LIGHT
+from ..plotting import LIGHT, css_px
 from ..timeline.timeline import collective_legend, legend_items
 from ..view import View
 from . import cards, tables
+from .actions import Timelines, control_values, stores, timelines
+from .figure_tables import has_one_clock
 from .panels import GRAPH_CONFIG, MODEL_REM, attribute, choice, labelled, named, section_parts
 from .rank_section import ranks_section
-from .rank_table import has_one_clock
 from .sections import graph_sections
-from .view_parts import Timelines, control_values, stores, timelines
 
 KEYS: Final = (
     ("w, s", "zoom in, out"),

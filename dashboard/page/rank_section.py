@@ -8,15 +8,14 @@ from typing import Any, Final
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html, no_update
 
 from ..opened_report import OpenedReport
-from ..plotting import STILL_PX, css_px
+from ..plotting import STILL_PX, css_px, theme_named
 from ..rank_heat import heat_figure, heat_words, height_px
 from ..rank_sets import FIGURE_WORDS, RankSet
-from ..theme import theme_named
 from ..view import View, from_query
 from .actions import shown_cells
+from .figure_tables import clock_words
 from .panels import choice, labelled, still_graph
-from .rank_table import clock_words
-from .request_checks import Width
+from .server import Width
 
 RANK_CONTROLS: Final = {"heat": "heat-of", "ranks": "ranks-of", "rank_a": "rank-a", "rank_b": "rank-b"}
 """Control → its component."""

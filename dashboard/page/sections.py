@@ -30,7 +30,7 @@ from ...analysis.profile.profile_story import graph_doctors
 from ..band import Band
 from ..opened_report import OpenedReport
 from ..timeline.counterparts import alike_steps
-from .rank_table import waiting_words
+from .figure_tables import waiting_words
 
 MOST_ROWS: Final = 200  # of one table; the JSON document has them all
 MOST_NAMES: Final = 5  # of one run of merged ops

@@ -19,8 +19,8 @@ from launchscope.dashboard.many.layout import table as rank_table
 from launchscope.dashboard.many.rank_pages import RankPages
 from launchscope.dashboard.many.view import ManyView, compared, from_query, labels, notes, to_query
 from launchscope.dashboard.page.server import Access
+from launchscope.dashboard.plotting import LIGHT
 from launchscope.dashboard.rank_heat import heat_figure
-from launchscope.dashboard.theme import LIGHT
 from werkzeug.test import Client, TestResponse
 
 from .rows_by_hand import MS, table
