@@ -46,8 +46,12 @@ class OpenedReport:
 
     def chosen(self, keys: Sequence[str]) -> list[Band]:
         """The bands of these keys; those shown first where they name none that there is."""
-        named = [band for key in keys if (band := self.band(key)) is not None]
-        return named or [band for key in self.first if (band := self.band(key)) is not None]
+        return [band for key in keys if (band := self.band(key)) is not None] or self.shown_first
+
+    @property
+    def shown_first(self) -> list[Band]:
+        """The bands that are shown where nobody has chosen."""
+        return [self._by_key[key] for key in self.first]
 
     @cached_property
     def _by_key(self) -> dict[str, Band]:

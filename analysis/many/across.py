@@ -73,7 +73,7 @@ def _compare(found: list[RankRow], places: Sequence[int], collectives: Mapping[i
 
 def _not_reliable(rows: Sequence[RankRow], collectives: Mapping[int, RankCollectives]) -> dict[int, str]:
     """Ranks that are not compared as their files are not reliable; none where all are not."""
-    reasons = {at: f"{_name(rows[at])}: its file is not reliable" for at in collectives if rows[at].unreliable}
+    reasons = {at: f"{rows[at].label}: its file is not reliable" for at in collectives if rows[at].unreliable}
     return reasons if len(reasons) < len(collectives) else {}
 
 
@@ -98,14 +98,10 @@ def _few_steps(rows: Sequence[RankRow], collectives: Mapping[int, RankCollective
     steps = {place: len(each.busy_ns) for place, each in collectives.items()}
     usual = float(np.median(list(steps.values())))
     return {
-        place: f"{_name(rows[place])}: {plural(count, 'step')} of {number(usual)}"
+        place: f"{rows[place].label}: {plural(count, 'step')} of {number(usual)}"
         for place, count in steps.items()
         if count < ENOUGH * usual
     }
-
-
-def _name(row: RankRow) -> str:
-    return row.name if row.rank is None else f"rank {row.rank}"
 
 
 def _waiting(waits: Waits, waits_for: int | None, its: RankCollectives, row: RankRow) -> dict[str, Any]:
@@ -169,10 +165,4 @@ def _alignment(rows: Sequence[RankRow], together: Sequence[_Together], left_out:
     partial = sum(not group.whole for group in groups)
     if partial:
         reason += f"; {plural(partial, 'group')} without all of its ranks, where waiting is at least so much"
-    return AlignmentDoc(
-        kind="collectives",
-        reason=reason,
-        groups=len(groups),
-        ranks=known,
-        unmatched=unmatched,
-    )
+    return AlignmentDoc(kind="collectives", reason=reason, groups=len(groups), ranks=known, unmatched=unmatched)

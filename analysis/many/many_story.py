@@ -65,7 +65,7 @@ def headline(doc: RanksDocument) -> Headline:
         return Headline(f"{plural(read, 'rank')}: too few to tell which one stands out", None)
     if not odd:
         return Headline(f"no rank of {read:,} stands out", True)
-    named = ", ".join(label(doc.rows[row]) for row in [*odd][:_NAMED]) + (", …" if len(odd) > _NAMED else "")
+    named = ", ".join(doc.rows[row].label for row in [*odd][:_NAMED]) + (", …" if len(odd) > _NAMED else "")
     verb = "stands" if len(odd) == 1 else "stand"
     return Headline(f"{len(odd):,} of {plural(len(doc.rows), 'rank')} {verb} out: {named}", False)
 
@@ -76,11 +76,6 @@ def by_row(doc: RanksDocument) -> dict[int, list[OddDoc]]:
     for odd in doc.odd:
         found.setdefault(odd.row, []).append(odd)
     return found
-
-
-def label(row: RankRow) -> str:
-    """``rank 3``, or the file's name where no rank is known."""
-    return row.name if row.rank is None else f"rank {row.rank}"
 
 
 def _facts(doc: RanksDocument) -> Iterator[Fact]:
@@ -135,7 +130,7 @@ def _outlier_table(doc: RanksDocument, limit: int | None) -> Table:
     outlying = by_row(doc)
     listed = list(outlying.items())[:limit]
     cells: Cells = [
-        (Column("stands out", right=False), lambda each: label(doc.rows[each[0]])),
+        (Column("stands out", right=False), lambda each: doc.rows[each[0]].label),
         (Column("file", right=False, least=20, foreign=True), lambda each: doc.rows[each[0]].name),
         (Column("why", right=False, least=36, wraps=True), lambda each: "; ".join(why.message for why in each[1])),
     ]

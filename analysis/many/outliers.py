@@ -195,27 +195,23 @@ def _doubtful(rows: Sequence[RankRow]) -> Iterator[OddDoc]:
     for index, row in enumerate(rows):
         if row.error is not None or not row.gpu_ops:
             continue
-        cut = [warning.message for warning in row.warnings if warning.code in _CUT]
-        if cut:
-            yield OddDoc(row=index, kind="cut", message=cut[0])
+        cut = next((warning.message for warning in row.warnings if warning.code in _CUT), None)
+        if cut is not None:
+            yield OddDoc(row=index, kind="cut", message=cut)
         elif row.unreliable:
             yield OddDoc(row=index, kind="unreliable", message=f"not reliable: {'; '.join(row.unreliable)}")
         elif not row.steps:
-            yield OddDoc(
-                row=index, kind="no_steps", message="no steps found" if not row.steps_found else "no step kept"
-            )
+            yield OddDoc(row=index, kind="no_steps", message="no step kept" if row.steps_found else "no steps found")
 
 
 def _same_rank(rows: Sequence[RankRow]) -> Iterator[OddDoc]:
     """Files that say that they are of the same rank: one of them is not what it is taken for."""
-    first: dict[int, int] = {}
+    first: dict[int, RankRow] = {}
     for index, row in enumerate(rows):
         if row.rank is None or row.error is not None:
             continue
-        if row.rank in first:
-            message = f"of rank {row.rank}, as {rows[first[row.rank]].name} is"
-            yield OddDoc(row=index, kind="same_rank", message=message)
-        first.setdefault(row.rank, index)
+        if (other := first.setdefault(row.rank, row)) is not row:
+            yield OddDoc(row=index, kind="same_rank", message=f"of rank {row.rank}, as {other.name} is")
 
 
 def missing_words(missing: Sequence[int], world_size: int) -> str:

@@ -16,7 +16,6 @@ import msgspec
 
 from ..inputs.sources import Sources
 from ..model import __version__
-from ..model.document import SkippedDoc
 from ..model.errors import LaunchscopeError, UnreadableInput
 from ..model.paths import is_file, natural_order
 from ..model.secrets import comparable
@@ -67,8 +66,8 @@ def analyze_ranks(
         done = {job: row for job in jobs if (row := kept.find(job)) is not None}
     resumed = set(done)
     try:
-        with closing(_finished([job for job in jobs if job not in done], count, dask)) as rows:
-            for job, finished in rows:
+        with closing(_finished([job for job in jobs if job not in done], count, dask)) as results:
+            for job, finished in results:
                 if kept is not None:
                     kept.keep(job, finished)
                 done[job] = finished
@@ -76,13 +75,23 @@ def analyze_ranks(
                     progress(len(done), len(jobs), finished.row)
     except KeyboardInterrupt as error:
         raise Stopped(len(done), len(jobs)) from error
-    return _document(
-        list(found.named),
-        [done[job] for job in jobs],
+    ordered = sorted((done[job] for job in jobs), key=lambda each: _order(each.row))
+    collectives = {place: each.collectives for place, each in enumerate(ordered) if each.collectives is not None}
+    rows, alignment = compared([each.row for each in ordered], collectives)
+    world_size, known = _world_size(rows), distributions(rows)
+    return RanksDocument(
+        launchscope=__version__,
+        inputs=list(found.named),
         seconds=time.perf_counter() - begun,
         workers=len({each.row.worker for job, each in done.items() if job not in resumed}),
         resumed=len(resumed),
         skipped=skipped_files(found.skipped),
+        world_size=world_size,
+        missing_ranks=_missing(rows, world_size),
+        alignment=alignment,
+        distributions=known,
+        odd=outliers(rows, known),
+        rows=rows,
     )
 
 
@@ -94,36 +103,6 @@ def _finished(jobs: Sequence[Job], workers: int, dask: str | None) -> Generator[
         yield from finished_by_dask(jobs, dask)
         return
     yield from finished_by_processes(jobs, workers)
-
-
-def _document(
-    inputs: list[str],
-    finished: Sequence[Finished],
-    *,
-    seconds: float,
-    workers: int,
-    resumed: int,
-    skipped: list[SkippedDoc],
-) -> RanksDocument:
-    ordered = sorted(finished, key=lambda each: _order(each.row))
-    collectives = {place: each.collectives for place, each in enumerate(ordered) if each.collectives is not None}
-    rows, alignment = compared([each.row for each in ordered], collectives)
-    world_size = _world_size(rows)
-    known = distributions(rows)
-    return RanksDocument(
-        launchscope=__version__,
-        inputs=inputs,
-        seconds=seconds,
-        workers=workers,
-        resumed=resumed,
-        skipped=skipped,
-        world_size=world_size,
-        missing_ranks=_missing(rows, world_size),
-        alignment=alignment,
-        distributions=known,
-        odd=outliers(rows, known),
-        rows=rows,
-    )
 
 
 def _order(row: RankRow) -> tuple[int, list[tuple[int, str]]]:

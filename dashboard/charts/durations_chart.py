@@ -40,7 +40,7 @@ def durations_figure(opened: OpenedReport, theme: Theme, bands: Sequence[str] | 
     Whole file, headline device, as the document's ``short_kernels``; bins begin at τ, so that what is left of the line
     is exactly what is shorter. Without τ, and in graphs, whose kernels need no launch of their own, no line.
     """
-    shown = [band for key in (bands or opened.first) if (band := opened.band(key)) is not None]
+    shown = opened.chosen(bands or ())
     data: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     ends: list[float] = []

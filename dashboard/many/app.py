@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import flask
 import msgspec
-from dash import ClientsideFunction, Dash, Input, Output, State, ctx, no_update
+from dash import Dash, Input, Output, State, ctx, no_update
 from dash.development.base_component import Component
 from markupsafe import Markup
 
@@ -18,7 +18,7 @@ from .. import grid_table
 from ..page.actions import Click
 from ..page.index_page import IndexPage, attachment, index_page, page_request, to_html
 from ..page.layout import grid
-from ..page.panels import still_graph
+from ..page.panels import in_browser, still_graph
 from ..page.server import Access, Width, guard
 from ..plotting import theme_named
 from ..rank_heat import cell_at, heat_figure, heat_words
@@ -120,19 +120,9 @@ def _charts(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyV
 
 
 def _opening(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyView]) -> None:
-    app.clientside_callback(  # type: ignore[no-untyped-call]
-        ClientsideFunction("launchscope", "same"),
-        Output("heat-click", "data"),
-        Input("heat", "clickData"),
-        prevent_initial_call=True,
-    )
+    in_browser(app, "same", Output("heat-click", "data"), Input("heat", "clickData"))
 
-    app.clientside_callback(  # type: ignore[no-untyped-call]
-        ClientsideFunction("launchscope", "go"),
-        Output("gone", "data"),
-        Input("go", "data"),
-        prevent_initial_call=True,
-    )
+    in_browser(app, "go", Output("gone", "data"), Input("go", "data"))
 
     @app.callback(Output("go", "data"), Input("heat-click", "data"), State("url", "search"), prevent_initial_call=True)
     def follow(click: Click | None, query: str | None) -> Any:

@@ -13,7 +13,7 @@ from ...analysis.many.outliers import OF_REGISTRY, RANK_FIGURES, RankFigure
 from ...analysis.model.units import number, one_line, printable
 from ...analysis.story.typed import TypedColumn
 from ..grid_table import Row, TableData, figure, in_us, text, typed_cell, typed_columns, typed_row
-from ..page.panels import choice, labelled, named
+from ..page.panels import choice, labelled, named, page_header
 from ..plotting import css_px
 from ..rank_heat import height_px
 from .charts import alike_words, chart_px, differing
@@ -42,15 +42,8 @@ def page(doc: RanksDocument, view: ManyView, scheme: str, width_px: int) -> html
 
 
 def header(doc: RanksDocument) -> html.Header:
-    buttons = html.Div(html.Button("theme", id="theme", title="Light or dark"), className="buttons")
-    top = [html.H1(title(doc)), html.P(machine(doc), className="muted"), buttons]
-    return html.Header(
-        [
-            html.Div(top, className="title"),
-            html.P(printable(headline(doc).text), className="sentence", role="status"),
-            *(html.P(note, className="note") for note in notes(doc)),
-        ]
-    )
+    theme = html.Button("theme", id="theme", title="Light or dark")
+    return page_header(title(doc), machine(doc), printable(headline(doc).text), notes(doc), [theme])
 
 
 def odd_section(doc: RanksDocument) -> list[html.Section]:

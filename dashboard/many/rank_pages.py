@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -26,10 +26,11 @@ from ...analysis.model.errors import LaunchscopeError, UnreadableInput
 from ...analysis.model.paths import is_file
 from ...analysis.model.units import byte_size, one_line, printable
 from ...analysis.report import Report, analyze_sources
+from ..page.server import with_pages
 from .view import BELOW, labels, path_of, rows_in
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from wsgiref.types import WSGIApplication
 
     from werkzeug.wrappers import Response
 
@@ -60,17 +61,11 @@ class RankPages:
     def mounted_on(self, first: WSGIApplication) -> WSGIApplication:
         """An app that answers with the page whose path a request is below, and else with the first page."""
 
-        def dispatch(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            path: str = environ.get("PATH_INFO", "")
-            name, slash, rest = path.removeprefix(BELOW).partition("/")
-            rows = rows_in(name, len(self._doc.rows)) if slash and path.startswith(BELOW) else None
-            page = None if rows is None else self._kept_page(rows)
-            if page is None:
-                return first(environ, start_response)
-            root = environ.get("SCRIPT_NAME", "") + BELOW + name
-            return page(environ | {"SCRIPT_NAME": root, "PATH_INFO": f"/{rest}"}, start_response)
+        def page_of(name: str) -> WSGIApplication | None:
+            rows = rows_in(name, len(self._doc.rows))
+            return None if rows is None else self._kept_page(rows)
 
-        return dispatch
+        return with_pages(first, BELOW, page_of)
 
     def register(self, server: flask.Flask) -> None:
         """Let a page open those of ranks."""

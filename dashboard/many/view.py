@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 
 from ...analysis.many.document import RankRow, RanksDocument
-from ...analysis.many.many_story import label
 from ...analysis.many.outliers import RANK_FIGURES, missing_words
 from ...analysis.model.units import byte_size, number, one_line, plural, printable
 from ..view import Theme
@@ -109,7 +108,7 @@ def compared(doc: RanksDocument) -> str:
 
 def labels(doc: RanksDocument) -> list[str]:
     """What each row is called: its rank, with the file's name where that is not enough."""
-    plain = [label(row) for row in doc.rows]
+    plain = [row.label for row in doc.rows]
     once = [
         name if plain.count(name) == 1 else f"{name}, {row.name}" for name, row in zip(plain, doc.rows, strict=True)
     ]

@@ -18,7 +18,7 @@ from ..view import View
 from . import cards, tables
 from .actions import Timelines, control_values, stores, timelines
 from .figure_tables import has_one_clock
-from .panels import GRAPH_CONFIG, MODEL_REM, attribute, choice, labelled, named, section_parts
+from .panels import GRAPH_CONFIG, MODEL_REM, attribute, choice, labelled, named, page_header, section_parts
 from .rank_section import ranks_section
 from .sections import graph_sections
 
@@ -80,27 +80,13 @@ def page(
 
 
 def header(opened: OpenedReport) -> html.Header:
-    return html.Header(
-        [
-            html.Div(
-                [
-                    *([html.A("◀ all ranks", href=opened.within, className="button")] if opened.within else []),
-                    html.H1(opened.title),
-                    html.P(cards.machine(opened), className="muted"),
-                    html.Div(
-                        [
-                            html.Button("theme", id="theme", title="Light or dark"),
-                            html.Button("?", id="help-button", **named("Keys and help")),
-                        ],
-                        className="buttons",
-                    ),
-                ],
-                className="title",
-            ),
-            html.P(cards.sentence(opened), className="sentence", role="status"),
-            *(html.P(note, className="note") for note in cards.notes(opened)),
-        ]
-    )
+    back = [html.A("◀ all ranks", href=opened.within, className="button")] if opened.within else []
+    buttons = [
+        html.Button("theme", id="theme", title="Light or dark"),
+        html.Button("?", id="help-button", **named("Keys and help")),
+    ]
+    words = cards.machine(opened), cards.sentence(opened), cards.notes(opened)
+    return page_header(opened.title, *words, buttons, back)
 
 
 def next_steps(opened: OpenedReport) -> html.Section:

@@ -103,7 +103,7 @@ class PlainTable:
 def render(report: Report) -> str:
     """The file; at most 8 MB unless the tables alone need more."""
     opened = open_bands(report)
-    bands = [band for key in opened.first if (band := opened.band(key)) is not None]
+    bands = opened.shown_first
     labels = {band.key: band.label for band in bands}
     words = {
         "opened": opened,

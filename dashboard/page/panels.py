@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from dash import dcc, html
+from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 
 from ...analysis.model.kernel_names import short_names
 from ...analysis.model.units import byte_size, duration, number, plural
@@ -154,6 +154,32 @@ def _row(key: str, cells: Sequence[str], op: Op | None, named: int) -> html.Tr:
         name = {"op": f"{op[0]}|{op[1]}|", "row": key}
         row_cells[named] = html.Button(cells[named], id=name, className="link", title="Show it in the timeline")
     return html.Tr([html.Td(cell) for cell in row_cells])
+
+
+def page_header(
+    title: str,
+    machine: str,
+    sentence: str,
+    notes: Iterable[str],
+    buttons: Sequence[html.Button],
+    back: Sequence[html.A] = (),
+) -> html.Header:
+    """What the page is about and what was found, in words."""
+    top = [*back, html.H1(title), html.P(machine, className="muted"), html.Div([*buttons], className="buttons")]
+    return html.Header(
+        [
+            html.Div(top, className="title"),
+            html.P(sentence, className="sentence", role="status"),
+            *(html.P(note, className="note") for note in notes),
+        ]
+    )
+
+
+def in_browser(app: Dash, function: str, output: Output, event: Input) -> None:
+    """A callback that assets/dashboard.js answers; not before something happens."""
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("launchscope", function), output, event, prevent_initial_call=True
+    )
 
 
 def choice(name: str, options: Sequence[tuple[str, str]], value: str, label: str) -> html.Div:

@@ -182,9 +182,9 @@ def graph_sections(opened: OpenedReport) -> list[Section]:
         return list(_section(engaged_lines(doctors, found), found, ""))
     alike: dict[tuple[str, ...], list[str]] = {}
     sections = {}
-    for band in (opened.band(key) for key in opened.first):
-        doctor = None if band is None else band.analysis.document.graph_doctor
-        if band is not None and doctor is not None:
+    for band in opened.shown_first:
+        doctor = band.analysis.document.graph_doctor
+        if doctor is not None:
             lines = engaged_lines({"": doctor}, doctor.findings)
             key = (*lines, *(what(each) + how(each, verbose=True) for each in doctor.findings))
             alike.setdefault(key, []).append(band.label)

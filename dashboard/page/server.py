@@ -10,7 +10,7 @@ import hmac
 import inspect
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -24,6 +24,8 @@ from dash.exceptions import DependencyException
 from flask_compress import Compress
 
 if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
     from werkzeug.wrappers import Response
 
 
@@ -165,6 +167,21 @@ def _check_token(token: str, cookie: str) -> Response | None:
 
 def _is_equal(given: str, token: str) -> bool:
     return hmac.compare_digest(given.encode(), token.encode())
+
+
+def with_pages(first: WSGIApplication, below: str, page_of: Callable[[str], WSGIApplication | None]) -> WSGIApplication:
+    """An app that answers with the page of the name that follows ``below`` in a request's path, else with the first."""
+
+    def dispatch(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path: str = environ.get("PATH_INFO", "")
+        name, slash, rest = path.removeprefix(below).partition("/")
+        page = page_of(name) if slash and path.startswith(below) else None
+        if page is None:
+            return first(environ, start_response)
+        root = environ.get("SCRIPT_NAME", "") + below + name
+        return page(environ | {"SCRIPT_NAME": root, "PATH_INFO": f"/{rest}"}, start_response)
+
+    return dispatch
 
 
 _CALLBACKS: Final = "_dash-update-component"

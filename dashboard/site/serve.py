@@ -149,9 +149,7 @@ def build_app(
 
     What is asked of the server carries the ``path`` that the page has; the app itself is asked without it.
     """
-    for key in opened.first:
-        band = opened.band(key)
-        assert band is not None
+    for band in opened.shown_first:
         prepare(band)  # else the first who looks waits for it
     app = index_page(lambda query: first_response(opened, from_query(query)), opened.title, path)
     most_bytes = None if uploads is None else uploads.most_bytes
