@@ -59,13 +59,13 @@ def _compare(found: list[RankRow], places: Sequence[int], collectives: Mapping[i
     awaited = [None if other is None else found[places[other]].rank for other in mostly_awaited(matching)]
     waits, last, offsets = waits_of(matching), arrivals(matching), clock_offsets(matching)
     is_short = False
-    for own, place in enumerate(places):
+    for nth, place in enumerate(places):
         its = collectives[place]
         is_short |= len(its.busy_ns) != found[place].steps
         figures = (
-            _waiting(waits[own], awaited[own], its, found[place])
-            | _arrival(last[own], its.times)
-            | _clock(offsets[own])
+            _waiting(waits[nth], awaited[nth], its, found[place])
+            | _arrival(last[nth], its.times)
+            | _clock(offsets[nth])
         )
         found[place] = msgspec.structs.replace(found[place], **figures)
     return _Together(matching, sum(each.is_known for each in waits), is_short)
@@ -84,8 +84,8 @@ def _sets(rows: Sequence[RankRow], places: list[int]) -> tuple[list[list[int]], 
     if len(set(ranks)) == len(ranks):
         return [places], {}
     of_files = sets_of_files([rows[place].name for place, _ in ranked], ranks)
-    sets = [[ranked[each][0] for each in own] for own in of_files]
-    there = {place for own in sets for place in own}
+    sets = [[ranked[each][0] for each in places] for places in of_files]
+    there = {place for places in sets for place in places}
     twice = next(rank for rank in ranks if ranks.count(rank) > 1)
     why = f"rank {twice} is there {ranks.count(twice)} times, and no name tells which ranks it ran with"
     return sets, {place: f"{rows[place].name}: {why}" for place in places if place not in there}
@@ -106,14 +106,14 @@ def _few_steps(rows: Sequence[RankRow], collectives: Mapping[int, RankCollective
 
 def _waiting(waits: Waits, waits_for: int | None, its: RankCollectives, row: RankRow) -> dict[str, Any]:
     """Of the steps of which every collective was told; the verdict and the launch tax rest on it."""
-    told = waits.told
-    if not waits.is_known or not told.any():
+    known = waits.told
+    if not waits.is_known or not known.any():
         return {}
-    times = with_waiting(its.times, StepWaits(its.busy_ns, waits.exposed_waiting_ns, waits.unsplit_ns, told))
+    times = with_waiting(its.times, StepWaits(its.busy_ns, waits.exposed_waiting_ns, waits.unsplit_ns, known))
     verdict = trace_verdict(times, row.unreliable, its.blocking, alone=False, waits_for=waits_for)
     return {
-        "communication_transfer_ns": float(waits.step_transfer_ns[told].mean()),
-        "communication_waiting_ns": float(waits.step_waiting_ns[told].mean()),
+        "communication_transfer_ns": float(waits.step_transfer_ns[known].mean()),
+        "communication_waiting_ns": float(waits.step_waiting_ns[known].mean()),
         "gpu_work_without_waiting_ns": times.without_waiting_ns,
         "waits_for": waits_for,
         "verdict_class": verdict.verdict_class,
@@ -122,20 +122,20 @@ def _waiting(waits: Waits, waits_for: int | None, its: RankCollectives, row: Ran
     }
 
 
-def _arrival(own: Arrivals, times: TraceTimes) -> dict[str, Any]:
+def _arrival(its: Arrivals, times: TraceTimes) -> dict[str, Any]:
     """A straggler is one by the rule of a report's ranks."""
-    of = int(own.of.sum())
+    of = int(its.of.sum())
     if not of:
         return {}
-    apart = own.of > 0
-    awaited = float(own.awaited_ns.mean())
+    apart = its.of > 0
+    awaited = float(its.awaited_ns.mean())
     part = awaited / times.step_ns if times.step_ns > 0 else 0.0
     return {
-        "arrives_last_share": int(own.last.sum()) / of,
-        "arrives_last_chance": own.chance,
+        "arrives_last_share": int(its.last.sum()) / of,
+        "arrives_last_chance": its.chance,
         "arrivals": of,
         "awaited_ns": awaited,
-        "straggler": is_straggler(own.last[apart] / own.of[apart], own.chance, part),
+        "straggler": is_straggler(its.last[apart] / its.of[apart], its.chance, part),
     }
 
 

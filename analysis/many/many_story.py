@@ -60,14 +60,14 @@ def headline(doc: RanksDocument) -> Headline:
     read = sum(row.error is None for row in doc.rows)
     if not read:
         return Headline(f"none of {plural(len(doc.rows), 'file')} can be read", None)
-    odd = by_row(doc)
-    if not odd and read < FEWEST:
+    outlying = by_row(doc)
+    if not outlying and read < FEWEST:
         return Headline(f"{plural(read, 'rank')}: too few to tell which one stands out", None)
-    if not odd:
+    if not outlying:
         return Headline(f"no rank of {read:,} stands out", True)
-    named = ", ".join(doc.rows[row].label for row in [*odd][:_NAMED]) + (", …" if len(odd) > _NAMED else "")
-    verb = "stands" if len(odd) == 1 else "stand"
-    return Headline(f"{len(odd):,} of {plural(len(doc.rows), 'rank')} {verb} out: {named}", False)
+    named = ", ".join(doc.rows[row].label for row in [*outlying][:_NAMED]) + (", …" if len(outlying) > _NAMED else "")
+    verb = "stands" if len(outlying) == 1 else "stand"
+    return Headline(f"{len(outlying):,} of {plural(len(doc.rows), 'rank')} {verb} out: {named}", False)
 
 
 def by_row(doc: RanksDocument) -> dict[int, list[OddDoc]]:

@@ -227,11 +227,13 @@ def _communication(context: Context) -> dict[str, Any]:
     """What of it needs no other rank, means per step as idle is; none without a kept step."""
     if not context.has_steps:
         return {}
-    own = context.collectives
-    figures: dict[str, Any] = {"collectives": float(np.median(np.bincount(own.step, minlength=own.steps)))}
-    if len(own):
-        figures["communication_exposed_ns"] = float(own.exposed_ns.mean())
-        figures["communication_hidden_ns"] = float(own.step_hidden_ns.mean())
+    collectives = context.collectives
+    figures: dict[str, Any] = {
+        "collectives": float(np.median(np.bincount(collectives.step, minlength=collectives.steps)))
+    }
+    if len(collectives):
+        figures["communication_exposed_ns"] = float(collectives.exposed_ns.mean())
+        figures["communication_hidden_ns"] = float(collectives.step_hidden_ns.mean())
     return figures
 
 
@@ -260,16 +262,16 @@ def _numbers(names: Sequence[str], chosen: list[int]) -> list[int]:
 
 def _first_collectives(context: Context) -> RankCollectives | None:
     """Those of as many steps as have MOST together; null without a collective in a kept step."""
-    own, times = context.collectives, context.times
-    if not len(own) or not context.has_steps or context.headline is None or times is None:
+    collectives, times = context.collectives, context.times
+    if not len(collectives) or not context.has_steps or context.headline is None or times is None:
         return None
-    ends = np.cumsum(np.bincount(own.step, minlength=own.steps))
+    ends = np.cumsum(np.bincount(collectives.step, minlength=collectives.steps))
     steps = max(int(np.searchsorted(ends, MOST, side="right")), 1)
     count = min(int(ends[steps - 1]), MOST)
-    first: dict[str, Any] = {name: getattr(own, name)[:count] for name in _OF_COLLECTIVES}
-    first |= {name: getattr(own, name)[:steps] for name in _OF_STEPS}
+    first: dict[str, Any] = {name: getattr(collectives, name)[:count] for name in _OF_COLLECTIVES}
+    first |= {name: getattr(collectives, name)[:steps] for name in _OF_STEPS}
     return RankCollectives(
-        collectives=replace(own, **first),
+        collectives=replace(collectives, **first),
         busy_ns=context.busy_ns[:steps],
         times=times,
         blocking=context.blocking_words,

@@ -40,7 +40,7 @@ def build_app(doc: RanksDocument, access: Access, pages: RankPages) -> IndexPage
 
     def first(query: str) -> Markup:
         del query  # the answer is the same whatever is sorted
-        parts = [layout.header(doc), *layout.odd_section(doc)]
+        parts = [layout.header(doc), *layout.outliers_section(doc)]
         return Markup('<div id="first">{}</div>').format(to_html(parts, {}))
 
     app = index_page(first, title(doc), "/")

@@ -19,7 +19,7 @@ from ..rank_heat import height_px
 from .charts import alike_words, chart_px, differing
 from .view import BY_RANK, HEAT_WORDS, ManyView, compared, figure_words, labels, machine, notes, path_of, title, where
 
-MOST_ODD: Final = 200
+MOST_OUTLIERS: Final = 200
 """Ranks that stand out and have a row above the table of all."""
 
 
@@ -33,7 +33,7 @@ def page(doc: RanksDocument, view: ManyView, scheme: str, width_px: int) -> html
             *(dcc.Store(id=name, data=value) for name, value in data.items()),
             header(doc),
             html.Main(
-                [*odd_section(doc), heat_section(doc, view), _distributions(doc, width_px), _all(), _downloads()]
+                [*outliers_section(doc), heat_section(doc, view), _distributions(doc, width_px), _all(), _downloads()]
             ),
         ],
         id="page",
@@ -46,10 +46,10 @@ def header(doc: RanksDocument) -> html.Header:
     return page_header(title(doc), machine(doc), printable(headline(doc).text), notes(doc), [theme])
 
 
-def odd_section(doc: RanksDocument) -> list[html.Section]:
+def outliers_section(doc: RanksDocument) -> list[html.Section]:
     """A row for each rank that stands out; none where none does."""
-    odd, names = by_row(doc), labels(doc)
-    if not odd:
+    outlying, names = by_row(doc), labels(doc)
+    if not outlying:
         return []
     rows = [
         html.Tr(
@@ -59,10 +59,10 @@ def odd_section(doc: RanksDocument) -> list[html.Section]:
                 html.Td(where(doc.rows[row])),
             ]
         )
-        for row, its in [*odd.items()][:MOST_ODD]
+        for row, its in [*outlying.items()][:MOST_OUTLIERS]
     ]
     head = html.Thead(html.Tr([html.Th(text, scope="col") for text in ("rank", "why it stands out", "file")]))
-    more = len(odd) - MOST_ODD
+    more = len(outlying) - MOST_OUTLIERS
     rest = [html.P(f"{number(more)} more are in the table of all ranks.", className="muted")] if more > 0 else []
     table = html.Div(html.Table([head, html.Tbody(rows)]), className="scroll odd", tabIndex="0", role="group",
                      **named("Ranks that stand out"))  # fmt: skip
@@ -168,8 +168,8 @@ _LINK: Final[dict[str, Any]] = {"sortable": False, "filter": False, "cellRendere
 
 def table(doc: RanksDocument, *, links: bool) -> TableData:
     """A row per file; columns that no row has a value for are left out. ``links``: with one to each rank's page."""
-    odd = by_row(doc)
-    rows = [_row(place, row, odd, links=links) for place, row in enumerate(doc.rows)]
+    outlying = by_row(doc)
+    rows = [_row(place, row, outlying, links=links) for place, row in enumerate(doc.rows)]
     columns = [
         figure("rank", "rank", maxWidth=100),
         text("open", "timeline", minWidth=120, maxWidth=130, **_LINK),
@@ -188,13 +188,13 @@ def table(doc: RanksDocument, *, links: bool) -> TableData:
     return TableData(there, rows)
 
 
-def _row(place: int, row: RankRow, odd: dict[int, list[Any]], *, links: bool) -> Row:
+def _row(place: int, row: RankRow, outlying: dict[int, list[Any]], *, links: bool) -> Row:
     period, busy = row.period_ns, row.busy_ns
     found: Row = {
         "id": str(place),
         "rank": row.rank,
         "open": f"[open]({path_of(place)[1:]})" if links and row.error is None else None,
-        "odd": "; ".join(one_line(each.message) for each in odd[place]) if place in odd else None,
+        "odd": "; ".join(one_line(each.message) for each in outlying[place]) if place in outlying else None,
         "verdict": row.verdict_class,
         "period_us": None if period is None else in_us(period.median),
         "period_p90_us": None if period is None else in_us(period.p90),

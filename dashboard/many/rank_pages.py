@@ -108,7 +108,7 @@ class RankPages:
         if waits_for is not None:
             other = " and ".join(self._labels[row] for row in waits_for)
             return _page(named, Markup("<p role=status>{} is being read first …</p>").format(other), asks_again=True)
-        files = Markup().join(Markup("<li>{}</li>").format(_told(self._doc.rows[row])) for row in rows)
+        files = Markup().join(Markup("<li>{}</li>").format(_file_words(self._doc.rows[row])) for row in rows)
         return _page(named, Markup("<p role=status>reading …</p><ul>{}</ul>").format(files), asks_again=True)
 
     def _open(self, rows: Rows) -> None:
@@ -135,7 +135,7 @@ class RankPages:
         gc.collect()  # a page refers to itself, and its report is large
 
 
-def _told(row: RankRow) -> str:
+def _file_words(row: RankRow) -> str:
     size = "" if row.bytes is None else f", {byte_size(row.bytes)}"
     return f"{printable(one_line(row.path))}{size}"
 

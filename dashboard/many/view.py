@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final, Literal
-from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
 from ...analysis.many.document import RankRow, RanksDocument
 from ...analysis.many.outliers import RANK_FIGURES, missing_words
 from ...analysis.model.units import byte_size, number, one_line, plural, printable
-from ..view import Theme
+from ..view import Theme, parts_of, query_of, theme_of
 
 HeatOf = Literal["period", "busy"]
 HEAT_WORDS: Final[dict[HeatOf, str]] = {"period": "step period", "busy": "GPU busy per step"}
@@ -30,23 +29,18 @@ class ManyView(msgspec.Struct, frozen=True, kw_only=True):
 
 def to_query(view: ManyView) -> str:
     """The view as the query of a URL, with a leading '?'; what is at its default is left out."""
-    parts = {"heat": view.heat, "sort": view.sort, "theme": view.theme or ""}
-    usual = {"heat": "period", "sort": BY_RANK, "theme": ""}
-    parts = {name: value for name, value in parts.items() if value != usual[name]}
-    return "?" + urlencode(parts) if parts else ""
+    heat, sort = "" if view.heat == "period" else view.heat, "" if view.sort == BY_RANK else view.sort
+    return query_of({"heat": heat, "sort": sort, "theme": view.theme or ""})
 
 
 def from_query(query: str, figures: list[str]) -> ManyView:
     """The view of a query. A part that can't be read, or names no figure, is at its default."""
-    try:
-        parts = dict(parse_qsl(query.removeprefix("?"), max_num_fields=50, errors="replace"))
-    except ValueError:
-        parts = {}
-    sort, theme = parts.get("sort", ""), parts.get("theme")
+    parts = parts_of(query)
+    sort = parts.get("sort", "")
     return ManyView(
         heat="busy" if parts.get("heat") == "busy" else "period",
         sort=sort if sort in figures else BY_RANK,
-        theme="dark" if theme == "dark" else "light" if theme == "light" else None,
+        theme=theme_of(parts),
     )
 
 
