@@ -77,7 +77,7 @@ def dashboard(
         places = rank_pages.places_of(chosen, table)
     else:
         from ..analysis.inputs.sources import sources
-        from ..dashboard.watched import Watched
+        from ..dashboard.opened_report import Watched
 
         found = sources(chosen)
         watched = Watched.of(found.local)
@@ -147,7 +147,7 @@ def demo(name: str, list_names: bool, to: Destination, in_browser: bool, **serve
 
     capture = DEMOS / f"{name.removesuffix('.zip')}.zip"
     if in_browser:
-        from ..dashboard.watched import Watched
+        from ..dashboard.opened_report import Watched
 
         _server().serve(load(capture), Watched.of((capture,)), say=say, **served)
         return

@@ -22,7 +22,7 @@ MANY: Final = 16
 
 def is_for_a_table(found: Sources, to: Destination | None = None, *, forced: bool) -> bool:
     """Whether to make a table of ranks instead of reports, by their number unless ``forced``; says so on stderr."""
-    from ..analysis.many.odd_ones import FEWEST
+    from ..analysis.many.outliers import FEWEST
     from ..analysis.model.units import plural
 
     to = to or Destination()

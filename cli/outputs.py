@@ -59,7 +59,7 @@ def story_outputs(module: str) -> dict[str, Output]:
 OUTPUTS: Final = {
     **story_outputs("analysis.report_story"),
     "perfetto": Output("analysis.render.perfetto:render", ".pftrace"),
-    "html": Output("dashboard.one_file.html:render", ".html", extra="dashboard"),
+    "html": Output("dashboard.page.one_file:render", ".html", extra="dashboard"),
 }
 """What a Report can become; below, what each other document can."""
 HEALTH: Final = story_outputs("analysis.profile.health")
@@ -69,7 +69,7 @@ SWEEP: Final = story_outputs("analysis.predict.sweep_story")
 PREDICT: Final = story_outputs("analysis.predict.predict_story")
 RANKS: Final = {
     **story_outputs("analysis.many.many_story"),
-    "parquet": Output("analysis.many.ranks_parquet:render", ".parquet", extra="cluster"),
+    "parquet": Output("analysis.many.many_story:render_parquet", ".parquet", extra="cluster"),
 }
 COMPARED: Final = story_outputs("analysis.compare.checks.compare_story")
 CHECKED: Final = story_outputs("analysis.compare.checks.check_story")

@@ -163,11 +163,11 @@ def rank_sets(
     for number, analyses in enumerate(sets_of_ranks([band.analysis for band in bare])):
         bands = [of_analysis[id(analysis)] for analysis in analyses]
         key = f"traces-{number + 1}" if number else "traces"
-        found.append(RankSet(key, _shared_name(bands), _by_rank(bands), _told_of(document, bands)))
+        found.append(RankSet(key, _shared_name(bands), _by_rank(bands), _document_of(document, bands)))
     return tuple(each for each in found if len(each.bands) > 1)
 
 
-def _told_of(document: ReportDocument, bands: Sequence[Band]) -> RanksOfStepDoc | None:
+def _document_of(document: ReportDocument, bands: Sequence[Band]) -> RanksOfStepDoc | None:
     """The part of the report about these traces."""
     names = {band.analysis.name for band in bands}
     return next((each for each in document.ranks if {n for rank in each.ranks for n in rank.traces} == names), None)

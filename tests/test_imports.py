@@ -50,7 +50,6 @@ DASHBOARD = (
     "dashboard.timeline",
     "dashboard.charts",
     "dashboard.page",
-    "dashboard.one_file",
     "dashboard.many",
     "dashboard.site",
 )
@@ -72,7 +71,6 @@ AT_TOP = {
 
     "analysis.render": {"msgspec", "rich"},
     "analysis.render.perfetto": {"numpy", "perfetto"},
-    "analysis.many.ranks_parquet": {"msgspec", "pyarrow"},
     "dashboard": {"numpy", "msgspec", "plotly", "dash", "dash_ag_grid", "flask", "flask_compress", "werkzeug",
                   "jinja2", "markupsafe"},
     "tracer": {"numpy", "msgspec", "torch", "pynvml"},
@@ -86,7 +84,7 @@ AT_TOP = {
 INSIDE = {
     "analysis": {"pandas", "isal"},
     "analysis.inputs": {"aiohttp", "fsspec"},
-    "analysis.many": {"distributed"},
+    "analysis.many": {"distributed", "pyarrow"},
     "analysis.render": {"rich", "perfetto"},
     "tracer": {"torch", "transformers", "pynvml"},
     "fixtures.models": {"transformers"},

@@ -86,8 +86,7 @@ def cards(opened: OpenedReport) -> list[Card]:
     """A card per mode of a profile, failed ones with their reason; else one per trace shown first."""
     profile = opened.report.document.profile
     if profile is None:
-        shown = [band for key in opened.first if (band := opened.band(key)) is not None]
-        return [_trace_card(band, is_baseline=band is opened.baseline) for band in shown]
+        return [_trace_card(band, is_baseline=band is opened.baseline) for band in opened.shown_first]
     found = []
     for name, mode in profile.modes.items():
         band = next((band for band in opened.bands if band.mode is mode), None)

@@ -18,8 +18,7 @@ from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.inputs.readers.foreign import NEITHER, NO_EVENTS
 from launchscope.analysis.inputs.sources import Source, sources
 from launchscope.analysis.many.document import UNREADABLE
-from launchscope.analysis.many.figures import find_figures
-from launchscope.analysis.many.reading import Job, bare_row, finish
+from launchscope.analysis.many.one_file import Job, bare_row, find_figures, finish
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.model.trace import NONE, OpKind, Table, Trace

@@ -9,7 +9,7 @@ import pytest
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.many.document import MOST_IN_SERIES, RankRow
-from launchscope.analysis.many.figures import find_figures
+from launchscope.analysis.many.one_file import find_figures
 from launchscope.analysis.model.trace import Trace
 
 from ...cases import NAMED_CASES

@@ -17,7 +17,7 @@ from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.model.document import CAUSES
 from launchscope.analysis.model.kernel_names import short_names
 from launchscope.dashboard.band import Band
-from launchscope.dashboard.theme import CAUSE_COLORS, DARK, LIGHT, Theme, luminance, text_on
+from launchscope.dashboard.plotting import CAUSE_COLORS, DARK, LIGHT, Theme, luminance, text_on
 from launchscope.dashboard.timeline.heat_strip import Lane, Rects, heat_strip
 from launchscope.dashboard.timeline.hover import escaped
 from launchscope.dashboard.timeline.lanes import prepare
