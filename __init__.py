@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from .analysis.api import compare
-    from .analysis.compare.checks.run import check
+    from .analysis.compare.check import check
+    from .analysis.compare.compared_paths import compare
     from .analysis.predict.whatif import whatif
     from .analysis.report import Report, analyze, load
     from .tracer.target.options import Target
@@ -33,8 +33,8 @@ _HOMES: Final = {
     "Report": "analysis.report",
     "Target": "tracer.target.options",
     "analyze": "analysis.report",
-    "check": "analysis.compare.checks.run",
-    "compare": "analysis.api",
+    "check": "analysis.compare.check",
+    "compare": "analysis.compare.compared_paths",
     "load": "analysis.report",
     "whatif": "analysis.predict.whatif",
 }

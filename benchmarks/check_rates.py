@@ -22,7 +22,6 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from launchscope.analysis.compare.check_document import EXIT_CODES
 from launchscope.analysis.compare.difference import (
     GPU_PACED_BETWEEN_RUNS,
     HOST_PACED_BETWEEN_RUNS,
@@ -31,6 +30,7 @@ from launchscope.analysis.compare.difference import (
     change,
     is_host_paced,
 )
+from launchscope.analysis.compare.documents import EXIT_CODES
 from launchscope.analysis.compare.snapshot import Timing
 from launchscope.analysis.model.capture import Manifest
 

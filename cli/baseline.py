@@ -14,9 +14,9 @@ from .writing import print_report, say, terminal_width, wants_color
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..analysis.compare.checks.baselines import Baseline
+    from ..analysis.compare.baselines import Baseline
 
-FOLDER: Final = "launchscope-baselines"  # as analysis.compare.checks.baselines has it; that loads msgspec
+FOLDER: Final = "launchscope-baselines"  # as analysis.compare.baselines has it; that loads msgspec
 
 _folder = click.option(
     "--dir",
@@ -46,8 +46,8 @@ def save(current: Path, folder: Path, modes: tuple[str, ...], **reading: Any) ->
     """
     from datetime import UTC, datetime
 
-    from ..analysis.compare.checks import baselines
-    from ..analysis.compare.checks.run import Reading, look_at, select
+    from ..analysis.compare import baselines
+    from ..analysis.compare.check import Reading, look_at, select
 
     with progress_bar() as progress:
         looked = look_at(current, Reading(progress=progress, **reading))
@@ -62,9 +62,9 @@ def save(current: Path, folder: Path, modes: tuple[str, ...], **reading: Any) ->
 @_folder
 def list_them(folder: Path) -> None:
     """One row per baseline: target, mode, GPU, when it was saved, commit, processes; then their files."""
-    from ..analysis.compare.checks.baseline_story import render_list
+    from ..analysis.compare.check_story import render_baselines
 
-    print_report(render_list(_read(folder), width=terminal_width(), color=wants_color(), folder=folder))
+    print_report(render_baselines(_read(folder), width=terminal_width(), color=wants_color(), folder=folder))
 
 
 @command.command("show", short_help="Show the figures of baselines.")
@@ -73,9 +73,9 @@ def list_them(folder: Path) -> None:
 @_modes
 def show(target: str | None, folder: Path, modes: tuple[str, ...]) -> None:
     """The figures of the newest baseline of each mode of TARGET, or of all targets, by machine."""
-    from ..analysis.compare.checks.baseline_story import render_figures
-    from ..analysis.compare.checks.baselines import superseded
-    from ..analysis.compare.checks.config import checked_modes
+    from ..analysis.compare.baselines import superseded
+    from ..analysis.compare.check_story import render_baseline_figures
+    from ..analysis.compare.config import checked_modes
     from ..analysis.model.errors import LaunchscopeError
 
     named = checked_modes(modes, "--mode") if modes else None
@@ -88,7 +88,7 @@ def show(target: str | None, folder: Path, modes: tuple[str, ...]) -> None:
         raise LaunchscopeError(f"{folder}: no baseline of {target or 'this mode'}; launchscope baseline list names all")
     old = superseded(found, 1)
     newest = [each for each in found if each not in old]
-    print_report(render_figures(newest, width=terminal_width(), color=wants_color()))
+    print_report(render_baseline_figures(newest, width=terminal_width(), color=wants_color()))
 
 
 @command.command("prune", short_help="Delete all but the newest baselines.")
@@ -97,7 +97,7 @@ def show(target: str | None, folder: Path, modes: tuple[str, ...]) -> None:
 @_folder
 def prune(keep: int, dry_run: bool, folder: Path) -> None:
     """Delete all but the newest N of each target, mode, setup (batch size, dtype, …) and kind of machine."""
-    from ..analysis.compare.checks.baselines import remove, superseded
+    from ..analysis.compare.baselines import remove, superseded
 
     old = superseded(_read(folder), keep)
     if not dry_run:
@@ -107,7 +107,7 @@ def prune(keep: int, dry_run: bool, folder: Path) -> None:
 
 
 def _read(folder: Path) -> list[Baseline]:
-    from ..analysis.compare.checks.baselines import read_folder
+    from ..analysis.compare.baselines import read_folder
     from ..analysis.model.errors import LaunchscopeError
 
     found = read_folder(folder)

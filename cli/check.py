@@ -56,8 +56,8 @@ def command(
     if current is None:
         raise click.MissingParameter(ctx=ctx, param=ctx.command.params[0], param_hint="'CURRENT'")
     files = {"junit": junit, "markdown": markdown, "benchmark": benchmark}
-    from ..analysis.compare.checks.config import find_config
-    from ..analysis.compare.checks.run import Reading, check
+    from ..analysis.compare.check import Reading, check
+    from ..analysis.compare.config import find_config
 
     try:
         config = config or find_config(Path())
@@ -81,8 +81,8 @@ def command(
 
 
 def _validate(config: Path | None) -> None:
-    from ..analysis.compare.checks.config import read_config
-    from ..analysis.compare.checks.run import config_to_validate
+    from ..analysis.compare.check import config_to_validate
+    from ..analysis.compare.config import read_config
     from ..analysis.model.units import plural
 
     path = config_to_validate(config)

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ..analysis.compare.check_document import HOLDS, TO_FIX, CheckDoc
-from ..analysis.compare.checks import baselines
-from ..analysis.compare.checks.config import Limits, limits_of_words
-from ..analysis.compare.checks.from_report import TRACE, snapshots_of
-from ..analysis.compare.checks.judge import check
-from ..analysis.compare.checks.limits import TIMED
-from ..analysis.compare.checks.run import Reading, look_at, look_at_baseline, look_in
-from ..analysis.compare.snapshot import Snapshot
+from ..analysis.compare import baselines
+from ..analysis.compare.check import Reading, look_at, look_at_baseline, look_in
+from ..analysis.compare.config import Limits, limits_of_words
+from ..analysis.compare.documents import HOLDS, TO_FIX, CheckDoc
+from ..analysis.compare.judge import check
+from ..analysis.compare.limits import TIMED
+from ..analysis.compare.snapshot import TRACE, Snapshot, snapshots_of
 from ..analysis.model.errors import ConfigError, LaunchscopeError, MissingRequirement
 from ..tracer.target.options import CHECK_REPEATS
 from .outputs import CHECKED, renderer

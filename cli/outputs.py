@@ -28,7 +28,7 @@ from .writing import (
 )
 
 if TYPE_CHECKING:
-    from ..analysis.compare.check_document import CheckDoc
+    from ..analysis.compare.documents import CheckDoc
     from ..analysis.report import Report
 
 Content = str | bytes | Iterable[bytes]
@@ -71,14 +71,14 @@ RANKS: Final = {
     **story_outputs("analysis.many.many_story"),
     "parquet": Output("analysis.many.many_story:render_parquet", ".parquet", extra="cluster"),
 }
-COMPARED: Final = story_outputs("analysis.compare.checks.compare_story")
-CHECKED: Final = story_outputs("analysis.compare.checks.check_story")
+COMPARED: Final = story_outputs("analysis.compare.compare_story")
+CHECKED: Final = story_outputs("analysis.compare.check_story")
 CHECK_FILES: Final = {
-    "junit": Output("analysis.compare.checks.junit:render"),
+    "junit": Output("analysis.compare.outputs_for_ci:render_junit"),
     "markdown": CHECKED["markdown"],
-    "benchmark": Output("analysis.compare.checks.benchmark_json:render"),
-    "annotations": Output("analysis.compare.checks.annotations:render"),
-    "error": Output("analysis.compare.checks.annotations:render_error"),
+    "benchmark": Output("analysis.compare.outputs_for_ci:render_benchmark"),
+    "annotations": Output("analysis.compare.outputs_for_ci:render_annotations"),
+    "error": Output("analysis.compare.outputs_for_ci:render_annotated_error"),
 }
 """What a finished check can become besides, for CI and for GitHub."""
 

@@ -38,10 +38,8 @@ ANALYSIS = (
     "analysis.report",
     "analysis.predict",
     "analysis.compare",
-    "analysis.compare.checks",
     "analysis.many",
     "analysis.render.perfetto",
-    "analysis.api",
     "analysis",
 )
 TRACER = ("tracer.target", "tracer.measure", "tracer.processes", "tracer")
@@ -243,7 +241,7 @@ def test_packages_from_outside_are_where_they_belong() -> None:
         ("import launchscope", {"click", "numpy", "msgspec", "pandas", "torch", "rich"}),
         ("import launchscope.tracer.target.options", {"numpy", "msgspec", "pandas", "torch", "rich"}),
         ("import launchscope.analysis.report", {"torch", "pandas", "plotly", "dash"}),
-        ("import launchscope.analysis.compare.checks.run", {"torch", "pandas", "rich", "plotly", "dash"}),
+        ("import launchscope.analysis.compare.check", {"torch", "pandas", "rich", "plotly", "dash"}),
         ("from launchscope import Target", {"torch"}),
     ],
 )

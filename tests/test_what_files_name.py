@@ -19,9 +19,9 @@ from typing import Any
 import flask
 import msgspec
 import pytest
-from launchscope.analysis.compare.checks.config import read_config
-from launchscope.analysis.compare.checks.run import check
+from launchscope.analysis.compare.check import check
 from launchscope.analysis.compare.compared_paths import compare
+from launchscope.analysis.compare.config import read_config
 from launchscope.analysis.inputs import storage
 from launchscope.analysis.inputs.sources import Source, sources
 from launchscope.analysis.inputs.storage import PROTOCOLS
@@ -38,7 +38,7 @@ from launchscope.dashboard.page.server import Access
 from werkzeug.test import Client, TestResponse
 
 from .analysis.captures import two_modes, write_capture
-from .analysis.compare.checks.snapshots import eager
+from .analysis.compare.snapshots import eager
 from .dashboard.many.rows_by_hand import write_traces
 
 pytest.importorskip("fsspec")

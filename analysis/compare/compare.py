@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from ..figures.analyses import TraceAnalysis
+from ..figures.registry import values
 from ..model.columns import follow, named
-from ..model.document import CommunicationDoc
+from ..model.document import (
+    CAUSES,
+    TAXES,
+    CommunicationDoc,
+    DeviceDoc,
+    GapsDoc,
+    ModeDoc,
+    Summary,
+    TraceDoc,
+)
 from ..model.names import unnumbered
 from ..model.trace import HostKind, OpKind
-from .compare_document import BlockingChangeDoc, CameDoc, ComparisonDoc, LaunchChangeDoc, SideDoc
-from .compared_figures import figures, graph_coverage
+from ..profile.mode_figures import MODE_FIGURES
 from .compared_ops import compare_ops
-from .likely_causes import InCollectives, OfOperator, likely_causes
+from .documents import BlockingChangeDoc, CameDoc, ComparisonDoc, FigureDoc, LaunchChangeDoc, SideDoc
+from .likely_causes import InCollectives, OfOperator, graph_change, likely_causes
 
 NEED_STEPS: Final = ("pairs", "moved", "merged", "slower", "faster", "exchanged", "blocking_calls")
 """Fields that are told per step or not at all."""
@@ -52,17 +64,7 @@ def compare(a: TraceAnalysis, b: TraceAnalysis, *, stacks: ComparisonDoc | None 
         after=_side(b),
         scope=scope,
         figures=figures(a, b, scope),
-        ops_before=ops.ops_before,
-        ops_after=ops.ops_after,
-        pairs=ops.pairs,
-        same_change_ns=ops.same_change_ns,
-        came=ops.came,
-        went=ops.went,
-        moved=ops.moved,
-        merged=ops.merged,
-        slower=ops.slower,
-        faster=ops.faster,
-        exchanged=ops.exchanged,
+        **vars(ops),
         launches=_launches(a, b, scope),
         blocking_calls=_blocking_calls(a, b) if scope == "step" else [],
         graph_coverage=graph_coverage(a, b, scope),
@@ -94,14 +96,14 @@ def _with_places(comparison: ComparisonDoc, stacks: ComparisonDoc) -> Comparison
     if comparison.scope != "step" or stacks.scope != "step":
         return comparison
 
-    def told(docs: list[CameDoc], known: list[CameDoc]) -> list[CameDoc]:
+    def placed(docs: list[CameDoc], known: list[CameDoc]) -> list[CameDoc]:
         places = {(doc.name, doc.operator): doc.stack for doc in known if doc.stack}
         return [msgspec.structs.replace(doc, stack=places.get((doc.name, doc.operator), doc.stack)) for doc in docs]
 
     return msgspec.structs.replace(
         comparison,
-        came=told(comparison.came, stacks.came),
-        went=told(comparison.went, stacks.went),
+        came=placed(comparison.came, stacks.came),
+        went=placed(comparison.went, stacks.went),
         blocking_calls=stacks.blocking_calls,
     )
 
@@ -151,30 +153,35 @@ def _has_operators(analysis: TraceAnalysis) -> bool:
     return bool((analysis.trace.host_ops.kind == HostKind.OPERATOR).any())
 
 
-def _told_alike(a: TraceAnalysis, b: TraceAnalysis, before: _Calls, after: _Calls) -> tuple[_Calls, _Calls]:
+def _by_the_same_names(a: TraceAnalysis, b: TraceAnalysis, before: _Calls, after: _Calls) -> tuple[_Calls, _Calls]:
     """Calls without their operators where only one side recorded those, and both sides call the API."""
     if _has_operators(a) == _has_operators(b):
         return before, after
     in_both = {call.api for call in before} & {call.api for call in after}
 
-    def told(calls: _Calls) -> _Calls:
+    def without_operators(calls: _Calls) -> _Calls:
         counts: _Calls = defaultdict(float)
         for call, count in calls.items():
             counts[call._replace(operator=None, stack=()) if call.api in in_both else call] += count
         return counts
 
-    return told(before), told(after)
+    return without_operators(before), without_operators(after)
+
+
+def _changes(before: _Calls, after: _Calls) -> list[tuple[_Call, float, float]]:
+    """Calls whose number changed, with both numbers, the largest change first."""
+    calls = sorted(before.keys() | after.keys(), key=lambda call: (call.api, call.operator or "", call.stack))
+    found = [(call, before.get(call, 0), after.get(call, 0)) for call in calls]
+    return sorted((each for each in found if each[1] != each[2]), key=lambda each: -abs(each[2] - each[1]))
 
 
 def _launches(a: TraceAnalysis, b: TraceAnalysis, scope: str) -> list[LaunchChangeDoc]:
     """Launches by API and operator whose number changed, the largest change first."""
-    before, after = _told_alike(a, b, _launch_counts(a, scope), _launch_counts(b, scope))
-    docs = [
+    before, after = _by_the_same_names(a, b, _launch_counts(a, scope), _launch_counts(b, scope))
+    return [
         LaunchChangeDoc(api=call.api, operator=call.operator, before=was, after=now, change=now - was)
-        for call in sorted(before.keys() | after.keys(), key=_sorted_as)
-        if (was := before.get(call, 0)) != (now := after.get(call, 0))
+        for call, was, now in _changes(before, after)
     ]
-    return sorted(docs, key=lambda doc: -abs(doc.change))
 
 
 def _launch_counts(analysis: TraceAnalysis, scope: str) -> _Calls:
@@ -198,19 +205,18 @@ def _blocking_calls(a: TraceAnalysis, b: TraceAnalysis) -> list[BlockingChangeDo
     By stack where the number of an API's calls in an operator changed: an edit above a call moves its line, and is
     no new call.
     """
-    before, after = _told_alike(a, b, _blocking_counts(a), _blocking_counts(b))
+    before, after = _by_the_same_names(a, b, _blocking_counts(a), _blocking_counts(b))
     change: dict[tuple[str, str | None], float] = defaultdict(float)
     for sign, calls in ((-1, before), (1, after)):
         for call, count in calls.items():
             change[call.api, call.operator] += sign * count
-    docs = [
+    return [
         BlockingChangeDoc(
             api=call.api, operator=call.operator, stack=list(call.stack), before=was, after=now, change=now - was
         )
-        for call in sorted(before.keys() | after.keys(), key=_sorted_as)
-        if change[call.api, call.operator] and (was := before.get(call, 0)) != (now := after.get(call, 0))
+        for call, was, now in _changes(before, after)
+        if change[call.api, call.operator]
     ]
-    return sorted(docs, key=lambda doc: -abs(doc.change))
 
 
 def _blocking_counts(analysis: TraceAnalysis) -> _Calls:
@@ -222,5 +228,98 @@ def _blocking_counts(analysis: TraceAnalysis) -> _Calls:
     return counts
 
 
-def _sorted_as(call: _Call) -> tuple[str, str, tuple[str, ...]]:
-    return call.api, call.operator or "", call.stack
+STEP_COUNTS: Final = ("gpu_ops", "kernels", "launches", "graph_launches", "blocking_calls", "memcpys")
+FILE_COUNTS: Final = STEP_COUNTS[:4]
+
+_UNITS: Final[dict[str, str]] = {
+    **{figure.name: figure.kind for figure in MODE_FIGURES.values()},
+    **{value.name: value.kind for _, value in values()},
+}
+
+_Value = tuple[float | None, float | None]
+"""A figure and how much a trace's own steps differ in it."""
+
+
+def figures(a: TraceAnalysis, b: TraceAnalysis, scope: str) -> list[FigureDoc]:
+    """Per step, or of the whole files: docs/metrics.md says how each comes about."""
+    of_scope = _of_step if scope == "step" else _of_whole
+    before, after = (dict(chain(of_scope(side.document), _of_either(side.document))) for side in (a, b))
+    return [_figure(name, before[name], after[name]) for name in before if name in after]
+
+
+def mode_figures(before: ModeDoc | None, after: ModeDoc | None) -> list[FigureDoc]:
+    """What the report says of two modes, as far as it is known of either; nothing where one was not timed."""
+    if before is None or after is None or before.step_ns is None or after.step_ns is None:
+        return []
+    pairs = ((each.name, each.of(before), each.of(after)) for each in MODE_FIGURES.values() if each.compared)
+    return [_figure(name, (was, None), (now, None)) for name, was, now in pairs if (was, now) != (None, None)]
+
+
+def graph_coverage(a: TraceAnalysis, b: TraceAnalysis, scope: str) -> str | None:
+    """How the share of kernels that run in graphs changed; null where either side's can't be told."""
+    steps = [side.document.steps if scope == "step" else None for side in (a, b)]
+    before, after = (None if its is None else its.graph_launches.median for its in steps)
+    coverage = a.document.graphs.coverage_by_count, b.document.graphs.coverage_by_count
+    return graph_change((before, after), coverage)
+
+
+def _figure(name: str, before: _Value, after: _Value) -> FigureDoc:
+    known = before[0] is not None and after[0] is not None
+    of_recordings = "share" if name.startswith("graph_coverage") else "ns" if name.endswith("_ns") else "count"
+    return FigureDoc(
+        name=name,
+        unit=_UNITS.get(name, of_recordings),
+        before=before[0],
+        after=after[0],
+        change=after[0] - before[0] if known else None,  # type: ignore[operator]
+        spread=None if before[1] is None or after[1] is None else max(before[1], after[1]),
+    )
+
+
+def _of_step(document: TraceDoc) -> Iterator[tuple[str, _Value]]:
+    steps = document.steps
+    assert steps is not None, "only traces with kept steps are compared per step"
+    device = _headline(document)
+    steady = None if device is None else device.steady
+    yield "step_ns", _summary(steps.period_ns)
+    yield "busy_ns", _summary(steps.busy_ns)
+    yield from _idle(None if steady is None else steady.gaps, 0 if steps.period_ns is None else steps.period_ns.count)
+    yield from ((name, _summary(getattr(steps, name))) for name in STEP_COUNTS)
+
+
+def _of_whole(document: TraceDoc) -> Iterator[tuple[str, _Value]]:
+    device = _headline(document)
+    yield "window_ns", (None if device is None else device.window_ns, None)
+    yield "busy_ns", (None if device is None else device.busy_ns, None)
+    yield from _idle(None if device is None else device.gaps, 1)
+    yield from ((name, (getattr(document.coverage, name), None)) for name in FILE_COUNTS)
+
+
+def _of_either(document: TraceDoc) -> Iterator[tuple[str, _Value]]:
+    yield "graph_coverage", (document.graphs.coverage_by_count, None)
+    yield "graph_coverage_by_time", (document.graphs.coverage_by_time, None)
+    for figure, value in values():
+        found = figure.read(document)
+        yield value.name, (None if found is None else value.of(found), None)
+
+
+def _headline(document: TraceDoc) -> DeviceDoc | None:
+    return next((device for device in document.devices if device.device == document.headline_device), None)
+
+
+def _summary(summary: Summary | None) -> _Value:
+    if summary is None or summary.median is None:
+        return None, None
+    known = summary.p10 is not None and summary.p90 is not None and summary.count > 1
+    return summary.median, summary.p90 - summary.p10 if known else None  # type: ignore[operator]
+
+
+def _idle(gaps: GapsDoc | None, steps: int) -> Iterator[tuple[str, _Value]]:
+    """Idle time by cause, and the same time as taxes."""
+    found = {"idle_ns": 0.0 if gaps is None else gaps.total_ns}
+    for cause in CAUSES:
+        found[f"idle.{cause}_ns"] = gaps.by_cause[cause].ns if gaps is not None and cause in gaps.by_cause else 0.0
+    for tax in TAXES:
+        found[f"tax.{tax}_ns"] = 0.0 if gaps is None else gaps.taxes_ns[tax]
+    for name, ns in found.items():
+        yield name, (ns / steps if gaps is not None and steps else None, None)

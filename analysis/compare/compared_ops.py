@@ -17,7 +17,7 @@ from ..figures.analyses import TraceAnalysis
 from ..figures.observer import KERNEL_STRETCH_NS
 from ..model.names import is_compiled, same_op
 from ..model.trace import NONE, Bools, Ints, OpKind
-from .compare_document import CameDoc, MergedDoc, MovedDoc, OpsDoc, PairedDoc
+from .documents import CameDoc, MergedDoc, MovedDoc, OpsDoc, PairedDoc
 
 WHOLE_US_NS: Final = 1_000
 """What a duration may be off by where a file has whole microseconds: ±1 µs an edge, and the edges' errors differ."""
@@ -32,7 +32,7 @@ _Run = tuple[tuple[tuple[str, tuple[str | None, bool]], int], ...]
 
 @dataclass(frozen=True)
 class ComparedOps:
-    """The parts of a comparison that are about GPU ops; docs of ``compare_document``."""
+    """The parts of a comparison that are about GPU ops; docs of ``documents``."""
 
     ops_before: int = 0
     ops_after: int = 0
@@ -74,7 +74,7 @@ def align_either_way(a: TraceAnalysis, b: TraceAnalysis) -> Alignment:
 def compare_ops(a: TraceAnalysis, b: TraceAnalysis, scope: str, withheld: dict[str, str]) -> ComparedOps:
     """By alignment of a typical step of each; without steps only by names that one of the two lacks."""
     if scope == "whole":
-        return _by_name_alone(a, b)
+        return ComparedOps(came=_only_in(b, a), went=_only_in(a, b))
     found = align_either_way(a, b)
     before, after = _Side.of(a), _Side.of(b)
     merged, gone, new = [], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -91,7 +91,7 @@ def compare_ops(a: TraceAnalysis, b: TraceAnalysis, scope: str, withheld: dict[s
         if len(side.alike.rows) < 2:
             reason = f"only one step of its kind {which} ({side.analysis.name}): its own spread is not known"
             withheld |= dict.fromkeys(("slower", "faster"), reason)
-    told = [pair for pair in paired if pair[1]]
+    beyond_spread = [doc for doc, is_more in paired if is_more]
     result = ComparedOps(
         ops_before=len(before.alike.ops),
         ops_after=len(after.alike.ops),
@@ -101,8 +101,8 @@ def compare_ops(a: TraceAnalysis, b: TraceAnalysis, scope: str, withheld: dict[s
         went=_came(before, went),
         moved=moved,
         merged=_merged(before, after, merged),
-        slower=[doc for doc, _ in told if doc.change_ns > 0],
-        faster=[doc for doc, _ in told if doc.change_ns < 0],
+        slower=[doc for doc in beyond_spread if doc.change_ns > 0],
+        faster=[doc for doc in beyond_spread if doc.change_ns < 0],
         exchanged=[doc for doc, _ in paired if doc.matched_by == "operator"],
     )
     _assert_adds_up(result)
@@ -176,13 +176,11 @@ class _Side:
 
 def _assert_adds_up(ops: ComparedOps) -> None:
     moved = sum(doc.count for doc in ops.moved)
-    merged = [sum(doc.count * n for doc, n in zip(ops.merged, each, strict=True)) for each in _merged_sizes(ops)]
-    for total, rest, its_merged in ((ops.ops_before, ops.went, merged[0]), (ops.ops_after, ops.came, merged[1])):
-        assert ops.pairs + moved + sum(doc.count for doc in rest) + its_merged == total, "a step's ops add up"
-
-
-def _merged_sizes(ops: ComparedOps) -> tuple[list[int], list[int]]:
-    return [doc.ops_before for doc in ops.merged], [doc.ops_after for doc in ops.merged]
+    for total, rest, merged in (
+        (ops.ops_before, ops.went, sum(doc.count * doc.ops_before for doc in ops.merged)),
+        (ops.ops_after, ops.came, sum(doc.count * doc.ops_after for doc in ops.merged)),
+    ):
+        assert ops.pairs + moved + sum(doc.count for doc in rest) + merged == total, "a step's ops add up"
 
 
 def _without_moved(before: _Side, gone: Ints, after: _Side, new: Ints) -> tuple[Ints, Ints, list[MovedDoc]]:
@@ -215,12 +213,8 @@ def _came(side: _Side, places: Ints) -> list[CameDoc]:
     )
     return [
         CameDoc(
-            name=op.name,
-            category=op.category,
-            operator=op.operator,
-            operator_inferred=op.operator_inferred,
+            **msgspec.structs.asdict(op) | {"count": count},
             stack=side.stack(first) if rank < MOST_STACKS else [],
-            count=count,
             ns=ns,
         )
         for rank, (ns, op, first, count) in enumerate(ranked)
@@ -282,7 +276,7 @@ def _paired(before: _Side, after: _Side, found: Alignment) -> list[tuple[PairedD
             matched_by="name" if by_name else "operator",
         )
         docs.append((doc, spread_ns is not None and abs(after_ns - before_ns) > max(spread_ns, least_ns)))
-    return sorted(docs, key=lambda told: (-abs(told[0].change_ns), told[0].name_before))
+    return sorted(docs, key=lambda each: (-abs(each[0].change_ns), each[0].name_before))
 
 
 def _likelier(*found: tuple[str | None, bool]) -> tuple[str | None, bool]:
@@ -298,12 +292,8 @@ def _spread(before: _Side, lefts: Ints, after: _Side, rights: Ints) -> float | N
     return float(max(np.ptp(total) for total in totals))
 
 
-def _by_name_alone(a: TraceAnalysis, b: TraceAnalysis) -> ComparedOps:
-    """Whole files: names of GPU ops that only one of the two has."""
-    return ComparedOps(came=_only_in(b, a), went=_only_in(a, b))
-
-
 def _only_in(side: TraceAnalysis, other: TraceAnalysis) -> list[CameDoc]:
+    """Whole files: names of GPU ops that only one of the two has."""
     known = {same_op(doc.name, doc.category) for doc in other.document.kernels}
     return [
         CameDoc(

@@ -7,62 +7,39 @@ comparison.show()
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..figures.analyses import TraceAnalysis
 from ..inputs.readers import Progress
 from ..model import __version__
-from ..model.capture import Manifest
-from ..model.document import ModeDoc
+from ..model.capture import UNCOMPILED, Manifest
+from ..model.document import ModeDoc, ReportDocument, fusion_of
 from ..model.errors import LaunchscopeError
+from ..model.statistics import known_sum
 from ..model.trace import utf8_text
 from ..profile.select import OPERATORS, PASS_OF_STACKS, alike, of_mode, of_pass, ranked
 from ..report import Report, analyze
 from . import compare as traces
-from .compared_document import ComparedDoc, ComparedModeDoc, ComparedSideDoc, UnprofiledDoc
-from .compared_figures import mode_figures
-from .difference import (
-    GPU_PACED_BETWEEN_RUNS,
-    HOST_PACED_BETWEEN_RUNS,
-    change,
-    fewest_processes,
-    is_host_paced,
+from .compare import mode_figures
+from .compare_story import Comparison
+from .difference import between_runs, change, fewest_processes, in_pairs
+from .documents import (
+    ComparedDoc,
+    ComparedModeDoc,
+    ComparedSideDoc,
+    ComparisonDoc,
+    FigureDoc,
+    KeptPromiseDoc,
+    UnprofiledDoc,
 )
-from .promises import kept_promise
 from .snapshot import MACHINE, Timing, timings
 
 if TYPE_CHECKING:
     from os import PathLike
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """What changed from one to the other."""
-
-    document: ComparedDoc
-    shown_by: Callable[[Comparison, str], str] | None = field(default=None, repr=False)
-    """Makes "terminal" and "markdown" text of it; null where nobody shows it."""
-
-    def to_json(self) -> bytes:
-        """One JSON document."""
-        return msgspec.json.format(msgspec.json.encode(self.document), indent=2)
-
-    def show(self) -> None:
-        """Print the comparison as the terminal shows it."""
-        print(self._shown("terminal"))
-
-    def _repr_markdown_(self) -> str:
-        """Shown by a notebook."""
-        return self._shown("markdown")
-
-    def _shown(self, form: str) -> str:
-        assert self.shown_by is not None, "launchscope.compare hands it over"
-        return self.shown_by(self, form)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,9 +137,9 @@ def _pairs(a: _Side, b: _Side, mode: str | None) -> Iterator[tuple[str, str]]:
         return
     names = [name for name in a.names if name in b.names and mode in (None, name)]
     if not names:
-        asked = "" if mode is None else f"--mode {mode}: "
+        option = "" if mode is None else f"--mode {mode}: "
         raise LaunchscopeError(
-            f"{asked}nothing of {a.path} ({', '.join(a.names)}) is in {b.path} ({', '.join(b.names)}) too"
+            f"{option}nothing of {a.path} ({', '.join(a.names)}) is in {b.path} ({', '.join(b.names)}) too"
         )
     yield from ((name, name) for name in names)
 
@@ -229,22 +206,107 @@ def _unprofiled(a: _Side, b: _Side, its: str, other: str) -> UnprofiledDoc | Non
     timings_before, timings_after = a.timings(its), b.timings(other)
     before, after = ({each.repeat: each.samples_ns for each in side} for side in (timings_before, timings_after))
     paired = a.manifest.run is not None and a.manifest.run == b.manifest.run
-    if paired:
-        repeats = sorted(repeat for repeat in before.keys() & after.keys() if before[repeat] and after[repeat])
-        before, after = ({repeat: side[repeat] for repeat in repeats} for side in (before, after))
-        if not repeats:
-            return None
-    host = is_host_paced(timings_before) or is_host_paced(timings_after)
-    between = 0.0 if paired else HOST_PACED_BETWEEN_RUNS if host else GPU_PACED_BETWEEN_RUNS
-    found = change(list(after.values()), list(before.values()), paired=paired, between_runs=between)
+    ours, theirs = in_pairs(after, before) if paired else (list(after.values()), list(before.values()))
+    if not ours:
+        return None
+    between = between_runs(timings_before, timings_after, paired=paired)
+    found = change(ours, theirs, paired=paired, between_runs=between)
     return UnprofiledDoc(
         before_ns=was.step_ns.median,
         after_ns=now.step_ns.median,
         change=found.change,
-        low=found.low if found.is_known else None,
-        high=found.high if found.is_known else None,
+        **found.ends,
         processes_before=found.processes_baseline,
         processes_after=found.processes,
         paired=paired,
         needed_processes=None if found.is_known else fewest_processes(paired=paired),
     )
+
+
+_GONE: Final = 0.5  # of the blocking calls: taken out
+
+
+class _Done(NamedTuple):
+    """One action that was taken; ns per step, null where nothing was promised."""
+
+    what: str
+    saves_ns: float | None
+    low_ns: float | None
+    high_ns: float | None
+    launches: float = 0.0
+
+
+def kept_promise(
+    mode: str,
+    other: str,
+    before: ReportDocument,
+    after: ReportDocument,
+    comparison: ComparisonDoc,
+    unprofiled: UnprofiledDoc | None,
+) -> KeptPromiseDoc | None:
+    """What was promised of a mode by what was done in the other one's; None where nothing was, or was not timed.
+
+    A fusion can be told only where both launch kernel by kernel, or as the graph of such a step.
+    """
+    if unprofiled is None:
+        return None
+    alike = mode == other and mode in UNCOMPILED
+    done = [*(_fused(mode, before, after) if alike else ()), *_acted(mode, before, comparison)]
+    if not done:
+        return None
+    promised = known_sum(each.saves_ns for each in done)
+    came = -unprofiled.change * unprofiled.before_ns
+    launches = comparison.figure("launches")
+    went = None if launches is None else _fall(launches)
+    fewer = sum(each.launches for each in done) if mode == "eager" and went is not None else 0.0
+    return KeptPromiseDoc(
+        done=[each.what for each in done],
+        promised_ns=promised,
+        promised_low_ns=known_sum(each.low_ns for each in done),
+        promised_high_ns=known_sum(each.high_ns for each in done),
+        came_ns=came,
+        share=came / promised if promised else None,
+        told=unprofiled.low is not None,
+        launches_promised=fewer or None,
+        launches_came=went if fewer else None,
+    )
+
+
+def _fused(mode: str, before: ReportDocument, after: ReportDocument) -> Iterator[_Done]:
+    """Candidates of the one that the other has in fewer places."""
+    ours, theirs = fusion_of(before.traces), fusion_of(after.traces)
+    if ours is None or theirs is None:
+        return
+    left = Counter[str]()
+    for candidate in theirs.candidates:
+        left[candidate.kind] += candidate.places
+    for candidate in ours.candidates:
+        stays = min(left[candidate.kind], candidate.places)
+        left[candidate.kind] -= stays
+        share = 1 - stays / candidate.places
+        if share > 0:
+            saves, low, high = (
+                None if ns is None else ns * share for ns in candidate.saves_ns(in_graph=mode == "graph")
+            )
+            what = f"{candidate.title} in {round(candidate.places * share)} of {candidate.places}"
+            yield _Done(what, saves, low, high, candidate.launches_saved * share)
+
+
+def _acted(mode: str, before: ReportDocument, comparison: ComparisonDoc) -> Iterator[_Done]:
+    """Actions of the verdict other than fusions that were predicted, and that the comparison shows as taken."""
+    row = None if before.profile is None else before.profile.modes.get(mode)
+    blocking = comparison.figure("blocking_calls")
+    for action in row.verdict.actions if row is not None and row.verdict is not None else ():
+        if action.basis != "predicted":
+            continue
+        graph = action.kind == "graph" and comparison.graph_coverage == "won"
+        sync = action.kind == "sync" and (_fall(blocking) or 0.0) > _GONE * ((blocking and blocking.before) or 0.0)
+        if graph or sync:
+            yield _Done(action.what, action.saves_ns, action.low_ns, action.high_ns)
+
+
+def _fall(figure: FigureDoc | None) -> float | None:
+    """By how much a figure is smaller than before; None where either side is not known."""
+    if figure is None or figure.before is None or figure.after is None:
+        return None
+    return figure.before - figure.after

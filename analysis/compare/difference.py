@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .check_document import HOLDS, INCONCLUSIVE, REGRESSION
+from .documents import HOLDS, INCONCLUSIVE, REGRESSION
 from .snapshot import Timing
 
 ERROR: Final = 0.005
@@ -56,6 +56,11 @@ class Change:
     def is_known(self) -> bool:
         """Whether there are processes enough for an interval."""
         return math.isfinite(self.high)
+
+    @property
+    def ends(self) -> dict[str, float | None]:
+        """``low`` and ``high`` as documents have them: null with too few processes."""
+        return {"low": self.low if self.is_known else None, "high": self.high if self.is_known else None}
 
     def decide(self, allowed: float) -> tuple[str, int | None]:
         """Whether it is a regression beyond ``allowed``, a share; if that can't be told, with how many processes.
@@ -108,6 +113,26 @@ def change(
         paired=paired,
         between_runs=between_runs,
     )
+
+
+def in_pairs(
+    current: Mapping[int, Sequence[float]], baseline: Mapping[int, Sequence[float]]
+) -> tuple[list[Sequence[float]], list[Sequence[float]]]:
+    """Samples by process of both sides of one run, by repeat: those of the repeats that both have."""
+    both = sorted(current.keys() & baseline.keys())
+    return [current[repeat] for repeat in both], [baseline[repeat] for repeat in both]
+
+
+def between_runs(
+    *sides: Iterable[Timing],
+    paired: bool,
+    gpu_paced: float = GPU_PACED_BETWEEN_RUNS,
+    host_paced: float = HOST_PACED_BETWEEN_RUNS,
+) -> float:
+    """Share by which the step time of the same code may differ between the two sides' runs; 0 within one run."""
+    if paired:
+        return 0.0
+    return host_paced if any(is_host_paced(side) for side in sides) else gpu_paced
 
 
 def against_value(current: Sequence[Sequence[float]], value: float) -> Change:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from ..model.kernel_names import short_names
 from ..model.names import is_compiled, kind_of_kernel, users_line
 from ..model.trace import OpKind
 from ..model.units import apart, duration, number, plural, printable
-from .compare_document import BlockingChangeDoc, ComparisonDoc, FigureDoc, OpsDoc, PairedDoc
-from .compared_figures import Pair
+from .documents import BlockingChangeDoc, CameDoc, ComparisonDoc, FigureDoc, OpsDoc, PairedDoc
 
-TOLD: Final = 3  # operators, blocking calls, kernels of one kind that are told; tables have the rest
+MOST: Final = 3  # operators, blocking calls, kernels of one kind in a sentence; tables have the rest
 
 NOTEWORTHY: Final = 0.01
 """Share of a step's GPU work from which slower or faster kernels are a cause: the clock alone moves by less."""
@@ -33,23 +32,14 @@ NOT_SPLIT: Final = "waiting for other ranks, or transfer: their traces, given to
 """Why collectives take longer or less long, as far as one rank's trace tells."""
 
 
-class OneSided(Protocol):
-    """GPU ops of one name that one of two sides alone has, per step."""
+COVERAGE_NOISE: Final = 0.005
+"""Warm-up steps of a file are in its graph coverage: smaller changes say nothing."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def category(self) -> str: ...
-    @property
-    def operator(self) -> str | None: ...
-    @property
-    def operator_inferred(self) -> bool: ...
-    @property
-    def stack(self) -> Sequence[str]: ...  # outermost first
-    @property
-    def count(self) -> float: ...
-    @property
-    def ns(self) -> float: ...
+HARDLY_ANY: Final = 0.05
+"""Share of kernels in graphs up to which a step is as good as without them."""
+
+Pair = tuple[float | None, float | None]
+"""A figure before and after."""
 
 
 class OfOperator(NamedTuple):
@@ -67,6 +57,21 @@ class InCollectives(NamedTuple):
     transfer_ns: float
 
 
+class StepChanges(NamedTuple):
+    """What changed in a step, between two recordings or two snapshots. Pairs are before and after, per step."""
+
+    blocking_calls: Sequence[BlockingChangeDoc]
+    graphs: str | None  # what ``graph_change`` says
+    coverage: Pair
+    launches: Pair
+    kernels: Pair
+    memcpys: Pair
+    kernels_before: Sequence[OfOperator]  # all of them, not those alone that changed
+    kernels_after: Sequence[OfOperator]
+    came: Sequence[CameDoc]
+    went: Sequence[CameDoc]
+
+
 def likely_causes(
     comparison: ComparisonDoc,
     before: Sequence[OfOperator] = (),
@@ -80,20 +85,44 @@ def likely_causes(
     """
     if comparison.scope == "whole":
         return list(_of_whole_files(comparison))
-    short, kernels = short_names_of(comparison), comparison.figure("kernels")
-    assert kernels is not None, "both scopes have it"
+    short = short_names_of(comparison)
+    changes = StepChanges(
+        blocking_calls=comparison.blocking_calls,
+        graphs=comparison.graph_coverage,
+        coverage=_pair(comparison, "graph_coverage"),
+        launches=_pair(comparison, "launches"),
+        kernels=_pair(comparison, "kernels"),
+        memcpys=_pair(comparison, "memcpys"),
+        kernels_before=before,
+        kernels_after=after,
+        came=comparison.came,
+        went=comparison.went,
+    )
     causes = [
         *_other_model(comparison),
-        *blocking_sentences(comparison.blocking_calls),
-        *_graphs(comparison),
-        *compiled_sentences(before, after, (kernels.before, kernels.after)),
-        *_copies(comparison),
-        *_other_ops(comparison, short),
+        *of_changes(changes, short, _merged(comparison, short)),
         *_exchanged(comparison.exchanged, short),
         *_pace(comparison, short, in_collectives),
     ]
     causes += _host(comparison, explained=bool(causes))
     return causes or ["Nothing changed beyond what the traces' own steps differ by."]
+
+
+def of_changes(
+    changes: StepChanges, short: Mapping[str, str], merged: Iterable[tuple[float, str]] = ()
+) -> Iterator[str]:
+    """Sentences, the most important first. ``merged``: those of ops that were merged, with the number of ops."""
+    yield from _blocking(changes.blocking_calls)
+    yield from _graphs(changes.graphs, changes.launches, changes.coverage, " per step")
+    yield from _compiled(changes.kernels_before, changes.kernels_after, changes.kernels)
+    yield from _copies(changes)
+    by_ops = [*_alone(changes.came, "extra", short), *_alone(changes.went, "fewer", short), *merged]
+    yield from (sentence for _, sentence in sorted(by_ops, key=lambda each: -each[0]))
+
+
+def _pair(comparison: ComparisonDoc, name: str) -> Pair:
+    figure = comparison.figure(name)
+    return (None, None) if figure is None else (figure.before, figure.after)
 
 
 def short_names_of(comparison: ComparisonDoc) -> dict[str, str]:
@@ -107,26 +136,27 @@ def short_names_of(comparison: ComparisonDoc) -> dict[str, str]:
 
 def _of_whole_files(comparison: ComparisonDoc) -> Iterator[str]:
     short = short_names_of(comparison)
-    yield from _graphs(comparison)
+    launches, coverage = _pair(comparison, "launches"), _pair(comparison, "graph_coverage")
+    yield from _graphs(comparison.graph_coverage, launches, coverage, "")
     for docs, where in ((comparison.came, comparison.after.name), (comparison.went, comparison.before.name)):
         if docs:
-            names = ", ".join(short[doc.name] for doc in docs[:TOLD])
-            yield f"{plural(len(docs), 'name')} of GPU ops only in {where}: {names}{', …' if len(docs) > TOLD else ''}."
+            names = ", ".join(short[doc.name] for doc in docs[:MOST])
+            yield f"{plural(len(docs), 'name')} of GPU ops only in {where}: {names}{', …' if len(docs) > MOST else ''}."
     yield "More can't be told without steps on both sides."
 
 
-def blocking_sentences(changes: Sequence[BlockingChangeDoc]) -> Iterator[str]:
+def _blocking(changes: Sequence[BlockingChangeDoc]) -> Iterator[str]:
     """Calls that came before those that went: a wait costs more than its own time."""
     for sign, what in ((1, "more"), (-1, "fewer")):
         rows = [row for row in changes if row.change * sign > 0]
-        for row in rows[:TOLD]:
+        for row in rows[:MOST]:
             where = "" if row.operator is None else f" in {row.operator}"
             line = users_line(row.stack)
             at = "" if line is None else f", at {printable(line)}"
             counts = f"{number(row.before)} → {number(row.after)} per step"
             yield f"{plural(abs(row.change), 'blocking call')} {what}: {row.api}{where}{at} ({counts})."
-        if len(rows) > TOLD:
-            yield f"{plural(len(rows) - TOLD, 'other blocking call')} {what}."
+        if len(rows) > MOST:
+            yield f"{plural(len(rows) - MOST, 'other blocking call')} {what}."
 
 
 def _other_model(comparison: ComparisonDoc) -> Iterator[str]:
@@ -140,30 +170,33 @@ def _is_other_model(comparison: ComparisonDoc) -> bool:
     return comparison.pairs < ALIKE * max(comparison.ops_before, comparison.ops_after)
 
 
-def _graphs(comparison: ComparisonDoc) -> Iterator[str]:
-    if comparison.graph_coverage in (None, "same"):
-        return
-    coverage, launches = comparison.figure("graph_coverage"), comparison.figure("launches")
-    assert coverage is not None, "both scopes have it"
-    assert launches is not None, "both scopes have it"
-    yield graphs_sentence(
-        comparison.graph_coverage,
-        (launches.before, launches.after),
-        (coverage.before, coverage.after),
-        per=" per step" if comparison.scope == "step" else "",
-    )
+def graph_change(graph_launches: Pair, coverage: Pair) -> str | None:
+    """``lost``, ``won``: a graph is launched less, or more, often, or hardly any kernel is in one now, or was before.
+
+    ``fewer``, ``more``: of the kernels run in graphs, with the same replays. Graph launches are per step, None where
+    they can't be told.
+    """
+    (launches, launches_now), (was, now) = graph_launches, coverage
+    if was is None or now is None:
+        return None
+    if abs(now - was) <= COVERAGE_NOISE:
+        return "same"
+    by = 0.0 if launches is None or launches_now is None else launches_now - launches
+    if now < was:
+        return "lost" if by < 0 or now <= HARDLY_ANY else "fewer"
+    return "won" if by > 0 or was <= HARDLY_ANY else "more"
 
 
-def graphs_sentence(what: str | None, launches: Pair, coverage: Pair, per: str = " per step") -> str:
-    """What ``compared_figures.graph_change`` found, other than the same."""
+def _graphs(what: str | None, launches: Pair, coverage: Pair, per: str) -> Iterator[str]:
     counts = f"launches {number(launches[0])} → {number(launches[1])}{per}"
     covered = f"{apart(*coverage, 'share')} → {apart(*coverage[::-1], 'share')}"
     if what in ("fewer", "more"):
-        return f"{what.title()} of the kernels run in graphs: {covered}, {counts}."
-    return f"Graph replays were {what}: {counts}, {covered} of the kernels run in graphs."
+        yield f"{what.title()} of the kernels run in graphs: {covered}, {counts}."
+    elif what in ("lost", "won"):
+        yield f"Graph replays were {what}: {counts}, {covered} of the kernels run in graphs."
 
 
-def compiled_sentences(before: Iterable[OfOperator], after: Iterable[OfOperator], kernels: Pair) -> Iterator[str]:
+def _compiled(before: Iterable[OfOperator], after: Iterable[OfOperator], kernels: Pair) -> Iterator[str]:
     """Operators that torch.compile had merged run on their own: a residual, a graph break, skipped code."""
     before = list(before)
     if not any(is_compiled(each.name) for each in before) or (kernels[1] or 0.0) <= (kernels[0] or 0.0):
@@ -172,10 +205,10 @@ def compiled_sentences(before: Iterable[OfOperator], after: Iterable[OfOperator]
     alone = {operator: count for operator, count in now.items() if count > SAME and operator not in was}
     if alone:
         ranked = sorted(alone, key=lambda operator: (-alone[operator], operator))
-        told = ", ".join(f"{printable(operator)} ({number(alone[operator])})" for operator in ranked[:TOLD])
-        more = f" and {len(ranked) - TOLD} more" if len(ranked) > TOLD else ""
+        which = ", ".join(f"{printable(operator)} ({number(alone[operator])})" for operator in ranked[:MOST])
+        more = f" and {len(ranked) - MOST} more" if len(ranked) > MOST else ""
         counts = f"kernels {number(kernels[0])} → {number(kernels[1])} per step"
-        yield f"What torch.compile had merged runs on its own: {told}{more}, {counts}: a graph break, or skipped code."
+        yield f"What torch.compile had merged runs on its own: {which}{more}, {counts}: a graph break, or skipped code."
 
 
 def _by_operator(kernels: Iterable[OfOperator]) -> dict[str, float]:
@@ -187,48 +220,30 @@ def _by_operator(kernels: Iterable[OfOperator]) -> dict[str, float]:
     return {operator: round(count, 3) for operator, count in counts.items()}
 
 
-def _copies(comparison: ComparisonDoc) -> Iterator[str]:
-    copies = comparison.figure("memcpys")
-    if copies is None or not copies.change:
-        return
-    yield copies_sentence(copies.before, copies.after, comparison.came if copies.change > 0 else comparison.went)
-
-
-def copies_sentence(before: float | None, after: float | None, ops: Iterable[OneSided]) -> str:
+def _copies(changes: StepChanges) -> Iterator[str]:
     """More memory copies than before, or fewer; of the ops that one side alone has, the copies are named."""
-    change = (after or 0.0) - (before or 0.0)
-    copies = [op for op in ops if op.category == OpKind.MEMCPY.word]
-    which = ", ".join(f"{printable(op.name)}{_in_operator(op)}" for op in copies[:TOLD])
-    count = f"{plural(abs(change), 'memory copy', 'memory copies')} {_more(change)} per step"
-    return f"{count}{': ' + which if which else ''} ({number(before)} → {number(after)})."
+    was, now = changes.memcpys
+    if was is None or now is None or abs(now - was) <= SAME:
+        return
+    alone = changes.came if now > was else changes.went
+    copies = [op for op in alone if op.category == OpKind.MEMCPY.word]
+    which = ", ".join(f"{printable(op.name)}{_in_operator(op)}" for op in copies[:MOST])
+    count = f"{plural(abs(now - was), 'memory copy', 'memory copies')} {'more' if now > was else 'fewer'} per step"
+    yield f"{count}{': ' + which if which else ''} ({number(was)} → {number(now)})."
 
 
-def _more(change: float) -> str:
-    return "more" if change > 0 else "fewer"
-
-
-def _in_operator(doc: OneSided | PairedDoc) -> str:
+def _in_operator(doc: CameDoc | PairedDoc) -> str:
     return "" if doc.operator is None else f" in {printable(doc.operator)}{' (inferred)' * doc.operator_inferred}"
 
 
-def _other_ops(comparison: ComparisonDoc, short: Mapping[str, str]) -> list[str]:
-    """GPU ops that came, went or were merged, those of the most ops first."""
-    told = [
-        *alone_sentences(comparison.came, "extra", short),
-        *alone_sentences(comparison.went, "fewer", short),
-        *_merged(comparison, short),
-    ]
-    return [sentence for _, sentence in sorted(told, key=lambda each: -each[0])]
-
-
-def alone_sentences(docs: Iterable[OneSided], what: str, short: Mapping[str, str]) -> Iterator[tuple[float, str]]:
+def _alone(docs: Iterable[CameDoc], what: str, short: Mapping[str, str]) -> Iterator[tuple[float, str]]:
     """Kernels and sets that one side alone runs, by operator; each sentence with the number of ops it is about."""
-    by_operator: dict[tuple[str, str | None], list[OneSided]] = {}
+    by_operator: dict[tuple[str, str | None], list[CameDoc]] = {}
     for doc in docs:
         if doc.category != OpKind.MEMCPY.word:
             by_operator.setdefault((doc.category, doc.operator), []).append(doc)
     ranked = sorted(by_operator.items(), key=lambda item: (-sum(doc.count for doc in item[1]), item[0][1] or ""))
-    for (category, operator), its in ranked[:TOLD]:
+    for (category, operator), its in ranked[:MOST]:
         count, spent_ns = sum(doc.count for doc in its), sum(doc.ns for doc in its)
         first = max(its, key=lambda doc: doc.count)
         line = users_line(first.stack)
@@ -237,11 +252,11 @@ def alone_sentences(docs: Iterable[OneSided], what: str, short: Mapping[str, str
         more = f" and {len(its) - 1} more" if len(its) > 1 else ""
         ops = plural(count, f"{what} {category}")
         yield count, f"{ops}{where} per step, {duration(spent_ns)}: {short[first.name]}{more}."
-    if len(ranked) > TOLD:
-        rest = sum(doc.count for _, its in ranked[TOLD:] for doc in its)
-        kinds = {category for (category, _), _ in ranked[TOLD:]}
+    if len(ranked) > MOST:
+        rest = sum(doc.count for _, its in ranked[MOST:] for doc in its)
+        kinds = {category for (category, _), _ in ranked[MOST:]}
         ops = plural(rest, f"{what} {kinds.pop() if len(kinds) == 1 else 'GPU op'}")
-        yield 0, f"{ops} from {plural(len(ranked) - TOLD, 'other operator')} per step."
+        yield 0, f"{ops} from {plural(len(ranked) - MOST, 'other operator')} per step."
 
 
 def _merged(comparison: ComparisonDoc, short: Mapping[str, str]) -> Iterator[tuple[float, str]]:
@@ -250,7 +265,7 @@ def _merged(comparison: ComparisonDoc, short: Mapping[str, str]) -> Iterator[tup
         return
     before, after = sum(doc.count * doc.ops_before for doc in docs), sum(doc.count * doc.ops_after for doc in docs)
     what = "were merged into" if before > after else "were split into" if before < after else "were replaced by"
-    examples = (f"{_run(doc.before, short)} → {_run(doc.after, short)}" for doc in docs)
+    examples = (f"{run_of_ops(doc.before, short)} → {run_of_ops(doc.after, short)}" for doc in docs)
     example = next((f", as {text}" for text in examples if len(text) <= _LONGEST_EXAMPLE), "")
     sentence = f"{plural(before, 'GPU op')} {what} {number(after)} per step ({_spent(comparison)}){example} (inferred)."
     yield max(before, after), sentence
@@ -265,13 +280,14 @@ def _spent(comparison: ComparisonDoc) -> str:
     return spent
 
 
-def _run(ops: Sequence[OpsDoc], short: Mapping[str, str]) -> str:
-    shown = " + ".join(short[op.name] + (f" ×{op.count}" if op.count > 1 else "") for op in ops[:TOLD])
-    return shown + (f" + {len(ops) - TOLD} more" if len(ops) > TOLD else "")
+def run_of_ops(ops: Sequence[OpsDoc], short: Mapping[str, str]) -> str:
+    """The first names of a run, ``gemm ×2 + silu``."""
+    shown = " + ".join(short[op.name] + (f" ×{op.count}" if op.count > 1 else "") for op in ops[:MOST])
+    return shown + (f" + {len(ops) - MOST} more" if len(ops) > MOST else "")
 
 
 def _exchanged(docs: Sequence[PairedDoc], short: Mapping[str, str]) -> Iterator[str]:
-    for doc in docs[:TOLD]:
+    for doc in docs[:MOST]:
         names = f"{short[doc.name_before]} → {short[doc.name_after]}"
         yield f"Another kernel{_in_operator(doc)}: {names}, {signed_duration(doc.change_ns)} per step (inferred)."
 
@@ -284,11 +300,11 @@ def _pace(
     if change is None:
         return
     least = NOTEWORTHY * (0.0 if busy is None else max(busy.before or 0.0, busy.after or 0.0))
-    told = [doc for doc in (*comparison.slower, *comparison.faster) if doc.matched_by == "name"]
-    collectives = [doc for doc in told if kind_of_kernel(doc.name_before) is not None]
+    same = [doc for doc in (*comparison.slower, *comparison.faster) if doc.matched_by == "name"]
+    collectives = [doc for doc in same if kind_of_kernel(doc.name_before) is not None]
     if collectives and max(abs(doc.change_ns) for doc in collectives) >= least:
         yield _collectives_sentence(collectives, short, in_collectives)
-    others = [doc for doc in told if doc not in collectives]
+    others = [doc for doc in same if doc not in collectives]
     of_others = change - _changed_by(collectives)
     yield from _slower_or_faster(others, of_others, least, short, but=" but collectives" if collectives else "")
 
@@ -298,16 +314,16 @@ def _slower_or_faster(
 ) -> Iterator[str]:
     """``change_ns``: in all, of which the docs are what can be told."""
     sides = ([doc for doc in docs if doc.change_ns > 0], [doc for doc in docs if doc.change_ns <= 0])
-    told = [side for side in sorted(sides, key=lambda side: -abs(_changed_by(side))) if side]
-    if not told or abs(_changed_by(told[0])) < least_ns:
+    directions = [side for side in sorted(sides, key=lambda side: -abs(_changed_by(side))) if side]
+    if not directions or abs(_changed_by(directions[0])) < least_ns:
         return
     parts = (
         f"{signed_duration(_changed_by(side))} in {number(sum(doc.count for doc in side))} ({_most(side, short)})"
-        for side in told
+        for side in directions
     )
     word = "slower" if change_ns > 0 else "faster"
-    all_told = f"{signed_duration(change_ns)} per step, of which {' and '.join(parts)}"
-    yield f"The same GPU ops{but} run {word}: {all_told}: {PACE}."
+    in_all = f"{signed_duration(change_ns)} per step, of which {' and '.join(parts)}"
+    yield f"The same GPU ops{but} run {word}: {in_all}: {PACE}."
 
 
 def _collectives_sentence(

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ...analysis.compare.compare import compare
-from ...analysis.compare.compare_document import (
+from ...analysis.compare.compare import compare, mode_figures
+from ...analysis.compare.compare_story import BEYOND_SPREAD, INFERRED, change, counts, operator, side_by_side
+from ...analysis.compare.documents import (
     BlockingChangeDoc,
     CameDoc,
     ComparisonDoc,
@@ -20,8 +21,6 @@ from ...analysis.compare.compare_document import (
     OpsDoc,
     PairedDoc,
 )
-from ...analysis.compare.compare_words import BEYOND_SPREAD, INFERRED, change, counts, operator, side_by_side
-from ...analysis.compare.compared_figures import mode_figures
 from ...analysis.compare.likely_causes import short_names_of, signed_duration
 from ...analysis.figures.graphs.graph_story import engaged_lines, how, what
 from ...analysis.model.graph_document import FindingDoc

@@ -9,11 +9,11 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from launchscope.analysis.compare.check_document import EXIT_CODES
+from launchscope.analysis.compare.documents import EXIT_CODES
 from launchscope.cli import run
 
 from ..analysis.captures import two_modes, write_capture
-from ..analysis.compare.checks.snapshots import steps
+from ..analysis.compare.snapshots import steps
 
 Captured = pytest.CaptureFixture[str]
 

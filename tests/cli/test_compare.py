@@ -12,9 +12,9 @@ from typing import Any
 import launchscope
 import msgspec
 import pytest
-from launchscope.analysis.compare.checks import compare_story
-from launchscope.analysis.compare.compared_document import ComparedDoc, UnprofiledDoc
+from launchscope.analysis.compare import compare_story
 from launchscope.analysis.compare.compared_paths import Comparison
+from launchscope.analysis.compare.documents import ComparedDoc, UnprofiledDoc
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.cli import run
 from launchscope.fixtures.builder import trace

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from launchscope.analysis.compare.checks.run import Reading, look_at
+from launchscope.analysis.compare.check import Reading, look_at
 from launchscope.analysis.inputs.sources import Source, Sources
 from launchscope.analysis.many import many_story, ranks
 from launchscope.analysis.many.document import RanksDocument

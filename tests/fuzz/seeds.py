@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import launchscope
 import msgspec
-from launchscope.analysis.compare.checks.from_report import snapshots_of
+from launchscope.analysis.compare.snapshot import snapshots_of
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import read_trace
 from launchscope.analysis.inputs.sources import Sources

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from launchscope.analysis.compare.compare import compare
-from launchscope.analysis.compare.compare_document import SCHEMA, ComparisonDoc
+from launchscope.analysis.compare.documents import SCHEMA, ComparisonDoc
 from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
 from launchscope.analysis.report import analyze
 from launchscope.fixtures.builder import TraceBuilder, trace

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from launchscope.analysis.compare import difference
-from launchscope.analysis.compare.check_document import HOLDS, INCONCLUSIVE, REGRESSION
 from launchscope.analysis.compare.difference import against_value, change, fewest_processes, is_host_paced
+from launchscope.analysis.compare.documents import HOLDS, INCONCLUSIVE, REGRESSION
 from launchscope.analysis.compare.snapshot import Timing
 
 

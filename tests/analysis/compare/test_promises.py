@@ -6,9 +6,9 @@ from pathlib import Path
 
 import launchscope
 import pytest
-from launchscope.analysis.compare.checks.compare_story import promise
-from launchscope.analysis.compare.compared_document import KeptPromiseDoc
+from launchscope.analysis.compare.compare_story import promise
 from launchscope.analysis.compare.compared_paths import Comparison, compare
+from launchscope.analysis.compare.documents import KeptPromiseDoc
 
 CAPTURES = Path(__file__).parents[3] / "fixtures" / "captures"
 LLAMA = Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import launchscope
 import pytest
-from launchscope.analysis.compare.checks.config import find_config
+from launchscope.analysis.compare.config import find_config
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.paths import SMALL_BYTES, content, exists, is_device, is_file, is_folder, listed, status
 from launchscope.analysis.report import analyze
