@@ -146,6 +146,12 @@ def test_check_limits_it(home: Path) -> None:
     launchscope_of(home, "check", "after.json")
 
 
+def test_check_limits_it_without_steps(home: Path) -> None:
+    trace().launch(0, 5).kernel(10, 5).launch(20, 5).kernel(30, 15).write(home / "no-steps.json")
+    (home / "launchscope.toml").write_text('[limits]\nshort_kernel_time = "<= 0.3"\n')
+    launchscope_of(home, "check", "no-steps.json")
+
+
 def test_the_list_of_figures_has_it(home: Path) -> None:
     assert "`traces[].figures.short_by_operator`" in python(home, "launchscope/docs/figures.py") + (
         home / "launchscope" / "docs" / "figures.md"
