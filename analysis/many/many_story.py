@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from io import BytesIO
@@ -94,10 +95,9 @@ def _facts(doc: RanksDocument) -> Iterator[Fact]:
     compared = [doc.alignment.reason]
     compared += [f"left out: {'; '.join(doc.alignment.unmatched)}"] if doc.alignment.unmatched else []
     yield Fact("compared", compared)
-    verdicts = [row.verdict_class for row in doc.rows if row.verdict_class is not None]
-    counted = sorted(((verdicts.count(name), name) for name in dict.fromkeys(verdicts)), key=lambda each: -each[0])
-    if counted:
-        yield Fact("verdicts", [" · ".join(f"{name} {count:,}" for count, name in counted)])
+    verdicts = Counter(row.verdict_class for row in doc.rows if row.verdict_class is not None)
+    if verdicts:
+        yield Fact("verdicts", [" · ".join(f"{name} {count:,}" for name, count in verdicts.most_common())])
 
 
 def _distribution_table(doc: RanksDocument) -> Table:

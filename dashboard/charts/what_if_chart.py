@@ -240,32 +240,26 @@ def readout(start: StartingPoint, view: View) -> tuple[Row, ...]:
     before, after = predict(step), predict(step, knobs)
     one_by_one = f"{printable(start.mode)}: max(W, N·τ)"
     rows = [
-        _time_row(one_by_one, measured_time(start, start.mode), before.eager_ns, after.eager_ns),
-        _time_row("without any overlap: W + N·τ", MISSING, before.serial_ns, after.serial_ns),
+        _row(one_by_one, measured_time(start, start.mode), before.eager_ns, after.eager_ns),
+        _row("without any overlap: W + N·τ", MISSING, before.serial_ns, after.serial_ns),
     ]
     if before.graph_ns is not None:
-        rows.append(
-            _time_row(
-                "as one CUDA graph", measured_time(start, GRAPH_OF.get(start.mode, "")), before.graph_ns, after.graph_ns
-            )
-        )
+        of_graph = measured_time(start, GRAPH_OF.get(start.mode, ""))
+        rows.append(_row("as one CUDA graph", of_graph, before.graph_ns, after.graph_ns))
     if start.fused is not None:
         old, new = predict(start.fused), predict(start.fused, apply(start, view.knobs, start.fused))
-        rows.append(_time_row("fused: max(W, N·τ)", measured_time(start, "fused"), old.eager_ns, new.eager_ns))
+        rows.append(_row("fused: max(W, N·τ)", measured_time(start, "fused"), old.eager_ns, new.eager_ns))
         if old.graph_ns is not None:
-            rows.append(
-                _time_row("fused, as one CUDA graph", measured_time(start, "fused_graph"), old.graph_ns, new.graph_ns)
-            )
+            of_graph = measured_time(start, "fused_graph")
+            rows.append(_row("fused, as one CUDA graph", of_graph, old.graph_ns, new.graph_ns))
+    rows.append(_row("GPU work W", duration(step.gpu_work_ns), step.gpu_work_ns, after.gpu_work_ns))
+    if before.floor_ns is not None:
+        rows.append(_row("floor", duration(before.floor_ns), before.floor_ns, after.floor_ns))
+    launches = number(whole(after.launches))
     rows += [
-        _time_row("GPU work W", duration(step.gpu_work_ns), step.gpu_work_ns, after.gpu_work_ns),
-        *(
-            []
-            if before.floor_ns is None
-            else [_time_row("floor", duration(before.floor_ns), before.floor_ns, after.floor_ns)]
-        ),
-        _row("launches N", number(step.launches), number(whole(after.launches)), step.launches, after.launches),
-        _time_row("host time per launch τ", duration(step.tau_ns), step.tau_ns, after.tau_ns),
-        _time_row("launching, N·τ", duration(before.launch_ns), before.launch_ns, after.launch_ns),
+        Row("launches N", number(step.launches), launches, _change(step.launches, after.launches)),
+        _row("host time per launch τ", duration(step.tau_ns), step.tau_ns, after.tau_ns),
+        _row("launching, N·τ", duration(before.launch_ns), before.launch_ns, after.launch_ns),
         Row("the limit", _limit(before), _limit(after), _turning_words(step, knobs)),
     ]
     return (*rows, *(Row("assumed", "", text, "") for text in assumptions(start, view)))
@@ -277,12 +271,8 @@ def measured_time(start: StartingPoint, name: str) -> str:
     return MISSING if found is None else duration_interval(found.step.median, found.step.ci_low, found.step.ci_high)
 
 
-def _time_row(label: str, measured: str, before: float | None, after: float | None) -> Row:
-    return _row(label, measured, duration(after), before, after)
-
-
-def _row(label: str, measured: str, predicted: str, before: float | None, after: float | None) -> Row:
-    return Row(label, measured, predicted, _change(before, after))
+def _row(label: str, measured: str, before_ns: float | None, after_ns: float | None) -> Row:
+    return Row(label, measured, duration(after_ns), _change(before_ns, after_ns))
 
 
 def _change(before: float | None, after: float | None) -> str:

@@ -349,10 +349,7 @@ def only(view: View, parts: Sequence[str]) -> View:
 
 def control_values(opened: OpenedReport, view: View) -> dict[str, Any]:
     """What each control shows."""
-    start = starting_point(opened)
-    knobs = (
-        {} if start.step is None else {n: spec.position(view.knobs.get(n)) for n, spec in slider_marks(start).items()}
-    )
+    sliders = slider_marks(starting_point(opened))
     return {
         "align": view.align,
         "overlays": list(view.overlays),
@@ -360,6 +357,6 @@ def control_values(opened: OpenedReport, view: View) -> dict[str, Any]:
         "bands": [band.key for band in shown_bands(opened, view)],
         "compare_a": view.compare[0] or None,
         "compare_b": view.compare[1] or None,
-        **knobs,
+        **{name: slider.position(view.knobs.get(name)) for name, slider in sliders.items()},
         **(rank_controls(opened, view) if opened.rank_sets else {}),
     }

@@ -49,11 +49,10 @@ def _navigation(app: Dash, opened: OpenedReport) -> None:
     has_ranks = bool(opened.rank_sets)
     names = [*stores(View(), with_ranks=has_ranks)]
     has_model = starting_point(opened).step is not None
-    sliders = slider_marks(starting_point(opened)) if has_model else {}
     controls = {
         **{name: name for name in ("align", "overlays", "search", "bands")},
         **({"compare_a": "compare-a", "compare_b": "compare-b"} if len(opened.bands) > 1 else {}),
-        **{name: f"knob-{name}" for name in sliders},
+        **{name: f"knob-{name}" for name in slider_marks(starting_point(opened))},
         **(RANK_CONTROLS if opened.rank_sets else {}),
     }
     events = {
