@@ -40,14 +40,13 @@ from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.trace import NONE, BlockingCalls, GpuOps, HostKind, HostOps, Launches, Source, Trace
 from launchscope.analysis.report import Report
 from launchscope.dashboard.band import Band
-from launchscope.dashboard.opened_report import open_bands
+from launchscope.dashboard.opened_report import Watched, open_bands
 from launchscope.dashboard.page.server import Access
+from launchscope.dashboard.plotting import LIGHT
 from launchscope.dashboard.site.serve import build_app
-from launchscope.dashboard.theme import LIGHT
 from launchscope.dashboard.timeline.lanes import prepare
 from launchscope.dashboard.timeline.timeline import timeline_figure
 from launchscope.dashboard.view import View
-from launchscope.dashboard.watched import Watched
 from werkzeug.serving import make_server
 
 STEP_KERNELS: Final = 500

@@ -2,7 +2,7 @@
 
 Exit codes: 0 fine · 1 a regression, from a finished `check` alone · 2 something to fix, an internal error too ·
 3 a check that can't tell · 130 Ctrl-C · 143 and 129 SIGTERM and SIGHUP.
-stdout carries the report and nothing else; everything said beside it goes to stderr.
+stdout carries the report and nothing else; everything else goes to stderr.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import click
 from ..analysis.model import __version__
 from ..analysis.model.errors import LaunchscopeError
 from .writing import (
-    NobodyReads,
+    StdoutClosed,
     discard_stdout,
     flush_stdout,
     prepare_stdout,
@@ -46,18 +46,18 @@ COMMANDS: Final = {
     "sweep": "sweep:command",
     "demo": "dashboard:demo",
 }
-"""Command → its module, which is imported when the command is asked for, and the name there."""
+"""Command → its module, imported on use, and its function there."""
 
 SOMETHING_TO_FIX: Final = 2
 INTERRUPTED: Final = 130
 _OUT_OF_MEMORY: Final = "out of memory: give it a smaller trace, or a machine with more"
 _SOON_S: Final = 0.001
-_SIGNALLED: Final = 128  # plus the signal's number
+_BY_SIGNAL: Final = 128  # plus the signal's number
 _IMPORTING: Final = "<frozen importlib._bootstrap>"  # where Python's import runs
 
 
 class _LazyGroup(click.Group):
-    """A group that imports a command's module when the command is asked for."""
+    """A group that imports a command's module when the command is named."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -75,7 +75,7 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         word = args[0]
         if word not in COMMANDS and not word.startswith("-"):
-            raise click.UsageError(f"no command '{word}'{_command_meant(word)}; they are {', '.join(COMMANDS)}", ctx)
+            raise click.UsageError(f"no command '{word}'{_suggestion(word)}; they are {', '.join(COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -94,7 +94,7 @@ def launchscope() -> None:
 
 
 def main() -> NoReturn:
-    """Carry out the process's command line, and end the process. SIGTERM and SIGHUP are as Ctrl-C."""
+    """Run the process's command line, and end the process. SIGTERM and SIGHUP act as Ctrl-C."""
     received: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -109,20 +109,20 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # nohup ignores one
             signal.signal(number, interrupt)
-    sys.unraisablehook = _interrupt_again
+    sys.unraisablehook = _interrupt_after_cleanup
     code = run(sys.argv[1:])
     signal.setitimer(signal.ITIMER_REAL, 0)
     if signal.getsignal(signal.SIGINT) == interrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # from here on there is nothing to tell
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to report
     if code == INTERRUPTED:
         discard_stdout()
-        code = _SIGNALLED + (received[0] if received else signal.SIGINT)
+        code = _BY_SIGNAL + (received[0] if received else signal.SIGINT)
     gc.freeze()  # Python looks for cycles as it ends, among all that a large trace left: 0.1 s
     sys.exit(code)
 
 
-def _interrupt_again(lost: sys.UnraisableHookArgs) -> None:
-    """Ctrl-C that came while an object was cleared away, where Python prints a traceback and goes on: soon again."""
+def _interrupt_after_cleanup(lost: sys.UnraisableHookArgs) -> None:
+    """Repeat a Ctrl-C during an object's ``__del__``, where Python prints a traceback and goes on."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
         _interrupt_soon()
     else:
@@ -130,7 +130,7 @@ def _interrupt_again(lost: sys.UnraisableHookArgs) -> None:
 
 
 def _interrupt(_number: int, frame: FrameType | None) -> None:
-    """KeyboardInterrupt, outside imports: modules in C print a traceback in them, and raise an ImportError instead."""
+    """Raise KeyboardInterrupt, during an import a little later: modules in C would make an ImportError of it."""
     while frame is not None:
         if frame.f_code.co_filename == _IMPORTING:
             _interrupt_soon()
@@ -145,7 +145,7 @@ def _interrupt_soon() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out one command line; the exit code. Whatever goes wrong is one line on stderr, never a traceback."""
+    """Run one command line and return its exit code. An error is one line on stderr, never a traceback."""
     prepare_stdout()
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # which waited while this was imported
@@ -160,15 +160,15 @@ def run(arguments: Sequence[str]) -> int:
         return SOMETHING_TO_FIX
     except Exception as error:
         # click's --help meets a pipe without a reader as a plain BrokenPipeError; one from another pipe is a bug
-        pipe_left = isinstance(error, NobodyReads) or (isinstance(error, BrokenPipeError) and not stdout_is_read())
+        pipe_left = isinstance(error, StdoutClosed) or (isinstance(error, BrokenPipeError) and not stdout_is_read())
         settle_stdout()
         if pipe_left:
             return 0
-        say(_in_words(error, arguments))
+        say(_message_of(error, arguments))
         return SOMETHING_TO_FIX
 
 
-def _in_words(error: Exception, arguments: Sequence[str]) -> str:
+def _message_of(error: Exception, arguments: Sequence[str]) -> str:
     match error:
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else "launchscope"
@@ -196,7 +196,7 @@ def _invoke(arguments: list[str]) -> int:
     return 0
 
 
-def _command_meant(word: str) -> str:
+def _suggestion(word: str) -> str:
     if word.partition(":")[0].endswith(".py"):
         return f" (did you mean 'launchscope profile {word}'?)"
     from difflib import get_close_matches

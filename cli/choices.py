@@ -39,7 +39,7 @@ PATH_OR_URL: Final = _PathOrUrl(path_type=Path)
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer ones alone
-    """What ``parse`` makes of the text; the words of its error say what is wrong with it."""
+    """Text that a function turns into a value; the message of its error is shown."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
@@ -52,19 +52,15 @@ class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
             self.fail(str(error), param, ctx)
 
 
-def parse_size(text: str) -> float:
-    return _above_nothing(text, SIZES)
-
-
-def _above_nothing(text: str, units: Mapping[str, float]) -> float:
+def _positive(text: str, units: Mapping[str, float]) -> float:
     if not (found := quantity(text, units)):
         raise ValueError(f"'{text}' is nothing; it must be more than 0")
     return found
 
 
 TIME: Final = Parsed("TIME", lambda text: quantity(text, TIMES))  # ns
-SIZE: Final = Parsed("SIZE", parse_size)  # bytes
-RATE: Final = Parsed("RATE", lambda text: _above_nothing(text, RATES))  # bytes per second
+SIZE: Final = Parsed("SIZE", lambda text: _positive(text, SIZES))  # bytes
+RATE: Final = Parsed("RATE", lambda text: _positive(text, RATES))  # bytes per second
 
 
 def together(*options: _Option) -> _Option:
@@ -98,7 +94,7 @@ reading: Final = together(
         help="Read a trace file anew, and keep nothing of it in the cache of opened files.",
     ),
 )
-"""How traces are read, as ``step_regex``, ``strict`` and ``cache``: what ``analysis.report.analyze`` takes."""
+"""How traces are read: ``step_regex``, ``strict`` and ``cache``, as ``analysis.report.analyze`` takes them."""
 
 
 _FILE: Final = click.option(
@@ -117,7 +113,7 @@ _VERBOSE: Final = click.option(
 def destination(
     *, default: str = "by FILE's suffix, else terminal", to_file: bool = True, verbose: bool = False
 ) -> _Option:
-    """--format, -o unless the command has another, and -v where it is of use, as ``to``."""
+    """--format, -o and -v, passed to the command as ``to``; without -o where that option means something else."""
     form = click.option(
         "--format", "output", type=click.Choice(FORMATS), help=f"How to show the report.  [default: {default}]"
     )
@@ -181,4 +177,4 @@ build: Final = together(
         help="A parameter of the target's build; repeatable.",
     ),
 )
-"""What else a target is built with, as ``dtype``, ``context_length`` and ``settings``, of ProfileOptions."""
+"""How a target is built: ``dtype``, ``context_length`` and ``settings`` of ProfileOptions."""

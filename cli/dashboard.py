@@ -68,27 +68,28 @@ def dashboard(
     ranks.json` give a page of all ranks, in which each one's timeline can be opened: of ranks.json those below its own
     folder, and below each PATH that is named behind it.
     """
-    from ..dashboard.many import rank_pages as reading
+    server = _server()
+    from ..dashboard.many import rank_pages
 
     chosen = paths or (newest_capture(),)
-    table, places = reading.kept_table(chosen), None
+    table, places = rank_pages.kept_table(chosen), None
     if table is not None:
-        places = reading.places_of(chosen, table)
+        places = rank_pages.places_of(chosen, table)
     else:
         from ..analysis.inputs.sources import sources
-        from ..dashboard.watched import Watched
+        from ..dashboard.opened_report import Watched
 
         found = sources(chosen)
         watched = Watched.of(found.local)
         if ranks is False or not is_for_a_table(found, forced=ranks is True):
             report = report_of(found, step_regex=step_regex, strict=strict, cache=cache)
-            _site().serve(report, watched, say=say, **served)
+            server.serve(report, watched, say=say, **served)
             return
         table = table_of(found, step_regex=step_regex, strict=strict)
     if strict or places is None:
         require_rows(table, strict=strict)
-    read = partial(reading.report_of, places=places, step_regex=step_regex, cache=cache)
-    _site().serve_many(table, read, say=say, **served)
+    read = partial(rank_pages.report_of, places=places, step_regex=step_regex, cache=cache)
+    server.serve_many(table, read, say=say, **served)
 
 
 def newest_capture() -> Path:
@@ -116,8 +117,8 @@ def _changed_at(path: Path) -> float:
         return 0.0
 
 
-def _site() -> ModuleType:
-    """What serves a page until Ctrl-C. MissingRequirement where a package of the dashboard is absent."""
+def _server() -> ModuleType:
+    """The module that serves pages. MissingRequirement where a package of the dashboard is absent."""
     try:
         from ..dashboard.site import serve
     except ModuleNotFoundError as error:
@@ -146,9 +147,9 @@ def demo(name: str, list_names: bool, to: Destination, in_browser: bool, **serve
 
     capture = DEMOS / f"{name.removesuffix('.zip')}.zip"
     if in_browser:
-        from ..dashboard.watched import Watched
+        from ..dashboard.opened_report import Watched
 
-        _site().serve(load(capture), Watched.of((capture,)), say=say, **served)
+        _server().serve(load(capture), Watched.of((capture,)), say=say, **served)
         return
     to.write_report(load(capture))
     say(f"this was {capture}; measure your own model with: launchscope profile model.py")

@@ -21,8 +21,8 @@ MANY: Final = 16
 
 
 def is_for_a_table(found: Sources, to: Destination | None = None, *, forced: bool) -> bool:
-    """Whether a table of ranks is of more use than reports, unless ``forced``. Says on stderr which it is."""
-    from ..analysis.many.odd_ones import FEWEST
+    """Whether to make a table of ranks instead of reports, by their number unless ``forced``; says so on stderr."""
+    from ..analysis.many.outliers import FEWEST
     from ..analysis.model.units import plural
 
     to = to or Destination()
@@ -38,13 +38,13 @@ def is_for_a_table(found: Sources, to: Destination | None = None, *, forced: boo
         if count >= FEWEST:
             say(f"{count} traces: a report of each; --ranks puts them side by side")
         return False
-    renderer(to.named(RANKS), RANKS)  # names a package that is absent, before the work
+    renderer(to.form(RANKS), RANKS)  # names a package that is absent, before the work
     say(f"{plural(len(found.traces), 'trace file')}: a table of ranks; --no-ranks gives each one's report")
     return True
 
 
 def report_of(found: Sources, **reading: Any) -> Report:
-    """The report of what was found, files in storage fetched for it."""
+    """The report of what was found; fetches files in storage."""
     soon = found.at_hand(lambda url: say(f"fetching {url}"))
     with soon as here, here.opened_soon(cache=reading["cache"]), progress_bar() as progress:
         from ..analysis.report import analyze_sources  # while the first file's second process starts
@@ -55,7 +55,7 @@ def report_of(found: Sources, **reading: Any) -> Report:
 
 
 def table_of(found: Sources, **reading: Any) -> RanksDocument:
-    """The table of ranks, made now."""
+    """Read all files and make the table of ranks."""
     from ..analysis.many.ranks import analyze_ranks
 
     with progress_line() as show:

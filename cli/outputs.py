@@ -17,7 +17,7 @@ from ..analysis.model.paths import exists, is_file
 from .progress import progress_bar
 from .writing import (
     WIDTH,
-    NobodyReads,
+    StdoutClosed,
     check_writable,
     discard_stdout,
     print_report,
@@ -42,13 +42,13 @@ class Output:
     """``renderer`` is 'module:function' below launchscope, resolved on use: ``render(report) -> Content``."""
 
     renderer: str
-    suffix: str | None = None  # of a file that gets this output without being asked for it by name
+    suffix: str | None = None  # of files that get this output without --format
     styled: bool = False  # the renderer also takes width, color and verbose
     extra: str | None = None  # what to install launchscope with to have it
 
 
 def story_outputs(module: str) -> dict[str, Output]:
-    """What a document of its own becomes, by the three functions of its module."""
+    """The outputs of a document whose module has these three functions."""
     return {
         "terminal": Output(f"{module}:render_terminal", styled=True),
         "json": Output(f"{module}:render_json", ".json"),
@@ -58,8 +58,8 @@ def story_outputs(module: str) -> dict[str, Output]:
 
 OUTPUTS: Final = {
     **story_outputs("analysis.report_story"),
-    "perfetto": Output("analysis.render.perfetto.trace_file:render", ".pftrace"),
-    "html": Output("dashboard.one_file.html:render", ".html", extra="dashboard"),
+    "perfetto": Output("analysis.render.perfetto:render", ".pftrace"),
+    "html": Output("dashboard.page.one_file:render", ".html", extra="dashboard"),
 }
 """What a Report can become; below, what each other document can."""
 HEALTH: Final = story_outputs("analysis.profile.health")
@@ -69,7 +69,7 @@ SWEEP: Final = story_outputs("analysis.predict.sweep_story")
 PREDICT: Final = story_outputs("analysis.predict.predict_story")
 RANKS: Final = {
     **story_outputs("analysis.many.many_story"),
-    "parquet": Output("analysis.many.ranks_parquet:render", ".parquet", extra="cluster"),
+    "parquet": Output("analysis.many.many_story:render_parquet", ".parquet", extra="cluster"),
 }
 COMPARED: Final = story_outputs("analysis.compare.compare_story")
 CHECKED: Final = story_outputs("analysis.compare.check_story")
@@ -107,7 +107,7 @@ def renderer(name: str, table: Mapping[str, Output] = OUTPUTS) -> Callable[..., 
 
 @dataclass(frozen=True)
 class Destination:
-    """Where the answer of a command goes, and what it becomes there."""
+    """Where the result of a command goes, and in which form."""
 
     output: str | None = None  # a name in the table; null: by the file's suffix, else terminal
     file: Path | None = None  # null: stdout
@@ -118,13 +118,13 @@ class Destination:
         if self.file is not None:
             check_writable(self.file, inputs)
 
-    def named(self, table: Mapping[str, Output]) -> str:
+    def form(self, table: Mapping[str, Output]) -> str:
         return self.output or (self.file and by_suffix(self.file, table)) or "terminal"
 
     def write(self, subject: object, table: Mapping[str, Output], *inputs: Path) -> None:
         """Render what the table has a renderer for, and write it; ``inputs`` are never overwritten."""
         self.check(*inputs)
-        name = self.named(table)
+        name = self.form(table)
         style: dict[str, Any] = {}
         if table[name].styled:
             to_file = self.file is not None
@@ -140,8 +140,8 @@ class Destination:
         say(f"written to {self.file}")
 
     def write_report(self, report: Report, table: Mapping[str, Output] = OUTPUTS) -> None:
-        """The same of a Report, whose warnings go to stderr where a program may read the output."""
-        if not table[self.named(table)].styled:
+        """Write a Report; its warnings go to stderr where the output is for programs."""
+        if not table[self.form(table)].styled:
             _say_warnings(report)
         inputs = (Path(trace.source.path) for trace in report.document.traces)  # those of a folder, too
         self.write(report, table, *inputs)
@@ -154,7 +154,7 @@ def _counted(content: Iterable[bytes], file: Path, count: Callable[[str, int | N
 
 
 def _say_warnings(report: Report) -> None:
-    """The terminal report shows them beside their figures."""
+    """On stderr; the terminal report shows them next to their figures."""
     for trace in report.document.traces:
         for warning in trace.warnings:
             say(f"{trace.name}: {warning.message}")
@@ -177,7 +177,7 @@ def check_outputs(paths: Sequence[Path], inputs: tuple[Path, ...]) -> None:
 
 
 def write_check(document: CheckDoc, to: Destination, files: Mapping[str, Path | None]) -> None:
-    """Write every output that was asked for; a reader of stdout who has gone does not change the answer."""
+    """Write every output; a reader who closed stdout does not change the exit code."""
     for name, path in files.items():
         if path is not None:
             write_file(path, _content(name, document))
@@ -185,21 +185,21 @@ def write_check(document: CheckDoc, to: Destination, files: Mapping[str, Path | 
     _add_to_summary(_content("markdown", document))
     try:
         to.write(document, CHECKED)
-        if to.file is not None or to.named(CHECKED) == "terminal":
+        if to.file is not None or to.form(CHECKED) == "terminal":
             _annotate("annotations", document)
-    except NobodyReads:
+    except StdoutClosed:
         discard_stdout()
 
 
 def write_refusal(error: LaunchscopeError, to: Destination) -> None:
-    """What keeps the check from being done, where GitHub shows what a job has to say."""
+    """Tell GitHub why the check can't be done: in the summary of the job, and as an annotation."""
     from ..analysis.model.units import one_line
 
     _add_to_summary(f"**TO FIX:** `{one_line(str(error)).replace('`', '´')}`\n")
     if to.file is not None or to.output in (None, "terminal"):
         try:
             _annotate("error", str(error))
-        except NobodyReads:
+        except StdoutClosed:
             discard_stdout()
 
 

@@ -39,7 +39,7 @@ def can_redraw() -> bool:
 
 @contextmanager
 def progress_line() -> Iterator[Callable[[str], None]]:
-    """Call what it gives with a message. The end of the ``with`` block clears the line on a terminal."""
+    """A function that shows a message. The end of the ``with`` block clears the line on a terminal."""
     is_live, begun = can_redraw(), time.monotonic()
 
     def show(message: str) -> None:
@@ -67,7 +67,7 @@ def _redraw(line: str) -> None:
 
 
 def show_rows(show: Callable[[str], None]) -> Callable[[int, int, RankRow], None]:
-    """Call it with each row of a table of ranks: it shows how many files of how many have been read, now and then."""
+    """A function to call with each row of a table of ranks; now and then it shows how many files have been read."""
     begun = shown = time.monotonic()
     size = failed = 0
 
@@ -86,9 +86,9 @@ def show_rows(show: Callable[[str], None]) -> Callable[[int, int, RankRow], None
 
 @contextmanager
 def progress_bar(doing: str = "reading") -> Iterator[Callable[[str, int | None, int], None]]:
-    """How far reading or writing is, on a terminal and after a second: call what it gives with path, size, new bytes.
+    """A function to call with path, size and new bytes; a bar shows how far it is, on a terminal and after a second.
 
-    The size is None where nobody knows it. The bar shows the file at hand, and says when that one has been read and is
+    The size is None where it is not known. The bar shows the file at hand, and says when that one has been read and is
     analyzed. A thread draws it, so that it also appears while nothing calls.
     """
     state: _State = ("", None, 0)  # replaced as one

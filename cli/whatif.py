@@ -12,7 +12,7 @@ from .outputs import WHATIF, Destination
 
 
 class _Factor(click.FloatRange):
-    """A number above 0: nan, which no comparison finds out of range, is none."""
+    """A number above 0; nan, which passes every comparison, is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = float(super().convert(value, param, ctx))
@@ -26,7 +26,7 @@ FACTOR = _Factor(0, 1_000_000, min_open=True)
 
 def _by_class(text: str) -> tuple[str, float]:
     """A factor for all GPU ops, or for those of a class."""
-    from ..analysis.facts.op_classes import CLASSES
+    from ..analysis.predict.plan_changes import CLASSES
 
     name, equals, factor = text.rpartition("=")
     if equals and name not in CLASSES:
@@ -42,7 +42,7 @@ def _weights(text: str) -> str | float:
         return text
     if text.isalnum() and not text[:1].isdigit():
         raise ValueError(f"'{text}' is no type of weights; there are {', '.join(FORMATS)}, or a size")
-    return choices.parse_size(text)
+    return float(choices.SIZE.parse(text))
 
 
 BY_CLASS = choices.Parsed("[CLASS=]FACTOR", _by_class)

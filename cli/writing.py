@@ -20,8 +20,8 @@ NARROWEST: Final = 40
 WIDEST: Final = 1000  # COLUMNS may hold anything
 
 
-class NobodyReads(Exception):
-    """stdout's reader has gone, as in ``| head``: nothing is wrong, and nothing more is to be written."""
+class StdoutClosed(Exception):
+    """The reader of stdout has closed it, as in ``| head``: no error, and nothing more to write."""
 
 
 def say(text: str, *, whole: bool = False) -> None:
@@ -64,7 +64,7 @@ def prepare_stdout() -> None:
 def print_report(text: str | bytes, *, utf8: bool = False) -> None:
     """Write the report to stdout, in the terminal's encoding, or in UTF-8 whatever that is, for programs to read.
 
-    Raises LaunchscopeError when stdout takes no more, NobodyReads when its reader has gone.
+    Raises LaunchscopeError when stdout takes no more, StdoutClosed when its reader has gone.
     """
     if sys.stdout is None:  # started with stdout closed
         raise LaunchscopeError("can't write the report: stdout is closed; use -o FILE")
@@ -80,22 +80,22 @@ def print_report(text: str | bytes, *, utf8: bool = False) -> None:
 
 
 def flush_stdout() -> None:
-    """Send out what is still buffered here, where an error can be told, and not while Python shuts down."""
+    """Write what is still buffered, while an error can be reported: at exit Python could not."""
     if sys.stdout is not None:
         with _writing_to_stdout():
             sys.stdout.flush()
 
 
 def settle_stdout() -> None:
-    """After an error: what stdout does not take goes nowhere, or Python would fail anew when it flushes it at exit."""
+    """After an error: drop what stdout does not take, or Python would fail again when it flushes at exit."""
     try:
         flush_stdout()
-    except (NobodyReads, LaunchscopeError):
+    except (StdoutClosed, LaunchscopeError):
         discard_stdout()
 
 
 def discard_stdout() -> None:
-    """What stdout has not taken yet goes nowhere, as does what follows: to send it could wait for a reader for ever."""
+    """Drop what stdout has not taken yet, and what follows: writing it could wait for a reader for ever."""
     if sys.stdout is None:
         return
     with contextlib.suppress(OSError, ValueError):
@@ -117,7 +117,7 @@ def stdout_is_read() -> bool:
 
 def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Refuse, before any work is done, a place for ``-o`` that can't be written or that is, or is in, an input."""
-    with _failing_as(f"{path}: can't be written"):
+    with _errors_as(f"{path}: can't be written"):
         is_folder, has_folder, exists = path.is_dir(), path.parent.is_dir(), path.exists()
         is_special = exists and not path.is_file()
         is_allowed = is_special or os.access(Path(os.path.realpath(path)).parent, os.W_OK | os.X_OK)
@@ -126,7 +126,7 @@ def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
         raise LaunchscopeError(f"{path}: is a folder; name a file for -o")
     if not has_folder:
         raise LaunchscopeError(f"{path}: the folder {path.parent} doesn't exist; make it first")
-    for given in _named(inputs) if exists else ():
+    for given in _expanded(inputs) if exists else ():
         if what := _overwritten(path, given):
             raise LaunchscopeError(f"{path}: {what}; -o would overwrite it: name another file")
     if is_protected:
@@ -135,8 +135,8 @@ def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
         raise LaunchscopeError(f"{path}: can't be written: no right to write in the folder {path.parent}")
 
 
-def _named(inputs: Iterable[Path]) -> Iterator[Path]:
-    """The inputs, patterns as what they match."""
+def _expanded(inputs: Iterable[Path]) -> Iterator[Path]:
+    """The inputs; of a pattern, the files that match."""
     for given in inputs:
         if glob.has_magic(str(given)) and not os.path.lexists(given):
             yield from map(Path, glob.iglob(str(given), recursive=True))  # noqa: PTH207  # Path's takes no / first
@@ -145,9 +145,9 @@ def _named(inputs: Iterable[Path]) -> Iterator[Path]:
 
 
 def _overwritten(path: Path, given: Path) -> str | None:
-    """Which input the file is of: the input itself, a part of a capture, or of a folder, where any may be a trace.
+    """Why the file counts as an input: it is the input, a part of a capture, or lies in a folder of traces.
 
-    Beside a capture's own parts a report may lie; what is missing is no input.
+    Null otherwise: a report may lie in a capture's folder.
     """
     try:
         if not given.is_dir():
@@ -158,7 +158,7 @@ def _overwritten(path: Path, given: Path) -> str | None:
             inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(given))
             return f"in {given}, which is an input" if inside else None
         return "is an input" if any(path.samefile(part) for part in parts) else None
-    except OSError:  # the reader of the input tells it better
+    except OSError:  # reading the input will report it
         return None
 
 
@@ -166,13 +166,13 @@ def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     """Write ``path`` whole or not at all: a temporary name in the same folder, fsync, rename.
 
     A pipe or a device is written directly, and so is the file that stdout goes to: a rename would replace it.
-    Raises LaunchscopeError, NobodyReads as ``print_report`` does, and whatever making the content raises.
+    Raises LaunchscopeError, StdoutClosed as ``print_report`` does, and whatever making the content raises.
     """
     check_writable(path)
     if isinstance(content, str | bytes):
         content = [content.encode("utf-8") if isinstance(content, str) else content]
     what = f"{path}: can't be written"
-    with _failing_as(what):
+    with _errors_as(what):
         try:
             status = path.stat()
         except FileNotFoundError:
@@ -181,7 +181,7 @@ def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     if status is None or (stat.S_ISREG(status.st_mode) and not _is_stdout(status)):
         _replace(final, content, None if status is None else stat.S_IMODE(status.st_mode), what)
     elif not _is_stdout(status):
-        with _failing_as(what), path.open("wb") as file:
+        with _errors_as(what), path.open("wb") as file:
             file.writelines(content)
     else:
         for piece in content:
@@ -199,7 +199,7 @@ def _is_stdout(status: os.stat_result) -> bool:
 def _replace(final: Path, content: Iterable[bytes], mode: int | None, what: str) -> None:
     temporary = final.with_name(f".launchscope-{os.getpid()}-{os.urandom(4).hex()}.partial")
     try:
-        with _failing_as(what):
+        with _errors_as(what):
             with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
                 file.writelines(content)
                 file.flush()
@@ -213,7 +213,7 @@ def _replace(final: Path, content: Iterable[bytes], mode: int | None, what: str)
 
 
 @contextlib.contextmanager
-def _failing_as(what: str) -> Iterator[None]:
+def _errors_as(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -223,9 +223,9 @@ def _failing_as(what: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _writing_to_stdout() -> Iterator[None]:
     try:
-        with _failing_as("can't write to stdout"):
+        with _errors_as("can't write to stdout"):
             yield
     except LaunchscopeError as error:
         if isinstance(error.__cause__, BrokenPipeError):
-            raise NobodyReads from error
+            raise StdoutClosed from error
         raise

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..analysis.facts.steps import first_op_ns
 from ..analysis.figures.analyses import TraceAnalysis
 from ..analysis.model.document import ModeDoc
 from ..analysis.model.trace import NONE
@@ -48,13 +47,13 @@ class Band:
 
         Without steps the whole trace is one.
         """
-        trace, steps, ops = self.analysis.trace, self.analysis.steps, self.analysis.trace.gpu_ops
+        steps, ops = self.analysis.steps, self.analysis.trace.gpu_ops
         if self.device is None:
             return []
         on_device = ops.device == self.device
         if not len(steps.kept_rows):
             return [(int(ops.start_ns[on_device].min()), int(ops.end_ns[on_device].max()))]
-        first = first_op_ns(trace, steps, self.device)
+        first = self.analysis.context.first_op_ns[self.device]
         following = np.append(first[1:], -1)
         own = np.flatnonzero(on_device & (steps.op_step != NONE))
         last = np.full(len(first), -1, np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv as csv_files
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -89,11 +89,12 @@ def _field(column: TypedColumn) -> str:
 
 def typed_row(columns: Sequence[TypedColumn], row: object) -> Row:
     """A row of a typed table, its texts fit to be shown."""
-    cells = {_field(column): _typed_cell(column.kind, getattr(row, column.field)) for column in columns}
+    cells = {_field(column): typed_cell(column.kind, getattr(row, column.field)) for column in columns}
     return cells | {c.whole: printable(getattr(row, c.whole)) for c in columns if c.whole}
 
 
-def _typed_cell(kind: Kind, value: Any) -> Cell:
+def typed_cell(kind: Kind, value: Any) -> Cell:
+    """Times in µs, shares in per cent."""
     if value is None:
         return None
     match kind:
@@ -107,6 +108,25 @@ def _typed_cell(kind: Kind, value: Any) -> Cell:
         case _:
             number: int | float = value
             return number
+
+
+Columns = Sequence[tuple[dict[str, Any], Callable[[Any], Cell]]]
+"""Columns, each with how its cell comes out of what a row is of."""
+
+
+def row_of(columns: Columns, subject: object) -> Row:
+    """A cell for each column."""
+    return {column["field"]: cell(subject) for column, cell in columns}
+
+
+def filled(columns: Columns, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The columns that any row has a value for."""
+    return [column for column, _ in columns if any(row[column["field"]] is not None for row in rows)]
+
+
+def us_of(name: str) -> Callable[[Any], Cell]:
+    """The cell of a time in ns that is an attribute of a row's subject."""
+    return lambda subject: in_us(getattr(subject, name))
 
 
 SEVERAL_LINES: Final = {"lineHeight": "1.5", "paddingTop": "8px", "paddingBottom": "8px"}

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from ..analysis.figures.analyses import TraceAnalysis
+from ..analysis.model.capture import MANIFEST, is_being_written
 from ..analysis.model.document import ModeDoc, baseline
+from ..analysis.model.errors import UnreadableInput, one_line
+from ..analysis.model.paths import exists, is_file, is_folder
+from ..analysis.model.trace import utf8_text
 from ..analysis.profile.mode_table import shown_name
 from ..analysis.profile.select import TIMES, of_mode, ranked
 from ..analysis.report import Report
@@ -38,8 +46,12 @@ class OpenedReport:
 
     def chosen(self, keys: Sequence[str]) -> list[Band]:
         """The bands of these keys; those shown first where they name none that there is."""
-        named = [band for key in keys if (band := self.band(key)) is not None]
-        return named or [band for key in self.first if (band := self.band(key)) is not None]
+        return [band for key in keys if (band := self.band(key)) is not None] or self.shown_first
+
+    @property
+    def shown_first(self) -> list[Band]:
+        """The bands that are shown where nobody has chosen."""
+        return [self._by_key[key] for key in self.first]
 
     @cached_property
     def _by_key(self) -> dict[str, Band]:
@@ -142,3 +154,68 @@ class _Keys:
             key = f"{plain}-{number}"
         self._known.add(key)
         return key
+
+
+MOST_FILES: Final = 256
+"""Files of one folder that are watched; a look at as many takes about a millisecond."""
+
+State = tuple[int, ...] | None
+"""What tells whether a file is the one it was; None where there is none."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Each file and folder with its state before it was read, and the captures that were still being written then."""
+
+    states: tuple[tuple[Path, State], ...]
+    unfinished: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, paths: Iterable[Path]) -> Watched:
+        """As they are now; of a folder also what lies in it, and its manifest, which may be yet to come."""
+        named = [path for path in paths if is_file(path) or is_folder(path)]  # a pipe changes as it is read
+        states = tuple((file, _state(file)) for path in named for file in _files(path))
+        return cls(states, tuple(path for path in named if is_being_written(path)))
+
+    def problem(self) -> str | None:
+        """What is wrong with them, in words; None while all is well."""
+        for path, before in self.states:
+            now = _state(path)
+            if now is None and before is not None:
+                return f"{_name(path)} is gone; the page shows what was read from it before"
+            if now != before:
+                again = "start launchscope dashboard again to see it as it is now"
+                return f"{_name(path)} has changed since it was read; {again}"
+        if self.unfinished:
+            return (
+                f"{_name(self.unfinished[0])} was still being written by launchscope profile: the page shows the traces"
+                " that were there, without what else was measured"
+            )
+        return None
+
+
+def _files(path: Path) -> Iterator[Path]:
+    yield path
+    if is_folder(path):
+        yield path / MANIFEST
+        yield from islice(_below(path), MOST_FILES)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for place, below, names in os.walk(folder):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+
+
+def _state(path: Path) -> State:
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode) and exists(path / MANIFEST):
+            return (status.st_ino,)  # a capture: a report may be written beside its own files
+    except (OSError, UnreadableInput):
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _name(path: Path) -> str:
+    return one_line(utf8_text(str(path)))

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..analysis.model.units import duration, number, plural
-from .plotting import FONT, TEXT_PX, Figure, axis, escaped, even_ticks, note, tick_words
-from .theme import Theme
+from .plotting import FONT, TEXT_PX, Figure, Theme, axis, escaped, even_ticks, note, tick_words
 
 MOST_ROWS: Final = 400
 MOST_COLUMNS: Final = 500

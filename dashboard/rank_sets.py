@@ -11,10 +11,9 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..analysis.facts.ranks.clocks import Offset, clock_offsets
 from ..analysis.facts.ranks.matching import Matching, match
-from ..analysis.facts.ranks.waiting import Waits, waits_of
-from ..analysis.facts.steps import first_op_ns, has_period, step_busy_ns
+from ..analysis.facts.ranks.waiting import Offset, clock_offsets, waits_of
+from ..analysis.facts.trace_times import Waits
 from ..analysis.model.document import RanksOfStepDoc, ReportDocument
 from ..analysis.model.trace import NONE
 from ..analysis.profile.ranks_together import SAME_HOST, sets_of_ranks
@@ -112,7 +111,7 @@ class RankSet:
     def waited_ns(self, rank: int) -> float | None:
         """Of a median step of a rank, inside collectives; None where it can't be told."""
         waits = self.waits[rank]
-        return float(np.median(waits.step_waiting_ns[waits.told])) if waits.is_known and waits.told.any() else None
+        return float(np.median(waits.step_waiting_ns[waits.split])) if waits.is_known and waits.split.any() else None
 
     def step_of(self, rank: int, column: int) -> int | None:
         """The step of a rank's timeline that a column of the heat map is; None where it has none."""
@@ -136,22 +135,21 @@ def _has_ops(band: Band) -> NDArray[np.bool_]:
     steps = band.analysis.steps
     if not len(steps.kept_rows) or band.device is None:
         return np.ones(1, np.bool_)
-    has: NDArray[np.bool_] = first_op_ns(band.analysis.trace, steps, band.device)[steps.kept_rows] != NONE
+    has: NDArray[np.bool_] = band.analysis.context.first_op_ns[band.device][steps.kept_rows] != NONE
     return has
 
 
 def _per_step(band: Band, figure: RankFigure, waits: Waits | None) -> NDArray[np.float64]:
     """[kept steps] ns, NaN where a step has none."""
     if waits is not None:
-        return np.where(waits.told, waits.step_waiting_ns, np.nan)
-    trace, steps, device = band.analysis.trace, band.analysis.steps, band.device
-    if device is None or not len(steps.kept_rows):
+        return np.where(waits.split, waits.step_waiting_ns, np.nan)
+    context, device = band.analysis.context, band.device
+    if device is None or not context.has_steps:
         return np.array([np.nan])
     if figure == "busy":
-        return step_busy_ns(trace, steps, device)
-    first = first_op_ns(trace, steps, device)
-    period = np.where(has_period(first, steps), np.append(first[1:], 0) - first, np.nan)
-    return period[steps.kept_rows]
+        return context.step_busy_ns[device]
+    period = context.period_ns[device][context.steps.kept_rows]
+    return np.where(period == NONE, np.nan, period)
 
 
 def rank_sets(
@@ -165,11 +163,11 @@ def rank_sets(
     for number, analyses in enumerate(sets_of_ranks([band.analysis for band in bare])):
         bands = [of_analysis[id(analysis)] for analysis in analyses]
         key = f"traces-{number + 1}" if number else "traces"
-        found.append(RankSet(key, _shared_name(bands), _by_rank(bands), _told_of(document, bands)))
+        found.append(RankSet(key, _shared_name(bands), _by_rank(bands), _document_of(document, bands)))
     return tuple(each for each in found if len(each.bands) > 1)
 
 
-def _told_of(document: ReportDocument, bands: Sequence[Band]) -> RanksOfStepDoc | None:
+def _document_of(document: ReportDocument, bands: Sequence[Band]) -> RanksOfStepDoc | None:
     """The part of the report about these traces."""
     names = {band.analysis.name for band in bands}
     return next((each for each in document.ranks if {n for rank in each.ranks for n in rank.traces} == names), None)

@@ -41,41 +41,48 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 def to_query(view: View) -> str:
     """The view as the query of a URL, with a leading '?'; what is at its default is left out."""
-    parts: dict[str, str] = {}
-    if view.bands:
-        parts["bands"] = ",".join(view.bands)
-    if view.step:
-        parts["step"] = str(view.step)
-    if view.x is not None:
-        parts["x"] = f"{view.x[0]:.9g},{view.x[1]:.9g}"
-    if view.align != "time":
-        parts["align"] = view.align
-    if view.search:
-        parts["search"] = view.search
-    if view.selected is not None:
-        parts["op"] = f"{view.selected[0]},{view.selected[1]}"
-    if view.overlays:
-        parts["overlays"] = ",".join(view.overlays)
-    if any(view.compare):
-        parts["compare"] = ",".join(view.compare)
-    if view.heat != "period":
-        parts["heat"] = view.heat
-    if view.ranks:
-        parts["ranks"] = view.ranks
-    parts |= {name: f"{value:.6g}" for name, value in view.knobs.items()}
-    if view.theme is not None:
-        parts["theme"] = view.theme
-    return "?" + urlencode(parts, safe=",") if parts else ""
+    parts = {
+        "bands": ",".join(view.bands),
+        "step": str(view.step or ""),
+        "x": "" if view.x is None else f"{view.x[0]:.9g},{view.x[1]:.9g}",
+        "align": "" if view.align == "time" else view.align,
+        "search": view.search,
+        "op": "" if view.selected is None else f"{view.selected[0]},{view.selected[1]}",
+        "overlays": ",".join(view.overlays),
+        "compare": ",".join(view.compare) if any(view.compare) else "",
+        "heat": "" if view.heat == "period" else view.heat,
+        "ranks": view.ranks,
+        **{name: f"{value:.6g}" for name, value in view.knobs.items()},
+        "theme": view.theme or "",
+    }
+    return query_of(parts)
+
+
+def query_of(parts: Mapping[str, str]) -> str:
+    """The query of a URL, without the parts that are empty."""
+    there = {name: text for name, text in parts.items() if text}
+    return "?" + urlencode(there, safe=",") if there else ""
+
+
+def parts_of(query: str) -> dict[str, str]:
+    """The parts of a query; none of one that can't be read."""
+    try:
+        return dict(parse_qsl(query.removeprefix("?"), max_num_fields=50, errors="replace"))
+    except ValueError:
+        return {}
+
+
+def theme_of(parts: Mapping[str, str]) -> Theme | None:
+    """The theme that a query names."""
+    theme = parts.get("theme")
+    return "dark" if theme == "dark" else "light" if theme == "light" else None
 
 
 def from_query(query: str) -> View:
     """The view of a query. A part that can't be read is at its default: people edit URLs, and programs cut them."""
-    try:
-        parts = dict(parse_qsl(query.removeprefix("?"), max_num_fields=50, errors="replace"))
-    except ValueError:
-        parts = {}
+    parts = parts_of(query)
     selected = _pair(parts.get("op", ""))
-    align, heat, theme = (parts.get(name) for name in ("align", "heat", "theme"))
+    align, heat = parts.get("align"), parts.get("heat")
     return View(
         bands=tuple(dict.fromkeys(filter(None, parts.get("bands", "").split(","))))[:_MOST_BANDS],
         step=_whole(parts.get("step", "")) or 0,
@@ -88,7 +95,7 @@ def from_query(query: str) -> View:
         knobs={name: value for name in _KNOBS if (value := _positive(parts.get(name, ""))) is not None},
         heat="busy" if heat == "busy" else "waiting" if heat == "waiting" else "period",
         ranks=parts.get("ranks", "")[:_MOST_TEXT],
-        theme="dark" if theme == "dark" else "light" if theme == "light" else None,
+        theme=theme_of(parts),
     )
 
 

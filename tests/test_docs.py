@@ -120,7 +120,9 @@ def test_refusals_that_are_documented_are_said() -> None:
 def test_paths_into_the_repository_exist() -> None:
     for page in PAGES:
         text = page.read_text("utf-8")
-        for path in re.findall(r"(?<![\w/.])(?:fixtures|benchmarks|docs|tracer|analysis)/[\w./-]*\w", text):
+        for path in re.findall(
+            r"(?<![\w/.])(?:fixtures|benchmarks|docs|tests|cli|tracer|analysis|dashboard)/[\w./-]*\w", text
+        ):
             assert (ROOT / path).exists(), f"{page.name}: {path}"
 
 

@@ -25,10 +25,10 @@ ANALYSIS = (
     "analysis.inputs",
     "analysis.facts",
     "analysis.facts.ranks",
-    "analysis.facts.context",
     "analysis.story",
     "analysis.render",
     "analysis.step_model",
+    "analysis.figures.figure",
     "analysis.figures.fusion",
     "analysis.figures.graphs",
     "analysis.figures.serving",
@@ -48,7 +48,6 @@ DASHBOARD = (
     "dashboard.timeline",
     "dashboard.charts",
     "dashboard.page",
-    "dashboard.one_file",
     "dashboard.many",
     "dashboard.site",
 )
@@ -70,7 +69,6 @@ AT_TOP = {
 
     "analysis.render": {"msgspec", "rich"},
     "analysis.render.perfetto": {"numpy", "perfetto"},
-    "analysis.many.ranks_parquet": {"msgspec", "pyarrow"},
     "dashboard": {"numpy", "msgspec", "plotly", "dash", "dash_ag_grid", "flask", "flask_compress", "werkzeug",
                   "jinja2", "markupsafe"},
     "tracer": {"numpy", "msgspec", "torch", "pynvml"},
@@ -84,7 +82,7 @@ AT_TOP = {
 INSIDE = {
     "analysis": {"pandas", "isal"},
     "analysis.inputs": {"aiohttp", "fsspec"},
-    "analysis.many": {"distributed"},
+    "analysis.many": {"distributed", "pyarrow"},
     "analysis.render": {"rich", "perfetto"},
     "tracer": {"torch", "transformers", "pynvml"},
     "fixtures.models": {"transformers"},

@@ -25,7 +25,7 @@ from launchscope.dashboard.charts.idle_chart import idle_figure
 from launchscope.dashboard.opened_report import open_bands
 from launchscope.dashboard.page.cards import cards
 from launchscope.dashboard.page.sections import compare_sections
-from launchscope.dashboard.theme import LIGHT
+from launchscope.dashboard.plotting import LIGHT
 
 CAPTURES: Final = Path(__file__).parents[1] / "fixtures" / "captures"
 SHIPPED: Final = sorted(path for path in CAPTURES.rglob("*.zip") if is_capture(path))

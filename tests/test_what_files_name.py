@@ -25,10 +25,10 @@ from launchscope.analysis.compare.config import read_config
 from launchscope.analysis.inputs import storage
 from launchscope.analysis.inputs.sources import Source, sources
 from launchscope.analysis.inputs.storage import PROTOCOLS
-from launchscope.analysis.many import kept_rows
+from launchscope.analysis.many import ranks
 from launchscope.analysis.many.document import RankRow, RanksDocument
+from launchscope.analysis.many.one_file import Job, finish, from_bytes, to_bytes
 from launchscope.analysis.many.ranks import analyze_ranks
-from launchscope.analysis.many.reading import Job, finish
 from launchscope.analysis.model.capture import Manifest, open_capture
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import analyze, load
@@ -173,10 +173,10 @@ def test_a_row_that_was_kept_is_of_the_file_that_was_asked_for(touched: list[str
     write_traces(folder)
     analyze_ranks(sources([folder]), workers=1, resume=resume)
     for number, file in enumerate(sorted(resume.iterdir())):
-        kept = msgspec.msgpack.decode(file.read_bytes(), type=kept_rows._Kept)
+        kept = from_bytes(file.read_bytes(), ranks._Kept)
         forged = msgspec.structs.replace(kept.finished.row, path=ADDRESSES[number], verdict_reason="forged")
         finished = msgspec.structs.replace(kept.finished, row=forged)
-        file.write_bytes(msgspec.msgpack.encode(msgspec.structs.replace(kept, finished=finished)))
+        file.write_bytes(to_bytes(msgspec.structs.replace(kept, finished=finished)))
     again = analyze_ranks(sources([folder]), workers=1, resume=resume)
     assert again.resumed == 0
     assert [each.path for each in again.rows] == [str(folder / f"rank{rank}.json") for rank in range(4)]
@@ -187,8 +187,8 @@ def test_a_row_that_was_kept_is_of_the_file_that_was_asked_for(touched: list[str
 def test_a_pipe_among_kept_rows_is_none(tmp_path: Path) -> None:
     write_traces(tmp_path)
     job = Job(sources([tmp_path / "rank0.json"]).each[0])
-    kept = kept_rows.KeptRows(tmp_path / "rows")
-    os.mkfifo(kept._place(kept_rows._key(job)))
+    kept = ranks.KeptRows(tmp_path / "rows")
+    os.mkfifo(kept._place(ranks._key(job)))
     assert kept.find(job) is None
 
 
@@ -449,7 +449,7 @@ def redirecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str
             """Nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}", asked
         server.shutdown()

@@ -10,10 +10,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ..facts.alignment import Alignment, align
-from ..facts.alike_steps import AlikeSteps
+from ..facts.alignment import Alignment, AlikeSteps, align
 from ..facts.launches import launching_operators
-from ..facts.stacks import stack_around
+from ..facts.stacks import stack_of_launch
 from ..figures.analyses import TraceAnalysis
 from ..figures.observer import KERNEL_STRETCH_NS
 from ..model.names import is_compiled, same_op
@@ -54,14 +53,14 @@ def align_either_way(a: TraceAnalysis, b: TraceAnalysis) -> Alignment:
     Of several longest common orders ``align`` takes one that depends on which side is the reference. Its map of
     operators is left out.
     """
-    steps = [AlikeSteps.of(side.trace, side.steps).ops for side in (a, b)]
+    steps = [AlikeSteps.of(side.context).ops for side in (a, b)]
     keys = [
         (len(rows), [side.trace.name(name) for name in side.trace.gpu_ops.name[rows].tolist()])
         for side, rows in zip((a, b), steps, strict=True)
     ]
     if keys[0] <= keys[1]:
-        return replace(align(a.trace, a.steps, b.trace, b.steps), operators={})
-    found = align(b.trace, b.steps, a.trace, a.steps)
+        return replace(align(a.context, b.context), operators={})
+    found = align(b.context, a.context)
     return Alignment(
         reference_ops=found.other_ops,
         other_ops=found.reference_ops,
@@ -123,10 +122,10 @@ class _Side:
 
     @classmethod
     def of(cls, analysis: TraceAnalysis) -> _Side:
-        trace, alike = analysis.trace, AlikeSteps.of(analysis.trace, analysis.steps)
+        trace, alike = analysis.trace, AlikeSteps.of(analysis.context)
         names = [trace.name(name) for name in trace.gpu_ops.name[alike.ops].tolist()]
         of_name = {doc.name: doc.operator for doc in analysis.document.kernels}
-        recorded = launching_operators(trace)[alike.ops].tolist()
+        recorded = launching_operators(trace, trace.gpu_ops.launch_row[alike.ops]).tolist()
         return cls(
             analysis=analysis,
             alike=alike,
@@ -172,11 +171,7 @@ class _Side:
         """The stack around this op's launch, outermost first; empty where none is recorded."""
         trace = self.analysis.trace
         launch = int(trace.gpu_ops.launch_row[self.alike.ops[place]])
-        if launch == NONE:
-            return []
-        calls = trace.launches
-        at = (int(calls.process[launch]), int(calls.thread[launch]), int(calls.start_ns[launch]))
-        return [trace.name(frame) for frame in stack_around(trace, *at)]
+        return [] if launch == NONE else stack_of_launch(trace, launch)
 
 
 def _assert_adds_up(ops: ComparedOps) -> None:

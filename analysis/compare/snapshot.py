@@ -368,7 +368,7 @@ class _Counted:
             self.withheld = dict.fromkeys(COUNTS, next(reasons, without))
         self.figures: dict[str, Any] = {name: self._mean(name) for name in COUNTS}
         self.figures["graph_coverage"] = self._graph_coverage()
-        self.figures["figures"] = self._of_registry(without)
+        self.figures["figures"] = self._of_registry(reliable, without)
         if self.figures["graph_coverage"] is None and not self.unreliable:
             reason = "no kernel of a step has its launch in the file" if self.traces else self.withheld["kernels"]
             self.withheld["graph_coverage"] = reason
@@ -386,16 +386,16 @@ class _Counted:
                 linked += steps.kernels_with_launch.total
         return in_graphs / linked if linked else None
 
-    def _of_registry(self, without: str) -> dict[str, float]:
-        """Means over the traces; what none of them tells has its reason under ``withheld``."""
+    def _of_registry(self, reliable: Sequence[TraceDoc], without: str) -> dict[str, float]:
+        """Means over the traces, with steps or not; what none of them tells has its reason under ``withheld``."""
         means = {}
         for figure, value in values():
-            documents = [each for trace in self.traces if (each := figure.read(trace)) is not None]
+            documents = [each for trace in reliable if (each := figure.read(trace)) is not None]
             found = [number for document in documents if (number := value.of(document)) is not None]
             if found:
                 means[value.name] = sum(found) / len(found)
             else:
-                reasons = (trace.withheld[figure.path] for trace in self.traces if figure.path in trace.withheld)
+                reasons = (trace.withheld[figure.path] for trace in reliable if figure.path in trace.withheld)
                 self.withheld[value.name] = next(reasons, without)
         return means
 

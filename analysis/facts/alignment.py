@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -16,9 +18,8 @@ from ..model.columns import follow, named
 from ..model.names import same_op
 from ..model.trace import NONE, Bools, Ints, OpKind, Trace
 from .common_order import common_order
+from .context import Context
 from .launches import launching_operators
-from .replays import GraphReplays
-from .steps import Steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +49,6 @@ class Alignment:
         """Rows of the other's ops that have no counterpart in the reference."""
         return np.delete(self.other_ops, self.other_position)
 
-    @property
-    def is_exact(self) -> bool:
-        """Both steps run the same ops in the same order."""
-        return bool(0 < len(self) == len(self.reference_ops) == len(self.other_ops) and self.by_name.all())
-
     def replacements(self) -> Iterator[tuple[Ints, Ints]]:
         """Runs of ops that went and the run that came in their place (either may be empty), in launch order."""
         for reference, other in _between(
@@ -61,28 +57,14 @@ class Alignment:
             if len(reference) or len(other):
                 yield self.reference_ops[reference], self.other_ops[other]
 
-    def reference_of_node(self, replays: GraphReplays) -> dict[tuple[int, int], int]:
-        """(graph, ordinal) of each matched node of the other's graphs -> row of the reference's GPU op: inferred."""
-        nodes: dict[tuple[int, int], int] = {}
-        matched = zip(
-            self.reference_ops[self.reference_position].tolist(),
-            self.other_ops[self.other_position].tolist(),
-            strict=True,
-        )
-        for reference, other in matched:
-            replay = int(replays.op_replay[other])
-            if replay != NONE:
-                nodes.setdefault((int(replays.graph[replay]), int(replays.ordinal[other])), reference)
-        return nodes
 
-
-def align(reference: Trace, reference_steps: Steps, other: Trace, other_steps: Steps) -> Alignment:
+def align(reference: Context, other: Context) -> Alignment:
     """Match a typical kept step of each: first by name in order, then what lies between by operator in order."""
-    reference_ops, other_ops = step_ops(reference, reference_steps), step_ops(other, other_steps)
-    operators = _operators(reference, reference_ops)
-    names = _numbered(match_names(reference, reference_ops), match_names(other, other_ops))
+    reference_ops, other_ops = step_ops(reference), step_ops(other)
+    operators = _operators(reference.trace, reference_ops)
+    names = _numbered(match_names(reference.trace, reference_ops), match_names(other.trace, other_ops))
     left, right = common_order(*names)
-    more_left, more_right = _matched_between(*_numbered(operators, _operators(other, other_ops)), left, right)
+    more_left, more_right = _matched_between(*_numbered(operators, _operators(other.trace, other_ops)), left, right)
     left, right = np.concatenate([left, more_left]), np.concatenate([right, more_right])
     order = np.argsort(left, kind="stable")
     return Alignment(
@@ -91,33 +73,79 @@ def align(reference: Trace, reference_steps: Steps, other: Trace, other_steps: S
         reference_position=left[order],
         other_position=right[order],
         by_name=(np.arange(len(left)) < len(left) - len(more_left))[order],
-        operators=_most_common(other, other_ops[right], [operators[position] for position in left.tolist()]),
+        operators=_most_common(other.trace, other_ops[right], [operators[position] for position in left.tolist()]),
     )
 
 
-def step_ops(trace: Trace, steps: Steps) -> Ints:
+def step_ops(context: Context) -> Ints:
     """GPU ops, in launch order, of the first kept step with as many of them as most have; on its busiest device."""
-    ops = trace.gpu_ops
-    kept = steps.kept_rows
-    if not len(kept):
+    ops, steps = context.trace.gpu_ops, context.steps
+    if not context.has_steps:
         return np.zeros(0, dtype=np.int64)
     counts = steps.count_kept(steps.op_step)
     usual = int(np.argmax(np.bincount(counts)))
-    rows = np.flatnonzero(steps.op_step == kept[np.flatnonzero(counts == usual)[0]])
+    rows = np.flatnonzero(steps.op_step == steps.kept_rows[np.argmax(counts == usual)])
     if not len(rows):
         return rows
     devices, place = np.unique(ops.device[rows], return_inverse=True)
     busiest = devices[np.argmax(np.bincount(place, weights=ops.dur_ns[rows]))]
     on_busiest: Bools = ops.device[rows] == busiest
-    return in_launch_order(trace, rows[on_busiest])
+    return in_launch_order(context.trace, rows[on_busiest])
 
 
 def in_launch_order(trace: Trace, rows: Ints) -> Ints:
     """These GPU ops by the start of their launch, of their own where the file has none."""
-    launch_row, start_ns = trace.gpu_ops.launch_row[rows], trace.gpu_ops.start_ns[rows]
-    launched = np.where(launch_row == NONE, start_ns, follow(trace.launches.start_ns, launch_row))
-    order: Ints = np.lexsort((start_ns, launched))
+    order: Ints = np.lexsort(_launch_order(trace, rows))
     return rows[order]
+
+
+def _launch_order(trace: Trace, rows: Ints) -> tuple[Ints, Ints]:
+    """Keys by which a step's ops are in launch order, the last one first, as ``numpy.lexsort`` takes them."""
+    ops = trace.gpu_ops
+    launch_row, start_ns = ops.launch_row[rows], ops.start_ns[rows]
+    return start_ns, np.where(launch_row == NONE, start_ns, follow(trace.launches.start_ns, launch_row))
+
+
+@dataclass(frozen=True, eq=False)
+class AlikeSteps:
+    """s kept steps with the same n GPU ops; the typical step is one of them. Without a kept step both are 0."""
+
+    ops: Ints  # [n] rows of gpu_ops of the typical step, in launch order
+    rows: Ints  # [s, n] the same ops in every alike step: the k-th of its name there
+    step: Ints  # [s] indices of the alike steps, ascending
+
+    @classmethod
+    def of(cls, context: Context) -> Self:
+        """By name and occurrence: branches of a graph may start in another order from replay to replay."""
+        trace, steps, typical = context.trace, context.steps, step_ops(context)
+        if not len(typical):
+            return cls(typical, typical.reshape(0, 0), typical)
+        ops = trace.gpu_ops
+        rows = np.flatnonzero((ops.device == ops.device[typical[0]]) & context.in_scope(steps.op_step))
+        rows = rows[np.lexsort((*_launch_order(trace, rows), ops.name[rows], steps.op_step[rows]))]
+        step, first, count = np.unique(steps.op_step[rows], return_index=True, return_counts=True)
+        same_size = count == len(typical)
+        table = rows[first[same_size, None] + np.arange(len(typical))]
+        by_name = np.argsort(ops.name[typical], kind="stable")
+        alike = (ops.name[table] == ops.name[typical[by_name]]).all(axis=1)
+        in_order = np.empty_like(table[alike])
+        in_order[:, by_name] = table[alike]
+        return cls(typical, in_order, step[same_size][alike])
+
+    def places(self, rows: Ints) -> Ints:
+        """Places [0, n) of these rows of the typical step."""
+        order, ascending = self._by_row
+        return order[np.searchsorted(ascending, rows)]
+
+    @cached_property
+    def _by_row(self) -> tuple[Ints, Ints]:
+        order = np.argsort(self.ops)
+        return order, self.ops[order]
+
+    def place_of(self, row: int) -> tuple[int, int] | None:
+        """Which alike step holds this GPU op, and at which place; None when none does."""
+        found = np.argwhere(self.rows == row)
+        return (int(found[0, 0]), int(found[0, 1])) if len(found) else None
 
 
 def match_names(trace: Trace, rows: Ints) -> list[str]:
@@ -131,7 +159,7 @@ def match_names(trace: Trace, rows: Ints) -> list[str]:
 
 def _operators(trace: Trace, rows: Ints) -> list[str | None]:
     """Innermost operator that launched each op; null where none is recorded."""
-    return named(trace.names, launching_operators(trace)[rows])
+    return named(trace.names, launching_operators(trace, trace.gpu_ops.launch_row[rows]))
 
 
 def _numbered(left: Sequence[str | None], right: Sequence[str | None]) -> tuple[Ints, Ints]:

@@ -59,10 +59,10 @@ def _in_windows(left: Ints, right: Ints) -> tuple[Ints, Ints]:
         at = start * len(right) // len(left)
         since, until = max(taken, at - across), at + 3 * across
         in_left, in_right = _halved(left[start : start + 2 * size], right[since:until])
-        own = in_left < size
-        pairs_left.append(in_left[own] + start)
-        pairs_right.append(in_right[own] + since)
-        if own.any():
+        in_piece = in_left < size
+        pairs_left.append(in_left[in_piece] + start)
+        pairs_right.append(in_right[in_piece] + since)
+        if in_piece.any():
             taken = int(pairs_right[-1][-1]) + 1
     return np.concatenate(pairs_left), np.concatenate(pairs_right)
 

@@ -12,25 +12,22 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..model.capture import Calibration
 from ..model.columns import follow
 from ..model.document import LaunchesDoc, QueueDepthDoc, StepsDoc
 from ..model.intervals import Intervals
 from ..model.names import users_lines
-from ..model.trace import NONE, Bools, Ints, Trace, narrow
+from ..model.trace import NONE, Bools, Ints, Reals, Trace, narrow
+from .collectives import Collectives, collectives_of
 from .gap_causes import Threads
-from .gaps import Gaps, find_gaps
-from .host_submit import blocking_words
+from .gaps import Gaps, find_gaps, gaps_inside
 from .launches import LaunchTimes, launch_times, launches_doc, launching_operators, queue_depth
-from .ranks.collectives import Collectives, collectives_of
-from .ranks.waiting import Waits
 from .replays import GraphReplays, graph_replays
 from .stacks import CallStacks
-from .steps import Steps, find_steps, first_op_ns, periods_ns, steady_windows, step_busy_ns
+from .steps import Steps, find_steps, first_op_ns, step_busy_ns
 from .trace_facts import TraceFacts
-from .trace_times import StepWaits, TraceTimes, steps_doc, trace_times, with_waiting
+from .trace_times import TraceTimes, Waits, blocking_words, steps_doc, trace_times
 
 Fact = TypeVar("Fact")
 
@@ -137,7 +134,7 @@ class Context:
     @cached_property
     def steps(self) -> Steps:
         """LaunchscopeError: a step expression that is bad, or takes too long."""
-        return find_steps(self.trace, marks_ns=self.marks_ns, step_regex=self.step_regex, replays=self.replays)
+        return find_steps(self.trace, self.replays, self.marks_ns, self.step_regex)
 
     @property
     def has_steps(self) -> bool:
@@ -150,17 +147,38 @@ class Context:
         return first_op_ns(self.trace, self.steps, device)
 
     @by_device
+    def period_ns(self, device: int) -> Ints:
+        """[steps] from a kept step's first op to the first op of the step right after it, kept or not; else NONE."""
+        first = self.first_op_ns[device]
+        following = np.append(first, NONE)[1:]
+        there = self.steps.kept & (first != NONE) & (following != NONE) & (following > first)
+        return np.where(there, following - first, NONE)
+
+    @by_device
     def windows(self, device: int) -> list[tuple[int, int]]:
-        """The steady ones; empty without two kept steps in a row."""
-        return steady_windows(self.first_op_ns[device], self.steps)
+        """The steady ones: from the first op of an unbroken run of kept steps to that of the step after it.
+
+        A step without a period has none.
+        """
+        found: list[tuple[int, int]] = []
+        periods, first = self.period_ns[device], self.first_op_ns[device]
+        for step in np.flatnonzero(periods != NONE).tolist():
+            since = found.pop()[0] if found and found[-1][1] == first[step] else int(first[step])
+            found.append((since, int(first[step + 1])))
+        return found
+
+    @by_device
+    def step_busy_ns(self, device: int) -> Reals:
+        """[kept steps] union of their own GPU ops."""
+        return step_busy_ns(self.trace, self.steps, device)
 
     # Busy and idle
 
     @by_device
     def busy(self, device: int) -> Intervals:
         """Union of the device's GPU ops."""
-        ops, own = self.trace.gpu_ops, self.trace.gpu_ops.device == device
-        return Intervals.union(ops.start_ns[own], ops.end_ns[own])
+        ops, on_device = self.trace.gpu_ops, self.trace.gpu_ops.device == device
+        return Intervals.union(ops.start_ns[on_device], ops.end_ns[on_device])
 
     @cached_property
     def threads(self) -> Threads:
@@ -169,13 +187,15 @@ class Context:
     @by_device
     def gaps(self, device: int) -> Gaps:
         """Of the whole file."""
-        return find_gaps(self.trace, self.steps, device, None, self.threads, self.busy[device])
+        return find_gaps(self.trace, self.steps, device, self.threads, self.busy[device])
 
     @by_device
     def steady(self, device: int) -> Gaps | None:
         """Inside the steady windows; None without one."""
         windows = self.windows[device]
-        return find_gaps(self.trace, self.steps, device, windows, self.threads, self.busy[device]) if windows else None
+        if not windows:
+            return None
+        return gaps_inside(self.gaps[device], windows, self.trace, self.threads, self.busy[device])
 
     # The headline device
 
@@ -201,11 +221,11 @@ class Context:
         return self.gaps[self.device] if self.headline_steady is None else self.headline_steady
 
     @cached_property
-    def busy_ns(self) -> NDArray[np.float64]:
+    def busy_ns(self) -> Reals:
         """GPU work of each kept step; of the whole file where there is none."""
         if not self.has_steps:
             return np.array([self.gaps[self.device].busy_ns], np.float64)
-        return step_busy_ns(self.trace, self.steps, self.device)
+        return self.step_busy_ns[self.device]
 
     @cached_property
     def collectives(self) -> Collectives:
@@ -216,18 +236,17 @@ class Context:
         """Of a step; None without a GPU op."""
         if self.headline is None:
             return None
-        exposed_ns = self.collectives.exposed_ns if len(self.collectives) else None
-        gaps, first_ns = (self.gaps[self.device], self.headline_steady), self.first_op_ns[self.device]
-        times = trace_times(self.trace, self.steps, *gaps, self.busy_ns, first_ns, exposed_ns)
-        if self.waits is None or not len(self.collectives):
-            return times
-        waits = self.waits
-        return with_waiting(times, StepWaits(self.busy_ns, waits.exposed_waiting_ns, waits.unsplit_ns, waits.told))
+        gaps, periods_ns = (self.gaps[self.headline], self.headline_steady), self.period_ns[self.headline]
+        times = trace_times(self.trace, self.steps, *gaps, self.busy_ns, periods_ns, self.collectives)
+        alone = self.waits is None or not len(self.collectives)
+        return times if alone or self.waits is None else self.waits.with_waiting(times, self.busy_ns)
 
     @cached_property
-    def periods_ns(self) -> NDArray[np.float64]:
-        """Of the kept steps that have one."""
-        return periods_ns(self.first_op_ns[self.device], self.steps)
+    def periods_ns(self) -> Reals:
+        """Of the kept steps that have one, on the headline device."""
+        found = self.period_ns[self.device]
+        periods: Reals = found[found != NONE].astype(np.float64)
+        return periods
 
     @cached_property
     def step_figures(self) -> StepsDoc | None:
@@ -260,7 +279,7 @@ class Context:
     @cached_property
     def operators(self) -> Ints:
         """[gpu_ops] name of the innermost operator that launched each, NONE where none is recorded."""
-        return narrow(launching_operators(self.trace))
+        return narrow(launching_operators(self.trace, self.trace.gpu_ops.launch_row))
 
     @cached_property
     def launches(self) -> LaunchesDoc:
@@ -294,7 +313,7 @@ class Context:
     @cached_property
     def graph_kernels(self) -> Bools:
         """[gpu_ops] those of them that ran in a replay."""
-        return self.linked_kernels & follow(self.trace.launches.is_graph, self.trace.gpu_ops.launch_row, absent=False)
+        return self.linked_kernels & self.trace.in_graph()
 
     @cached_property
     def graph_launches(self) -> Ints:
@@ -315,12 +334,3 @@ class Context:
     def per_step(self, total: float, steps: Bools) -> float | None:
         """Of these steps together as a mean; None without any."""
         return total / int(steps.sum()) if self.has_steps and steps.any() else None
-
-    @cached_property
-    def to_next_ns(self) -> Ints:
-        """[steps] from a step's first op on the headline device to that of the step after it, NONE without one."""
-        first = self.first_op_ns[self.device]
-        found = np.full(len(first), NONE, np.int64)
-        both = np.flatnonzero((first[:-1] != NONE) & (first[1:] != NONE))
-        found[both] = first[both + 1] - first[both]
-        return found

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..model.columns import follow
 from ..model.document import CAUSES, TAXES, CauseDoc, GapsDoc
@@ -150,48 +151,70 @@ class Gaps:
         return f"the launching thread did nothing while thread {calls.thread[call]} sat in {api}"
 
 
-def find_gaps(
-    trace: Trace,
-    steps: Steps,
-    device: int,
-    windows: Sequence[tuple[int, int]] | None = None,
-    threads: Threads | None = None,
-    busy: Intervals | None = None,
-) -> Gaps:
-    """The gaps of one device and their causes, inside disjoint ascending windows (ns); by default the whole trace.
-
-    ``threads`` are the trace's and ``busy`` is the union of the device's GPU ops, where they are known already.
-    """
+def find_gaps(trace: Trace, steps: Steps, device: int, threads: Threads, busy: Intervals) -> Gaps:
+    """The gaps of one device in the whole trace, and their causes; ``busy`` is the union of the device's GPU ops."""
     rows = np.flatnonzero(trace.gpu_ops.device == device)
     ops = trace.gpu_ops if len(rows) == len(trace.gpu_ops) else trace.gpu_ops.take(rows)
-    busy = Intervals.union(ops.start_ns, ops.end_ns) if busy is None else busy
-    within = _windows(busy, windows)
-    gap, start, end = _clip(busy.end_ns[:-1], busy.start_ns[1:], within)
-    prev_op = narrow(rows[_ended_last(ops, busy.end_ns[:-1][gap])])
-    next_op = narrow(rows[_starts_first(trace.launches, ops, busy.start_ns[1:][gap])])
-    has_steps = len(steps.names) > 0
-    boundary = steps.op_step[prev_op] != steps.op_step[next_op] if has_steps else np.zeros(len(gap), np.bool_)
-    threads = threads or Threads(trace)
+    start, end = busy.end_ns[:-1], busy.start_ns[1:]
+    prev_op = narrow(rows[_ended_last(ops, start)])
+    next_op = narrow(rows[_starts_first(trace.launches, ops, end)])
+    has_steps = len(steps) > 0
+    boundary = steps.op_step[prev_op] != steps.op_step[next_op] if has_steps else np.zeros(len(start), np.bool_)
 
     def causes(some: slice) -> dict[str, Ints]:
-        cuts = Cuts.of(trace, busy.end_ns[:-1][gap[some]], busy.start_ns[1:][gap[some]], prev_op[some], next_op[some])
+        cuts = Cuts.of(trace, start[some], end[some], prev_op[some], next_op[some])
         return _causes(trace, cuts, threads, start[some], end[some], boundary[some])
 
-    pieces = [causes(slice(at, at + _AT_ONCE)) for at in range(0, max(len(gap), 1), _AT_ONCE)]
+    pieces = [causes(slice(at, at + _AT_ONCE)) for at in range(0, max(len(start), 1), _AT_ONCE)]
     columns = {  # most causes have no part in a trace
         name: one_value_shared(np.concatenate([piece.pop(name) for piece in pieces])) for name in tuple(pieces[0])
     }
     return Gaps(
         device=device,
-        window_ns=int((within[:, 1] - within[:, 0]).sum()),
-        busy_ns=int(busy.covered_ns(within[:, 0], within[:, 1]).sum()),
-        op_sum_ns=int(ops.dur_ns.sum()) if windows is None else _op_sum(ops, within),
+        window_ns=int(busy.end_ns[-1] - busy.start_ns[0]) if len(busy) else 0,
+        busy_ns=int((busy.end_ns - busy.start_ns).sum()),
+        op_sum_ns=int(ops.dur_ns.sum()),
         has_steps=has_steps,
         start_ns=start,
         end_ns=end,
         prev_op=prev_op,
         next_op=next_op,
         parts_ns={cause: columns.pop(cause) for cause in CAUSES},
+        boundary=boundary,
+        **columns,
+    )
+
+
+def gaps_inside(
+    whole: Gaps, windows: Sequence[tuple[int, int]], trace: Trace, threads: Threads, busy: Intervals
+) -> Gaps:
+    """The parts of a device's gaps inside disjoint ascending windows (ns)."""
+    span = (busy.start_ns[0], busy.end_ns[-1]) if len(busy) else (0, 0)
+    within = np.clip(np.array(windows, np.int64).reshape(-1, 2), *span)
+    gap, start, end = _clip(whole.start_ns, whole.end_ns, within)
+    cut = np.flatnonzero((start != whole.start_ns[gap]) | (end != whole.end_ns[gap]))
+    prev_op, next_op, boundary = whole.prev_op[gap], whole.next_op[gap], whole.boundary[gap]
+    cuts = Cuts.of(trace, whole.start_ns[gap[cut]], whole.end_ns[gap[cut]], prev_op[cut], next_op[cut])
+    of_cut = _causes(trace, cuts, threads, start[cut], end[cut], boundary[cut])
+
+    def column(name: str, of_whole: NDArray[Any]) -> NDArray[Any]:
+        """Most gaps lie in one window as a whole."""
+        values = of_whole[gap]
+        values[cut] = of_cut[name]
+        return one_value_shared(values)
+
+    on_device = trace.gpu_ops.device == whole.device
+    columns: dict[str, Any] = {name: column(name, getattr(whole, name)) for name in of_cut if name not in CAUSES}
+    return replace(
+        whole,
+        window_ns=int((within[:, 1] - within[:, 0]).sum()),
+        busy_ns=int(busy.covered_ns(within[:, 0], within[:, 1]).sum()),
+        op_sum_ns=_op_sum(trace.gpu_ops.start_ns[on_device], trace.gpu_ops.end_ns[on_device], within),
+        start_ns=start,
+        end_ns=end,
+        prev_op=prev_op,
+        next_op=next_op,
+        parts_ns={cause: column(cause, whole.parts_ns[cause]) for cause in CAUSES},
         boundary=boundary,
         **columns,
     )
@@ -216,14 +239,6 @@ def _sum(columns: Iterable[Ints]) -> Ints:
     return functools.reduce(lambda total, column: np.add(total, column, dtype=np.int64), columns)
 
 
-def _windows(busy: Intervals, windows: Sequence[tuple[int, int]] | None) -> Ints:
-    """[w, 2] the windows, inside the time that the device's ops span."""
-    if not len(busy):
-        return np.zeros((0, 2), np.int64)
-    span = (busy.start_ns[0], busy.end_ns[-1])
-    return np.clip(np.array([span] if windows is None else windows, np.int64).reshape(-1, 2), *span)
-
-
 def _clip(start: Ints, end: Ints, windows: Ints) -> tuple[Ints, Ints, Ints]:
     """Gaps that have a part inside a window: their rows, and where that part starts and ends."""
     rows = [np.flatnonzero((end > since) & (start < until)) for since, until in windows]
@@ -232,9 +247,9 @@ def _clip(start: Ints, end: Ints, windows: Ints) -> tuple[Ints, Ints, Ints]:
     return gap, np.maximum(start[gap], windows[window, 0]), np.minimum(end[gap], windows[window, 1])
 
 
-def _op_sum(ops: GpuOps, windows: Ints) -> int:
+def _op_sum(start_ns: Ints, end_ns: Ints, windows: Ints) -> int:
     """Sum of the ops' durations inside the windows."""
-    inside = [np.minimum(ops.end_ns, until) - np.maximum(ops.start_ns, since) for since, until in windows]
+    inside = [np.minimum(end_ns, until) - np.maximum(start_ns, since) for since, until in windows]
     return int(sum(np.maximum(length, 0).sum() for length in inside))
 
 

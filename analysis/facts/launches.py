@@ -10,7 +10,7 @@ import numpy as np
 from ..model.columns import follow, named
 from ..model.document import LaunchesDoc, OperatorDoc, QueueDepthDoc
 from ..model.statistics import summarize
-from ..model.trace import NONE, Bools, Ints, Trace
+from ..model.trace import NONE, Ints, Trace
 from .stacks import CallStacks
 from .steps import Steps
 
@@ -24,9 +24,6 @@ class LaunchTimes:
     latency_ns: Ints  # call start to start of its earliest GPU op; negative: the clocks disagree
     queue_ns: Ints  # call end to start of its earliest GPU op; negative: the op started before the call returned
 
-    def __len__(self) -> int:
-        return len(self.first_op)
-
 
 def launch_times(trace: Trace) -> LaunchTimes:
     """Overhead, latency and queue time of each launch, by its earliest GPU op."""
@@ -36,25 +33,21 @@ def launch_times(trace: Trace) -> LaunchTimes:
     return LaunchTimes(first_op, launches.dur_ns, first_start - launches.start_ns, first_start - launches.end_ns)
 
 
-def launches_doc(trace: Trace, times: LaunchTimes, stacks: CallStacks, steps: Steps | None = None) -> LaunchesDoc:
+def launches_doc(trace: Trace, times: LaunchTimes, stacks: CallStacks, steps: Steps) -> LaunchesDoc:
     """The ``launches`` object of the report."""
+    counts = np.bincount(trace.launches.api, minlength=len(trace.names))
+    apis = np.flatnonzero(counts)
+    apis = apis[np.argsort(-counts[apis], kind="stable")]
     return LaunchesDoc(
         overhead_ns=summarize(times.overhead_ns),
         latency_ns=summarize(times.latency_ns),
         queue_ns=summarize(times.queue_ns),
-        by_api=by_api(trace),
-        by_operator=by_operator(trace, stacks, steps),
+        by_api={trace.name(api): int(counts[api]) for api in apis.tolist()},
+        by_operator=_by_operator(trace, stacks, steps),
     )
 
 
-def by_api(trace: Trace) -> dict[str, int]:
-    """Number of launches by API name, most first."""
-    counts = np.bincount(trace.launches.api, minlength=len(trace.names))
-    found = np.flatnonzero(counts)
-    return {trace.name(name): int(counts[name]) for name in found[np.argsort(-counts[found], kind="stable")].tolist()}
-
-
-def by_operator(trace: Trace, stacks: CallStacks, steps: Steps | None = None) -> list[OperatorDoc]:
+def _by_operator(trace: Trace, stacks: CallStacks, steps: Steps) -> list[OperatorDoc]:
     """Launches and their kernels by innermost operator and the stack around the call, most launches first.
 
     Without recorded operators: one row, operator null. Per-step counts are over kept steps, null without any.
@@ -66,8 +59,7 @@ def by_operator(trace: Trace, stacks: CallStacks, steps: Steps | None = None) ->
         (operator - NONE) * len(stacks.stacks) + stack, return_index=True, return_inverse=True, return_counts=True
     )
     of_kernel = ops.launch_row[ops.is_kernel & (ops.launch_row != NONE)]
-    kept = 0 if steps is None else len(steps.kept_rows)
-    in_step = np.zeros(len(launches), np.bool_) if steps is None else np.isin(steps.launch_step, steps.kept_rows)
+    kept, in_step = int(steps.kept.sum()), follow(steps.kept, steps.launch_step, absent=False)
 
     def counts(rows: Ints) -> Ints:
         return np.bincount(group[rows], minlength=len(first))
@@ -98,9 +90,9 @@ def by_operator(trace: Trace, stacks: CallStacks, steps: Steps | None = None) ->
     ]
 
 
-def launching_operators(trace: Trace) -> Ints:
-    """[gpu_ops] name index of the innermost operator that launched each GPU op, NONE where none is recorded."""
-    return follow(trace.host_ops.name, follow(trace.launches.operator_row, trace.gpu_ops.launch_row))
+def launching_operators(trace: Trace, launch_row: Ints) -> Ints:
+    """Name of the innermost operator around each of these launches, NONE where none is recorded."""
+    return follow(trace.host_ops.name, follow(trace.launches.operator_row, launch_row))
 
 
 def queue_depth(trace: Trace, device: int, windows: Sequence[tuple[int, int]] | None = None) -> QueueDepthDoc:
@@ -126,24 +118,24 @@ def queue_depth(trace: Trace, device: int, windows: Sequence[tuple[int, int]] | 
 def _depth(called_ns: Ints, started_ns: Ints, windows: Sequence[tuple[int, int]]) -> tuple[float | None, int | None]:
     """Median over time and maximum of the number of open intervals [called, started), null in windows of no length."""
     waits = started_ns > called_ns
-    times = np.concatenate([called_ns[waits], started_ns[waits], np.array(windows, dtype=np.int64).ravel()])
-    changes = np.repeat(np.array([1, -1, 0], np.int8), [waits.sum(), waits.sum(), 2 * len(windows)])
-    order = np.argsort(times, kind="stable")
-    times, depth = times[order], np.cumsum(changes[order], dtype=np.int32)
-    del order, changes
+    edges = np.array(windows, dtype=np.int64)
+    times = np.concatenate([called_ns[waits], started_ns[waits], edges.ravel()])
+    origin, count = edges.min(), int(waits.sum())
+    edges -= origin
+    times -= origin
+    times *= 4  # one column to sort: a time, and in its two lowest bits the change there plus 1
+    times[:count] += 2
+    times[2 * count :] += 1
+    times.sort()
+    depth = np.cumsum((times & 3).astype(np.int8) - 1, dtype=np.int32)[:-1]
+    times >>= 2
+    inside = np.zeros(len(depth), np.bool_)
+    for begin, end in np.searchsorted(times, edges).tolist():
+        inside[begin:end] = True
     lasts_ns = np.diff(times)
-    inside = _inside(times[:-1], windows) & (lasts_ns > 0)
+    inside &= lasts_ns > 0
     if not inside.any():
         return None, None
-    depth, lasts_ns = depth[:-1][inside], lasts_ns[inside]
-    by_depth = np.argsort(depth, kind="stable")
-    until = np.cumsum(lasts_ns[by_depth])
-    middle = int(np.searchsorted(until, until[-1] / 2))
-    return float(depth[by_depth[middle]]), int(depth.max())
-
-
-def _inside(times_ns: Ints, windows: Sequence[tuple[int, int]]) -> Bools:
-    inside = np.zeros(len(times_ns), dtype=np.bool_)
-    for start_ns, end_ns in windows:
-        inside |= (times_ns >= start_ns) & (times_ns < end_ns)
-    return inside
+    of_depth_ns = np.bincount(depth[inside], lasts_ns[inside])
+    until = np.cumsum(of_depth_ns)
+    return float(np.searchsorted(until, until[-1] / 2)), len(of_depth_ns) - 1

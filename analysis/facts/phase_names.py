@@ -1,4 +1,4 @@
-"""Names that engines and people give to the phases of a serving step; docs/serving.md tells where they come from."""
+"""Names that engines and people give to serving steps and their phases; docs/serving.md tells where they come from."""
 
 from __future__ import annotations
 
@@ -53,6 +53,14 @@ _FRAMES: Final[tuple[tuple[str, str], ...]] = (
     ("sample", _SGLANG_RUNNER + "sample"),
     ("copy_back", _SGLANG_SCHEDULER + "process_batch_result"),
 )
+
+ENGINE_STEPS: Final = tuple(
+    re.compile("(?:^|:)" + name)  # behind an NVTX domain, if any
+    for name in (r"scheduler\.run_batch$", r"step\[", r"execute_(?:\d+_)?(?:context|new)_\d")
+)
+"""What SGLang and vLLM write around each forward pass, the first that a file has. Sampling follows outside of the
+last two: https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/model_executor/model_runner.py (forward),
+https://github.com/vllm-project/vllm/blob/main/vllm/v1/worker/gpu_worker.py (annotate_profile)."""
 
 _DOMAIN: Final = r"(?:\w+:)?"
 _ENGINE_NAMES: Final = tuple((phase, re.compile(_DOMAIN + pattern)) for phase, pattern in _ENGINES)

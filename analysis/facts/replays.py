@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from ..model.columns import follow, numbered
+from ..model.columns import follow, grouped, numbered
 from ..model.document import GraphsDoc, ReplayDoc
 from ..model.statistics import summarize
 from ..model.trace import NONE, Bools, Ints, Trace, narrow
@@ -30,58 +30,49 @@ class GraphReplays:
 
     op_replay: Ints  # replay of each GPU op, NONE outside graphs
     ordinal: Ints  # position of each GPU op in its replay by start, NONE outside graphs
-    process: Ints  # [r]
-    correlation: Ints  # [r]
     launch_row: Ints  # [r] NONE where the launch is not in the file
     start_ns: Ints  # [r] start of the first op
     end_ns: Ints  # [r] end of the last op
     op_count: Ints  # [r]
-    signature: Ints  # [r] equal where the ordered names are equal
     graph: Ints  # [r] index into graph_names; also holds the replays that lack ops of their graph
     under_recorded: Bools  # [r] fewer ops than other replays of its graph
     graph_names: tuple[str, ...]  # 'graph 0', … by first replay, or the file's own graph id
-    kernels_in_graphs: int  # kernels whose launch is a graph launch
-    kernels_with_launch: int
-    kernel_ns_in_graphs: int
-    kernel_ns_with_launch: int
 
     def __len__(self) -> int:
         return len(self.op_count)
 
     @property
-    def coverage_by_count(self) -> float | None:
-        """Graph coverage by count; null when no kernel's launch is in the file."""
-        return self.kernels_in_graphs / self.kernels_with_launch if self.kernels_with_launch else None
-
-    @property
-    def coverage_by_time(self) -> float | None:
-        """Graph coverage by kernel time; null when no kernel time has a launch in the file."""
-        return self.kernel_ns_in_graphs / self.kernel_ns_with_launch if self.kernel_ns_with_launch else None
-
-    @property
     def differing(self) -> Ints:
         """Graphs whose replays have differing op counts: records were lost, or the file was cut inside a replay."""
-        graphs = range(len(self.graph_names))
-        return np.array([g for g in graphs if np.ptp(self.op_count[self.graph == g]) > 0], dtype=np.int64)
+        most = np.zeros(len(self.graph_names), dtype=np.int64)
+        np.maximum.at(most, self.graph, self.op_count)
+        least = most.copy()
+        np.minimum.at(least, self.graph, self.op_count)
+        return np.flatnonzero(most != least)
 
     def to_doc(self, trace: Trace) -> GraphsDoc:
         """The ``graphs`` object of the report."""
+        ops = trace.gpu_ops
+        with_launch = ops.is_kernel & (ops.launch_row != NONE)
+        in_graphs = ops.is_kernel & trace.in_graph()
+        count, ns = int(with_launch.sum()), int(ops.dur_ns[with_launch].sum())
         return GraphsDoc(
-            coverage_by_count=self.coverage_by_count,
-            coverage_by_time=self.coverage_by_time,
-            kernels_in_graphs=self.kernels_in_graphs,
-            kernels_with_launch=self.kernels_with_launch,
-            replays=[self._replay_doc(trace, graph) for graph in range(len(self.graph_names))],
+            coverage_by_count=int(in_graphs.sum()) / count if count else None,
+            coverage_by_time=int(ops.dur_ns[in_graphs].sum()) / ns if ns else None,
+            kernels_in_graphs=int(in_graphs.sum()),
+            kernels_with_launch=count,
+            replays=[
+                self._replay_doc(trace, name, replays)
+                for name, replays in zip(self.graph_names, grouped(self.graph, len(self.graph_names)), strict=True)
+            ],
         )
 
-    def _replay_doc(self, trace: Trace, graph: int) -> ReplayDoc:
-        replays = self.graph == graph
-        counts = self.op_count[replays]
-        launches = self.launch_row[replays]
+    def _replay_doc(self, trace: Trace, graph: str, replays: Ints) -> ReplayDoc:
+        counts, launches = self.op_count[replays], self.launch_row[replays]
         launches = launches[launches != NONE]
         return ReplayDoc(
-            graph=self.graph_names[graph],
-            count=int(replays.sum()),
+            graph=graph,
+            count=len(replays),
             ops_min=int(counts.min()),
             ops_median=float(np.median(counts)),
             ops_max=int(counts.max()),
@@ -92,60 +83,41 @@ class GraphReplays:
 def graph_replays(trace: Trace) -> GraphReplays:
     """One replay per graph launch, and per correlation id that several ops share without a launch in the file."""
     ops, launches = trace.gpu_ops, trace.launches
-    groups = _correlation_groups(trace)  # [ops] group of each op, NONE without correlation
-    count = int(groups.max(initial=NONE)) + 1
-    grouped = groups != NONE
-    sizes = np.bincount(groups[grouped], minlength=count)
-    launch_of = np.full(count, NONE, dtype=np.int64)
-    np.maximum.at(launch_of, groups[grouped], ops.launch_row[grouped])
-    linked = launch_of != NONE
-    is_replay = np.where(linked, follow(launches.is_graph, launch_of, absent=False), sizes >= 2)
-
-    rows = np.flatnonzero(grouped & follow(is_replay, groups, absent=False))
-    order = rows[np.argsort(groups[rows], kind="stable")]  # by group, then by start
-    heads = np.flatnonzero(np.diff(groups[order], prepend=NONE))
-    heads = heads[np.argsort(ops.start_ns[order[heads]], kind="stable")]
-    members = [order[head : head + sizes[groups[order[head]]]] for head in heads]
-
+    rows = np.flatnonzero(ops.correlation != NONE)
+    group = numbered(ops.process[rows], ops.correlation[rows])
+    sizes = np.bincount(group)
+    launch_of = np.full(len(sizes), NONE, dtype=np.int64)
+    linked = ops.launch_row[rows] != NONE
+    launch_of[group[linked]] = ops.launch_row[rows[linked]]
+    is_replay = np.where(launch_of != NONE, follow(launches.is_graph, launch_of, absent=False), sizes >= 2)
+    first = np.zeros(len(sizes), dtype=np.int64)
+    first[group[::-1]] = rows[::-1]  # rows are by start, so the last write is the earliest op
+    groups = np.flatnonzero(is_replay)
+    groups = groups[np.argsort(ops.start_ns[first[groups]], kind="stable")]  # as replays are numbered
+    number = np.full(len(sizes), NONE, dtype=np.int64)
+    number[groups] = np.arange(len(groups))
+    rows, replay = rows[is_replay[group]], number[group[is_replay[group]]]
+    in_order = np.argsort(replay, kind="stable")  # by replay, then by start
+    rows, replay, op_count = rows[in_order], replay[in_order], np.bincount(replay)
+    begin = np.cumsum(op_count) - op_count
     op_replay = np.full(len(ops), NONE, dtype=np.int64)
     ordinal = np.full(len(ops), NONE, dtype=np.int64)
-    for replay, its_ops in enumerate(members):
-        op_replay[its_ops] = replay
-        ordinal[its_ops] = np.arange(len(its_ops))
-    first = np.array([its_ops[0] for its_ops in members], dtype=np.int64)
-    signature, sequences = _signatures(trace, members)
-    launch_row = launch_of[groups[first]]
-    graph, under_recorded, labels = _graphs(trace, members, launch_row, signature, sequences)
+    op_replay[rows] = replay
+    ordinal[rows] = np.arange(len(rows)) - begin[replay]
 
-    kernels = ops.is_kernel & (ops.launch_row != NONE)
-    in_graph = kernels & follow(launches.is_graph, ops.launch_row, absent=False)
+    launch_row = launch_of[groups]
+    graph, under_recorded, labels = _graphs(trace, op_replay, np.split(rows, begin)[1:], launch_row)
     return GraphReplays(
         op_replay=narrow(op_replay),
         ordinal=narrow(ordinal),
-        process=ops.process[first],
-        correlation=ops.correlation[first],
         launch_row=launch_row,
-        start_ns=ops.start_ns[first],
-        end_ns=np.array([ops.end_ns[its_ops].max() for its_ops in members], dtype=np.int64),
-        op_count=np.array([len(its_ops) for its_ops in members], dtype=np.int64),
-        signature=signature,
+        start_ns=ops.start_ns[rows[begin]],
+        end_ns=np.maximum.reduceat(ops.end_ns[rows], begin) if len(begin) else begin,
+        op_count=op_count,
         graph=graph,
         under_recorded=under_recorded,
         graph_names=labels,
-        kernels_in_graphs=int(in_graph.sum()),
-        kernels_with_launch=int(kernels.sum()),
-        kernel_ns_in_graphs=int(ops.dur_ns[in_graph].sum()),
-        kernel_ns_with_launch=int(ops.dur_ns[kernels].sum()),
     )
-
-
-def _correlation_groups(trace: Trace) -> Ints:
-    """A number per (process, correlation id) for each GPU op; NONE where the op has no correlation id."""
-    ops = trace.gpu_ops
-    groups = np.full(len(ops), NONE, dtype=np.int64)
-    rows = np.flatnonzero(ops.correlation != NONE)
-    groups[rows] = numbered(ops.process[rows], ops.correlation[rows])
-    return groups
 
 
 def _signatures(trace: Trace, members: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
@@ -169,29 +141,30 @@ def _signatures(trace: Trace, members: Sequence[Ints]) -> tuple[Ints, list[Ints]
 
 
 def _graphs(
-    trace: Trace, members: Sequence[Ints], launch_row: Ints, signature: Ints, sequences: Sequence[Ints]
+    trace: Trace, op_replay: Ints, members: Sequence[Ints], launch_row: Ints
 ) -> tuple[Ints, Bools, tuple[str, ...]]:
     """Graph of each replay, whether it lacks ops, and the graphs' names, in order of first replay."""
     heads = np.array([its_ops[0] for its_ops in members], dtype=np.int64)
     ids = trace.gpu_ops.graph[heads]
     if len(ids) and (ids != NONE).all():
-        own = numbered(trace.gpu_ops.process[heads], ids)  # each process counts its graphs
-        distinct, first, graph = np.unique(own, return_index=True, return_inverse=True)
+        graph_ids = numbered(trace.gpu_ops.process[heads], ids)  # each process counts its graphs
+        distinct, first, graph = np.unique(graph_ids, return_index=True, return_inverse=True)
         by_first = np.argsort(first)
         names = tuple(f"graph {ids[first[i]]}" for i in by_first)
         graph = np.argsort(by_first)[graph.reshape(-1)]
-        sizes = np.array([len(its_ops) for its_ops in members], dtype=np.int64)
+        sizes = np.fromiter(map(len, members), np.int64, len(members))
         most = np.zeros(len(distinct), dtype=np.int64)
         np.maximum.at(most, graph, sizes)
         return graph, sizes < most[graph], names
-    owner = _attach_under_recorded(trace, members, launch_row, signature, sequences)
+    signature, sequences = _signatures(trace, members)
+    owner = _attach_under_recorded(trace, op_replay, launch_row, signature, sequences)
     distinct, first, graph = np.unique(owner, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
     return rank[graph.reshape(-1)], owner != signature, tuple(f"graph {i}" for i in range(len(distinct)))
 
 
 def _attach_under_recorded(
-    trace: Trace, members: Sequence[Ints], launch_row: Ints, signature: Ints, sequences: Sequence[Ints]
+    trace: Trace, op_replay: Ints, launch_row: Ints, signature: Ints, sequences: Sequence[Ints]
 ) -> Ints:
     """Signature of the whole graph that each replay is of: its own, or the one that it lacks ops of.
 
@@ -201,7 +174,7 @@ def _attach_under_recorded(
     """
     owner = signature.copy()
     counts = np.bincount(signature, minlength=len(sequences))
-    at_edge = _at_edge(trace, members) & ((launch_row == NONE) | (not trace.complete))
+    at_edge = _at_edge(trace, op_replay, len(signature)) & ((launch_row == NONE) | (not trace.complete))
     before, after = _neighbours(trace, launch_row, signature)
     by_length = sorted(range(len(sequences)), key=lambda s: (-len(sequences[s]), s))
     names = [frozenset(sequence.tolist()) for sequence in sequences]
@@ -242,14 +215,14 @@ def _is_part(short: Ints, long: Ints) -> bool:
     return shared >= SAME_GRAPH_SHARE * len(long)
 
 
-def _at_edge(trace: Trace, members: Sequence[Ints]) -> Bools:
+def _at_edge(trace: Trace, op_replay: Ints, replays: int) -> Bools:
     """Replays that hold their device's first op or its last: the recording may have begun or ended inside them."""
     ops = trace.gpu_ops
-    edges = set()
+    found = np.zeros(replays + 1, np.bool_)  # the last is that of NONE
     for device in trace.devices:
         rows = np.flatnonzero(ops.device == device)
-        edges |= {int(rows[0]), int(rows[np.argmax(ops.end_ns[rows])])}
-    return np.array([not edges.isdisjoint(its_ops.tolist()) for its_ops in members], dtype=np.bool_)
+        found[op_replay[[rows[0], rows[np.argmax(ops.end_ns[rows])]]]] = True
+    return found[:-1]
 
 
 def _neighbours(trace: Trace, launch_row: Ints, signature: Ints) -> tuple[Ints, Ints]:

@@ -90,17 +90,15 @@ def _ancestors(start_ns: Ints, end_ns: Ints, frames: Ints) -> tuple[Ints, Ints]:
     return around, np.flatnonzero(is_known[:-1])
 
 
-def stack_around(trace: Trace, process: int, thread: int, at_ns: int) -> Stack:
-    """The stack of one host call on this thread, by the rules of ``CallStacks``."""
-    host = trace.host_ops
-    is_frame = (host.kind == HostKind.OPERATOR) | (host.kind == HostKind.PYTHON)
-    is_around = (host.start_ns <= at_ns) & (host.end_ns > at_ns) & (host.process == process) & (host.thread == thread)
-    frames = np.flatnonzero(is_frame & is_around)
-    return tuple(host.name[frames[outermost_first(host.start_ns[frames], host.end_ns[frames])]].tolist())
+def stack_of_launch(trace: Trace, launch: int) -> list[str]:
+    """The stack around this launch, in names."""
+    calls = trace.launches.take(np.array([launch]))
+    (stack,) = stacks_at(trace, calls.start_ns, calls.process, calls.thread)
+    return [trace.name(frame) for frame in stack]
 
 
 def stacks_at(trace: Trace, start_ns: Ints, process: Ints, thread: Ints) -> list[Stack]:
-    """The stacks of host calls of one step, by the rules of ``CallStacks``."""
+    """The stacks of a few host calls that are near each other, by the rules of ``CallStacks``."""
     if not len(start_ns):
         return []
     host = trace.host_ops

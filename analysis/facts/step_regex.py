@@ -29,9 +29,7 @@ def step_pattern(step_regex: str) -> re.Pattern[str]:
     """The compiled expression. LaunchscopeError says what is wrong with one that Python can't compile."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", FutureWarning
-            )  # '[[' may come to mean something else: not the user's concern
+            warnings.simplefilter("ignore", FutureWarning)  # '[[' may come to mean something else: no concern of a user
             return re.compile(step_regex)
     except (re.error, RecursionError, OverflowError) as error:
         raise LaunchscopeError(f"'{step_regex}' is not a regular expression: {error}") from error

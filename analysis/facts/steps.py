@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..model.trace import NONE, Bools, Ints, Notice, Trace
-from .replays import GraphReplays, graph_replays
-from .step_ranges import StepRanges, locate_steps
+from ..model.trace import NONE, Bools, Ints, Notice, Reals, Trace
+from .replays import GraphReplays
+from .step_sources import Evidence, StepRanges, locate_steps
 
 CUT_OFF: Final = 0.9
 """The first or last step is cut off when it has less than this share of the fewest launches or ops of the others."""
@@ -36,8 +35,6 @@ class Steps:
     start_ns: Ints  # [n] host range
     end_ns: Ints  # [n]
     kept: Bools  # [n]
-    found: int
-    dropped: int
     reasons: dict[int, str]  # why each dropped step was
     op_step: Ints  # step of each GPU op, NONE outside
     launch_step: Ints  # step of each launch, NONE outside
@@ -46,6 +43,16 @@ class Steps:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def found(self) -> int:
+        """n."""
+        return len(self.names)
+
+    @property
+    def dropped(self) -> int:
+        """Steps that are not kept."""
+        return len(self.reasons)
 
     @property
     def kept_rows(self) -> Ints:
@@ -62,17 +69,10 @@ class Steps:
 
 
 def find_steps(
-    trace: Trace,
-    *,
-    marks_ns: Sequence[tuple[int, int]] = (),
-    step_regex: str | None = None,
-    replays: GraphReplays | None = None,
+    trace: Trace, replays: GraphReplays, marks_ns: Sequence[tuple[int, int]], step_regex: str | None
 ) -> Steps:
-    """Steps by the first source that works; ``replays`` where they are known already. LaunchscopeError: a bad regex.
-
-    ``marks_ns[0]`` is the sacrificed step.
-    """
-    ranges = locate_steps(trace, graph_replays(trace) if replays is None else replays, marks_ns, step_regex)
+    """Steps by the first rule that works; ``marks_ns[0]`` is the sacrificed step. LaunchscopeError: a bad regex."""
+    ranges = locate_steps(Evidence(trace, replays, marks_ns, step_regex))
     launch_step = _step_at(trace.launches.start_ns, ranges)
     op_step = _op_steps(trace, ranges, launch_step)
     reasons = _dropped(trace, ranges, launch_step, op_step)
@@ -84,8 +84,6 @@ def find_steps(
         start_ns=ranges.start_ns,
         end_ns=ranges.end_ns,
         kept=kept,
-        found=len(kept),
-        dropped=len(reasons),
         reasons=dict(sorted(reasons.items())),
         op_step=op_step,
         launch_step=launch_step,
@@ -94,29 +92,16 @@ def find_steps(
     )
 
 
-def steady_windows(first: Ints, steps: Steps) -> list[tuple[int, int]]:
-    """One window per unbroken run of kept steps: first GPU op of the run to the first one of the step after it.
-
-    ``first`` are the starts of the steps' first ops on the device, as ``first_op_ns`` finds them.
-
-    A step without a successor on the device has no window; none has one: no steady scope.
-    """
-    windows: list[tuple[int, int]] = []
-    for step in np.flatnonzero(has_period(first, steps)).tolist():
-        start, end = int(first[step]), int(first[step + 1])
-        if windows and windows[-1][1] == start:
-            start = windows.pop()[0]
-        windows.append((start, end))
-    return windows
+def first_op_ns(trace: Trace, steps: Steps, device: int) -> Ints:
+    """Start of each step's first GPU op on the device, NONE where it has none."""
+    ops = trace.gpu_ops
+    rows = np.flatnonzero((ops.device == device) & (steps.op_step != NONE))[::-1]
+    first = np.full(len(steps), NONE, dtype=np.int64)
+    first[steps.op_step[rows]] = ops.start_ns[rows]  # the last write is the earliest op's
+    return first
 
 
-def periods_ns(first: Ints, steps: Steps) -> NDArray[np.float64]:
-    """First GPU op of each kept step to the first one of the step right after it, kept or not, where there are both."""
-    with_period = np.flatnonzero(has_period(first, steps))
-    return (first[with_period + 1] - first[with_period]).astype(np.float64)
-
-
-def step_busy_ns(trace: Trace, steps: Steps, device: int) -> NDArray[np.float64]:
+def step_busy_ns(trace: Trace, steps: Steps, device: int) -> Reals:
     """Union of each kept step's own GPU ops on the device, whenever they ran; 0 for a step without one."""
     ops = trace.gpu_ops
     rows = np.flatnonzero((ops.device == device) & (steps.op_step != NONE))
@@ -133,23 +118,6 @@ def step_busy_ns(trace: Trace, steps: Steps, device: int) -> NDArray[np.float64]
         is_first = np.append(True, step[1:] != step[:-1])
         np.add.at(busy, step, np.maximum(end - np.where(is_first, start, np.maximum(start, reached)), 0))
     return busy[steps.kept_rows].astype(np.float64)
-
-
-def first_op_ns(trace: Trace, steps: Steps, device: int) -> Ints:
-    """Start of each step's first GPU op on the device, NONE where it has none."""
-    ops = trace.gpu_ops
-    rows = np.flatnonzero((ops.device == device) & (steps.op_step != NONE))[::-1]
-    first = np.full(len(steps), NONE, dtype=np.int64)
-    first[steps.op_step[rows]] = ops.start_ns[rows]  # the last write is the earliest op's
-    return first
-
-
-def has_period(first: Ints, steps: Steps) -> Bools:
-    """[n] kept steps, by the starts of their first ops, that a later first op follows in the step right after."""
-    if len(first) < 2:
-        return np.zeros(len(first), dtype=np.bool_)
-    following = (first[:-1] != NONE) & (first[1:] != NONE) & (first[1:] > first[:-1])
-    return np.append(following & steps.kept[:-1], False)
 
 
 def _step_at(times_ns: Ints, ranges: StepRanges) -> Ints:
@@ -191,7 +159,7 @@ def _device_windows(ranges: StepRanges, step: Ints, op_start_ns: Ints, op_end_ns
     np.maximum.at(end_ns, step, op_end_ns)
     start_ns = np.maximum.accumulate(start_ns)
     end_ns[:-1] = np.where(has_ops[:-1], start_ns[1:], np.minimum(end_ns[:-1], start_ns[1:]))
-    return StepRanges(ranges.source, ranges.names, start_ns, end_ns, ranges.dropped)
+    return replace(ranges, start_ns=start_ns, end_ns=end_ns)
 
 
 def _dropped(trace: Trace, ranges: StepRanges, launch_step: Ints, op_step: Ints) -> dict[int, str]:

@@ -93,7 +93,7 @@ def inputs_of(text: str) -> tuple[Input, ...]:
         match msgspec.json.decode(text):
             case [list(dims), list(types)]:
                 padded = [*types, *[None] * (len(dims) - len(types))]
-                return tuple(_input(own, kind) for own, kind in zip(dims, padded, strict=False))
+                return tuple(_input(sizes, kind) for sizes, kind in zip(dims, padded, strict=False))
     return ()
 
 
@@ -102,7 +102,7 @@ def _input(dims: Any, kind: Any) -> Input:
     if _is_dims(dims):
         return Tensor(tuple(dims), kind) if kind in BYTES_OF else None
     if kind == _LIST and isinstance(dims, list) and all(map(_is_dims, dims)):
-        return tuple(Tensor(tuple(own), None) for own in dims)
+        return tuple(Tensor(tuple(sizes), None) for sizes in dims)
     return None
 
 

@@ -1,18 +1,27 @@
-"""T, W and N of a bare trace, and T in parts: all times as profiled (docs/metrics.md, "Several ranks", "Verdict")."""
+"""T, W, N and N·τ of a bare trace, and T in parts: all times as profiled.
+
+The definitions are in docs/metrics.md, "Several ranks" and "Verdict".
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..model.document import StepsDoc
+from ..model.columns import follow, named
+from ..model.document import QueueDepthDoc, StepsDoc
+from ..model.intervals import Intervals, threads
 from ..model.statistics import summarize
-from ..model.trace import NONE, Bools, Ints, OpKind, Trace
+from ..model.trace import NONE, Bools, Ints, OpKind, Reals, Trace
+from ..model.units import brief
+from .collectives import Collectives
 from .gaps import Gaps
-from .host_submit import host_submit_ns
-from .steps import Steps, has_period, periods_ns
+from .steps import Steps
+
+QUEUE_FULL: Final = 1_000  # launches; the driver blocks the host at about 1,024 (NVIDIA H200, CUDA 13.0)
 
 
 @dataclass(frozen=True)
@@ -57,45 +66,35 @@ class TraceTimes:
         return self.before_replay_share * self.parts.idle_ns
 
 
-@dataclass(frozen=True, eq=False)
-class StepWaits:
-    """What the other ranks' traces tell of the s kept steps of a trace, or of the first s of them."""
-
-    busy_ns: NDArray[np.float64]  # [s]
-    waiting_ns: NDArray[np.float64]  # [s] exposed, inside collectives
-    unsplit_ns: NDArray[np.float64]  # [s] exposed, inside collectives of which waiting and transfer can't be told apart
-    told: Bools  # [s] steps of which every collective was told
-
-
 def trace_times(
     trace: Trace,
     steps: Steps,
     whole: Gaps,
     steady: Gaps | None,
-    busy: NDArray[np.float64],
-    first: Ints,
-    exposed_ns: Ints | None = None,
+    busy: Reals,
+    periods_ns: Ints,
+    collectives: Collectives,
 ) -> TraceTimes:
-    """T, W, N and N·τ of the headline device, whose gaps these are.
+    """T, W, N and N·τ of the headline device, whose gaps, periods [steps] and collectives these are.
 
-    ``busy`` is its work in each kept step, or in the whole window; ``first`` are the starts of the steps' first ops on
-    it; ``exposed_ns`` is its exposed communication by kept step, or of the whole window; None without a collective.
+    ``busy`` is its work in each kept step, or in the whole window.
     """
     kept, launches = steps.kept_rows, steps.launch_step
     if len(kept):
-        spans, period = _spans_ns(trace, steps, whole.device, first)
+        has_period = periods_ns[kept] != NONE
+        # without any period each step from its first op's start to its last op's end
+        spans = periods_ns[kept[has_period]] if has_period.any() else _lengths_ns(trace, steps, whole.device)
+        has_period |= not has_period.any()
         idle = float((spans - busy).mean()) if steady is None else steady.idle_ns / len(spans)
-        counts = [
-            float(np.median(steps.count_kept(rows)))
-            for rows in (steps.op_step, launches, launches[trace.launches.is_graph])
-        ]
+        rows_of = (steps.op_step, launches, launches[trace.launches.is_graph])
+        counts = [float(np.median(steps.count_kept(rows))) for rows in rows_of]
     else:
-        spans = np.array([whole.window_ns], np.float64)
-        period, idle = np.ones(1, np.bool_), float(whole.idle_ns)
+        spans, has_period, idle = np.array([whole.window_ns]), np.ones(1, np.bool_), float(whole.idle_ns)
         launches, kept = np.zeros(len(trace.launches), dtype=np.int64), np.zeros(1, dtype=np.int64)
         counts = [float(n) for n in (len(trace.gpu_ops), len(trace.launches), trace.launches.is_graph.sum())]
     work, gaps = float(np.median(busy)), steady or whole
-    exposed = np.zeros(len(busy)) if exposed_ns is None else exposed_ns.astype(np.float64)
+    exposed = collectives.exposed_ns.astype(np.float64) if len(collectives) else np.zeros(len(busy))
+    before_replay = gaps.parts_ns["launch"] - gaps.stall_launch_ns
     times = TraceTimes(
         has_steps=len(steps.kept_rows) > 0,
         step_ns=float(np.median(spans)),
@@ -106,32 +105,29 @@ def trace_times(
         graph_launches=counts[2],
         host_ns=float(np.median(host_submit_ns(trace, launches, kept))) if counts[1] else None,
         exposed_ns=min(float(np.median(exposed)), work),
-        with_period=tuple(period.tolist()),
+        with_period=tuple(has_period.tolist()),
         idle_ns=idle,
-        tax_shares=_shares(gaps),
-        before_replay_share=_before_replay_share(gaps),
+        tax_shares={tax: ns / gaps.idle_ns for tax, ns in gaps.taxes_ns().items()} if gaps.idle_ns else None,
+        before_replay_share=int(before_replay[gaps.observer].sum()) / gaps.idle_ns if gaps.idle_ns else 0.0,
         parts=StepParts(work),
     )
-    alone = StepWaits(busy, np.zeros(len(busy)), exposed, exposed == 0)
-    return replace(times, parts=_parts(times, alone))
+    return replace(times, parts=step_parts(times, busy, np.zeros(len(busy)), exposed, exposed == 0))
 
 
-def with_waiting(times: TraceTimes, waits: StepWaits) -> TraceTimes:
-    """The same with what the other ranks' traces tell: W without waiting, and T in parts."""
-    rows = waits.told if waits.told.any() else np.ones(len(waits.told), np.bool_)
-    without = float(np.median((waits.busy_ns - waits.waiting_ns)[rows]))
-    return replace(times, without_waiting_ns=without, parts=_parts(times, waits))
+def _lengths_ns(trace: Trace, steps: Steps, device: int) -> Ints:
+    """[kept steps] first start to last end of each step's ops on the device; 0 without one."""
+    ops, lengths = trace.gpu_ops, []
+    for step in steps.kept_rows:
+        rows = np.flatnonzero((steps.op_step == step) & (ops.device == device))
+        lengths.append(ops.end_ns[rows].max() - ops.start_ns[rows].min() if len(rows) else 0)
+    return np.array(lengths, np.int64)
 
 
-def steps_doc(
-    trace: Trace, steps: Steps, device: int, busy: NDArray[np.float64], periods: NDArray[np.float64]
-) -> StepsDoc:
+def steps_doc(trace: Trace, steps: Steps, device: int, busy: Reals, periods: Reals) -> StepsDoc:
     """Figures per kept step of one device, of which there is at least one."""
     ops, launches = trace.gpu_ops, trace.launches
     on_device = np.where(ops.device == device, steps.op_step, NONE)
     linked = ops.is_kernel & (ops.launch_row != NONE)
-    in_graph = linked.copy()
-    in_graph[linked] = launches.is_graph[ops.launch_row[linked]]
     return StepsDoc(
         count=len(busy),
         period_ns=summarize(periods) if len(periods) else None,
@@ -142,50 +138,91 @@ def steps_doc(
         blocking_calls=summarize(steps.count_kept(steps.blocking_step)),
         memcpys=summarize(steps.count_kept(on_device[ops.kind == OpKind.MEMCPY])),
         gpu_ops=summarize(steps.count_kept(on_device)),
-        kernels_in_graphs=summarize(steps.count_kept(on_device[in_graph])),
+        kernels_in_graphs=summarize(steps.count_kept(on_device[ops.is_kernel & trace.in_graph()])),
         kernels_with_launch=summarize(steps.count_kept(on_device[linked])),
     )
 
 
-def _parts(times: TraceTimes, waits: StepWaits) -> StepParts:
+def step_parts(times: TraceTimes, busy_ns: Reals, waiting_ns: Reals, unsplit_ns: Reals, split: Bools) -> StepParts:
     """T − what is surely work, split as the sums over the steps with a period are: waiting, unsplit, and idle time.
 
-    Not by medians: where ranks wait for each other in turn, the median step waits all of its time, or none of it. Of
-    steps that are all told where they are most of them; else of all, where what is not told is unsplit.
+    Columns are [s], of the kept steps or the first s of them; ``split``: waiting of all collectives is known. Not
+    by medians: where ranks wait for each other in turn, the median step waits all of its time, or none of it. Of the
+    steps that are split where they are most of them; else of all.
     """
-    rows = waits.told if 2 * waits.told.sum() >= len(waits.told) else np.ones(len(waits.told), np.bool_)
-    working = float(np.median((waits.busy_ns - waits.waiting_ns - waits.unsplit_ns)[rows]))
+    rows = split if 2 * split.sum() >= len(split) else np.ones(len(split), np.bool_)
+    working = float(np.median((busy_ns - waiting_ns - unsplit_ns)[rows]))
     summed = rows & np.array(times.with_period[: len(rows)], np.bool_)
     summed = summed if summed.any() else rows
-    waiting, unsplit = float(waits.waiting_ns[summed].mean()), float(waits.unsplit_ns[summed].mean())
+    waiting, unsplit = float(waiting_ns[summed].mean()), float(unsplit_ns[summed].mean())
     left, total = max(times.step_ns - working, 0.0), waiting + unsplit + times.idle_ns
     if total <= 0:
         return StepParts(working, idle_ns=left)
     return StepParts(working, *(left * part / total for part in (waiting, unsplit, times.idle_ns)))
 
 
-def _spans_ns(trace: Trace, steps: Steps, device: int, first: Ints) -> tuple[NDArray[np.float64], Bools]:
-    """Periods of the kept steps, and which have one; where none has, first GPU op start → last GPU op end of each."""
-    periods = periods_ns(first, steps)
-    if len(periods):
-        return periods, has_period(first, steps)[steps.kept_rows]
-    ops, found = trace.gpu_ops, []
-    for step in steps.kept_rows:
-        rows = np.flatnonzero((steps.op_step == step) & (ops.device == device))
-        found.append(float(ops.end_ns[rows].max() - ops.start_ns[rows].min()) if len(rows) else 0.0)
-    return np.asarray(found, np.float64), np.ones(len(found), np.bool_)
+def submits_as_profiled(steps: StepsDoc, queue: QueueDepthDoc) -> bool:
+    """True when the step waits for the GPU inside, or the launch queue fills: host_submit is then the trace's."""
+    return bool(steps.blocking_calls.median) or (queue.max_launches or 0) >= QUEUE_FULL
 
 
-def _shares(gaps: Gaps) -> dict[str, float] | None:
-    """The taxes' shares of the idle time."""
-    if gaps.idle_ns <= 0:
-        return None
-    return {tax: ns / gaps.idle_ns for tax, ns in gaps.taxes_ns().items()}
+def host_submit_ns(trace: Trace, launch_step: Ints, steps: Ints) -> Reals:
+    """N·τ of each named step, 0 for one without launches; ``launch_step`` is the step index of each launch row.
+
+    Per launching thread, from the start of the step's first launch to the end of its last, minus the time inside
+    blocking calls; the step's is the largest over its threads.
+    """
+    launches, blocking = trace.launches, trace.blocking_calls
+    result = np.zeros(len(steps), dtype=np.float64)
+    row_of = np.full(max(launch_step.max(initial=NONE), steps.max(initial=NONE)) + 2, NONE, np.int64)
+    row_of[steps] = np.arange(len(steps))
+    row = row_of[launch_step]  # NONE: the last, of no step
+    blocking_of = threads(blocking.process, blocking.thread)
+    for thread, rows in threads(launches.process, launches.thread).items():
+        rows = rows[row[rows] != NONE]
+        if not len(rows):
+            continue
+        rows = rows[np.argsort(row[rows], kind="stable")]
+        first = np.flatnonzero(np.diff(row[rows], prepend=NONE))
+        start = np.minimum.reduceat(launches.start_ns[rows], first)
+        end = np.maximum.reduceat(launches.end_ns[rows], first)
+        calls = blocking_of.get(thread, rows[:0])
+        blocked = Intervals.union(blocking.start_ns[calls], blocking.end_ns[calls])
+        np.maximum.at(result, row[rows[first]], end - start - blocked.covered_ns(start, end))
+    return result
 
 
-def _before_replay_share(gaps: Gaps) -> float:
-    """Of the idle time, what is inside launch calls of graph replays."""
-    if gaps.idle_ns <= 0:
-        return 0.0
-    launching = gaps.parts_ns["launch"] - gaps.stall_launch_ns
-    return int(launching[gaps.observer].sum()) / gaps.idle_ns
+def blocking_words(trace: Trace, steps: Steps) -> tuple[str, ...]:
+    """Blocking calls inside kept steps as 'api in operator', those with the most time first."""
+    calls = trace.blocking_calls
+    operators = named(trace.names, follow(trace.host_ops.name, calls.operator_row))
+    spent_ns: Counter[str] = Counter()
+    for row in np.flatnonzero(np.isin(steps.blocking_step, steps.kept_rows)).tolist():
+        api, operator = brief(trace.name(int(calls.api[row]))), operators[row]
+        spent_ns[api if operator is None else f"{api} in {brief(operator)}"] += int(calls.dur_ns[row])
+    return tuple(words for words, _ in spent_ns.most_common())
+
+
+@dataclass(frozen=True, eq=False)
+class Waits:
+    """Transfer and waiting of one rank's n collectives; s of its steps."""
+
+    transfer_ns: Ints  # [n] NONE where it can't be told
+    waiting_ns: Ints  # [n] NONE where it can't be told
+    step_transfer_ns: Reals  # [s] of the collectives of which it can be told
+    step_waiting_ns: Reals  # [s]
+    exposed_waiting_ns: Reals  # [s] the part of waiting beside which nothing ran: at least so much
+    unsplit_ns: Reals  # [s] exposed time of the collectives of which it can't be told
+    split: Bools  # [s] transfer and waiting are known of every collective
+
+    @property
+    def is_known(self) -> bool:
+        """Of any collective at all."""
+        return bool((self.transfer_ns != NONE).any())
+
+    def with_waiting(self, times: TraceTimes, busy_ns: Reals) -> TraceTimes:
+        """The trace's times with W without waiting, and T in parts; ``busy_ns`` [s] is the work in its steps."""
+        rows = self.split if self.split.any() else np.ones(len(self.split), np.bool_)
+        without = float(np.median((busy_ns - self.exposed_waiting_ns)[rows]))
+        parts = step_parts(times, busy_ns, self.exposed_waiting_ns, self.unsplit_ns, self.split)
+        return replace(times, without_waiting_ns=without, parts=parts)

@@ -9,20 +9,20 @@ from typing import Any, Final
 
 import msgspec
 
+from ..facts.collectives import Collectives
 from ..facts.context import Context
 from ..facts.gaps import Gaps
 from ..facts.launches import LaunchTimes
-from ..facts.ranks.collectives import Collectives
-from ..facts.ranks.waiting import Waits
 from ..facts.replays import GraphReplays
 from ..facts.steps import Steps
+from ..facts.trace_times import Waits
 from ..model.document import SourceDoc, TraceDoc
 from ..model.freed_memory import return_freed_memory
 from ..model.trace import Trace
 from .coverage import COVERAGE
 from .queue_depth import QUEUE_DEPTH
 from .registry import FIGURES
-from .serving_steps import SERVING
+from .serving.serving_story import SERVING
 from .trace_notices import notices
 
 _MOST_AT_ONCE: Final = 700_000
@@ -132,7 +132,7 @@ def _document(context: Context) -> TraceDoc:
         headline_device=headline,
         withheld=_withheld(context),
         serving_reason=SERVING.reasons(context).get(SERVING.name),
-        figures={figure.name: found[figure.name] for figure in FIGURES if not figure.is_of_contract},
+        figures={f.name: msgspec.to_builtins(found[f.name]) for f in FIGURES if not f.is_of_contract},
         **{figure.name: found[figure.name] for figure in FIGURES if figure.is_of_contract},
     )
 

@@ -34,8 +34,8 @@ def communication_doc(context: Context) -> CommunicationDoc | None:
     collectives, waits, busy_ns = context.collectives, context.waits, context.busy_ns
     kinds = Counter(collectives.kinds[kind] for kind in collectives.kind.tolist())
     reason = ALONE if waits is None else context.waits_reason
-    split = None if waits is None or not waits.is_known or not waits.told.any() else waits
-    rows = slice(0) if split is None else split.told
+    split = None if waits is None or not waits.is_known or not waits.split.any() else waits
+    rows = slice(0) if split is None else split.split
     work = None if split is None else busy_ns[rows] - split.exposed_waiting_ns[rows]
     otherwise = reason or NOT_IN_COMMON
     return CommunicationDoc(

@@ -72,7 +72,7 @@ def _counts(context: Context, unreliable: list[str]) -> CoverageDoc:
         graph_launches=int(launches.is_graph.sum()),
         linked=linked,
         unlinked=len(ops) - linked,
-        kernels_in_graphs=context.replays.kernels_in_graphs,
+        kernels_in_graphs=int((ops.is_kernel & trace.in_graph()).sum()),
         zero_duration=int((ops.dur_ns == 0).sum()),
         negative_latency=int(facts.is_early.sum()),
         negative_queue=int((ops.start_ns[trace.first_ops()] < launches.end_ns).sum()),
@@ -115,8 +115,8 @@ def _reasons(context: Context) -> Iterator[str]:
 
 
 def _impossible(context: Context) -> Iterator[str]:
-    odd = context.trace_facts.odd_durations
-    for what, rows in (("GPU ops", odd.gpu_ops), ("launches", odd.launches), ("blocking calls", odd.blocking_calls)):
+    _, *of_tables = context.trace_facts.impossible
+    for what, rows in zip(("GPU ops", "launches", "blocking calls"), of_tables, strict=True):
         if rows.sum() > IMPOSSIBLE_SHARE * len(rows):
             yield f"{part(int(rows.sum()), len(rows))} {what} {IMPOSSIBLE}"
 

@@ -83,7 +83,7 @@ class Figure(Generic[Document]):
             found: Document | None = getattr(trace, self.name)
             return found
         saved = trace.figures.get(self.name)
-        return None if saved is None else msgspec.convert(saved, self.document, from_attributes=True)
+        return None if saved is None else msgspec.convert(saved, self.document)
 
     def typed_table(self, trace: TraceDoc) -> TypedTable | None:
         """Its rows as a report has them; null for a figure without a table, or a trace without it."""

@@ -11,14 +11,14 @@ from .communication import COMMUNICATION
 from .coverage import COVERAGE
 from .devices import DEVICES
 from .figure import Figure, Value
-from .fusion_candidates import FUSION
+from .fusion.fusion_story import FUSION
 from .graph_doctor import GRAPH_DOCTOR
 from .graph_replays import GRAPHS
 from .kernels import KERNELS
 from .launches import LAUNCHES
 from .memory_ops import MEMORY_OPS
 from .queue_depth import QUEUE_DEPTH
-from .serving_steps import SERVING
+from .serving.serving_story import SERVING
 from .short_kernels import SHORT_KERNELS
 from .steps import STEPS
 from .trace_notices import WARNINGS

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from ..facts.context import Context
-from ..facts.host_submit import submits_as_profiled
+from ..facts.trace_times import submits_as_profiled
 from ..model.document import ShortKernelsDoc, ShortShareDoc, TraceDoc
 from ..model.statistics import summarize
 from ..model.trace import Ints

@@ -154,13 +154,13 @@ def _time_notices(context: Context) -> Iterator[Notice]:
 
 def _odd_op_notices(context: Context) -> Iterator[Notice]:
     facts = context.trace_facts
-    odd = facts.odd_durations
-    counts = [int(rows.sum()) for rows in (odd.gpu_ops, odd.launches, odd.blocking_calls)]
+    by_fault, *of_tables = facts.impossible
+    counts = [int(rows.sum()) for rows in of_tables]
     if any(counts):
         words = (("GPU op", "GPU ops"), ("launch", "launches"), ("blocking call", "blocking calls"))
         counted = [units.plural(n, *own) for n, own in zip(counts, words, strict=True) if n]
-        faults = [f"{n:,} {what}" for what, own in odd.faults.items() if (n := sum(int(each.sum()) for each in own))]
-        where = f" (the first on {_place(context.trace, odd.gpu_ops)})" if odd.gpu_ops.any() else ""
+        faults = [f"{count:,} {what}" for what, count in by_fault.items() if count]
+        where = f" (the first on {_place(context.trace, of_tables[0])})" if of_tables[0].any() else ""
         text = (
             f"durations that can't be, of {' and '.join(counted)}{where}: {', '.join(faults)}; the writer's clocks are "
             "at fault, and busy time holds them: record again"

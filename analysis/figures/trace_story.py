@@ -10,7 +10,7 @@ from ..model.document import DeviceDoc, SteadyDoc, TraceDoc
 from ..model.units import MISSING, duration, number, share
 from ..story.blocks import Block, Heading, Listing
 from ..story.tables import Column, Row, Table
-from . import parts
+from . import verdict_blocks
 from .figure import Figure
 from .registry import FIGURES
 
@@ -24,10 +24,10 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
     tables = (block for figure in FIGURES for block in figure_tables(figure, trace, verbose))
     return [
         _heading(trace, divides),
-        parts.headline(trace.verdict),
-        *parts.actions(trace.verdict.actions, step_ns),
-        *parts.warnings(trace.warnings, verbose=verbose),
-        *parts.withheld(_withheld(trace), verbose=verbose),
+        verdict_blocks.headline(trace.verdict),
+        *verdict_blocks.actions(trace.verdict.actions, step_ns),
+        *verdict_blocks.warnings(trace.warnings, verbose=verbose),
+        *verdict_blocks.withheld(_withheld(trace), verbose=verbose),
         *facts,
         *tables,
     ]

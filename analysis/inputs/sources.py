@@ -97,7 +97,7 @@ class Source(msgspec.Struct, frozen=True):
         if self.kind != "trace":
             raise UnreadableInput(f"{self.where}: a capture of launchscope profile: analyze it by itself")
         path = Path(self.path)
-        with self._told_by_name():
+        with self._named_as_shown():
             if self.member is None:
                 trace = (open_cached if cache and self.shown is None else open_trace)(path, progress=progress)
             else:
@@ -109,17 +109,17 @@ class Source(msgspec.Struct, frozen=True):
 
     def open_capture(self) -> Capture:
         """The capture at hand. UnreadableInput for one that can't be trusted."""
-        with self._told_by_name():
+        with self._named_as_shown():
             return open_capture(Path(self.path))
 
     def open_in(self, capture: Capture, relative: str, progress: Progress | None) -> Trace:
         """A trace of the source's capture, by its path in there. UnreadableInput when it can't be read."""
-        with self._told_by_name():
+        with self._named_as_shown():
             name = f"{PurePath(self.where).name}/{relative}"
             return read_trace(capture.trace_bytes(relative), name, progress=progress)
 
     @contextlib.contextmanager
-    def _told_by_name(self) -> Iterator[None]:
+    def _named_as_shown(self) -> Iterator[None]:
         """What is wrong with a copy is told of what it is a copy of."""
         try:
             yield

@@ -17,7 +17,7 @@ from urllib.parse import urljoin
 
 from ..model.errors import LaunchscopeError, MissingRequirement, UnreadableInput
 from ..model.paths import natural_order
-from ..model.secrets import told_without_secrets, without_secrets
+from ..model.secrets import message_without_secrets, without_secrets
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -95,7 +95,7 @@ def listed(url: str) -> Listing:
     """
     system, path = _opened(url)
     shown, is_one = without_secrets(url), False
-    with _told(url):
+    with _errors_in_words(url):
         if _MAGIC.search(path):
             found = {name: info for name, info in system.glob(path, detail=True).items() if info["type"] == "file"}
         elif is_one := system.isfile(path):
@@ -124,7 +124,7 @@ def fetched(url: str, may_lead_to: Callable[[str], bool] = lambda url: True) -> 
     system, path = _opened(url, may_lead_to)
     with tempfile.TemporaryDirectory(prefix="launchscope-") as folder:
         local = Path(folder, PurePosixPath(without_secrets(path)).name or "trace")
-        with _told(url):
+        with _errors_in_words(url):
             system.get_file(path, str(local))
         yield local
 
@@ -145,7 +145,7 @@ def _opened(url: str, may_lead_to: Callable[[str], bool] = lambda url: True) -> 
         package = PROTOCOLS[protocol]
         raise MissingRequirement(f"{protocol}:// needs the package {package}: pip install {package}") from error
     options = _redirected(may_lead_to) if protocol == _HTTPS else {}
-    with _told(url):
+    with _errors_in_words(url):
         system, path = url_to_fs(url, **options)
     return system, path
 
@@ -154,12 +154,12 @@ def _redirected(may_lead_to: Callable[[str], bool]) -> dict[str, Any]:
     """Options of fsspec's ``https`` that look at where a server leads, before it is gone to."""
     from aiohttp import TraceConfig
 
-    async def look(_session: object, _context: object, told: Any) -> None:
-        headers = told.response.headers
-        target = urljoin(str(told.url), headers.get("Location") or headers.get("URI") or "")
+    async def look(_session: object, _context: object, redirect: Any) -> None:
+        headers = redirect.response.headers
+        target = urljoin(str(redirect.url), headers.get("Location") or headers.get("URI") or "")
         if not target.startswith(f"{_HTTPS}://") or not may_lead_to(target):
-            told.response.close()
-            shown = [without_secrets(each) for each in (str(told.url), target)]
+            redirect.response.close()
+            shown = [without_secrets(each) for each in (str(redirect.url), target)]
             raise UnreadableInput(f"{shown[0]}: not read, as its server leads to {shown[1]}; fetch it by hand")
 
     config = TraceConfig()
@@ -168,7 +168,7 @@ def _redirected(may_lead_to: Callable[[str], bool]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _told(url: str) -> Iterator[None]:
+def _errors_in_words(url: str) -> Iterator[None]:
     """Whatever a storage's library raises, told as what it is about: each has errors of its own."""
     try:
         yield
@@ -177,7 +177,7 @@ def _told(url: str) -> Iterator[None]:
     except FileNotFoundError:
         raise StorageError(f"{without_secrets(url)}: no such file or folder; check it") from None
     except Exception as error:
-        why = told_without_secrets(f"{type(error).__name__}: {error}", url)
+        why = message_without_secrets(f"{type(error).__name__}: {error}", url)
         raise StorageError(f"{without_secrets(url)}: can't be fetched ({why})") from None
 
 

@@ -9,17 +9,14 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from ..facts.ranks.clocks import Offset, clock_offsets
 from ..facts.ranks.matching import Matching, match
-from ..facts.ranks.sets import sets_of_files
-from ..facts.ranks.waiting import Arrivals, Waits, arrivals, mostly_awaited, waits_of
-from ..facts.trace_times import StepWaits, TraceTimes, with_waiting
+from ..facts.ranks.pairing import sets_of_files
+from ..facts.ranks.waiting import Arrivals, Offset, arrivals, clock_offsets, mostly_awaited, waits_of
+from ..facts.trace_times import TraceTimes, Waits
 from ..figures.trace_verdict import trace_verdict
 from ..model.units import number, plural
-from ..profile.rank_documents import is_straggler
-from .carried import CarriedCollectives
 from .document import AlignmentDoc, RankRow
-from .figures import launch_tax
+from .one_file import RankCollectives, launch_tax
 
 ENOUGH: Final = 0.9
 """Share of the steps of a median rank, below which a rank is not compared."""
@@ -36,46 +33,46 @@ class _Together:
 
     matching: Matching
     known: int  # ranks of which transfer and waiting are told apart
-    is_short: bool  # not all steps of every rank were carried
+    is_short: bool  # of some rank not all steps are compared
 
 
-def compared(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]) -> tuple[list[RankRow], AlignmentDoc]:
-    """The rows with what their collectives tell together; ``carried`` are those of the rows at these places."""
-    if not carried:
+def compared(rows: Sequence[RankRow], collectives: Mapping[int, RankCollectives]) -> tuple[list[RankRow], AlignmentDoc]:
+    """The rows with what their collectives tell together; ``collectives`` are those of the rows at these places."""
+    if not collectives:
         return list(rows), AlignmentDoc(kind="none", reason=_NOTHING)
-    left_out = _not_reliable(rows, carried)
-    sets, apart = _sets(rows, [place for place in sorted(carried) if place not in left_out])
+    left_out = _not_reliable(rows, collectives)
+    sets, apart = _sets(rows, [place for place in sorted(collectives) if place not in left_out])
     left_out |= apart
     found, together = list(rows), []
     for places in sets:
-        few = _few_steps(rows, {place: carried[place] for place in places})
+        few = _few_steps(rows, {place: collectives[place] for place in places})
         left_out |= few
-        together.append(_compare(found, [place for place in places if place not in few], carried))
+        together.append(_compare(found, [place for place in places if place not in few], collectives))
     return found, _alignment(rows, together, [left_out[place] for place in sorted(left_out)])
 
 
-def _compare(found: list[RankRow], places: Sequence[int], carried: Mapping[int, CarriedCollectives]) -> _Together:
+def _compare(found: list[RankRow], places: Sequence[int], collectives: Mapping[int, RankCollectives]) -> _Together:
     """Puts what they tell together into the rows at these places."""
-    matching = match([carried[place].restored() for place in places])
+    matching = match([collectives[place].collectives for place in places])
     awaited = [None if other is None else found[places[other]].rank for other in mostly_awaited(matching)]
     waits, last, offsets = waits_of(matching), arrivals(matching), clock_offsets(matching)
     is_short = False
-    for own, place in enumerate(places):
-        its = carried[place]
-        is_short |= len(its.busy_ns.values()) != found[place].steps
+    for nth, place in enumerate(places):
+        its = collectives[place]
+        is_short |= len(its.busy_ns) != found[place].steps
         figures = (
-            _waiting(waits[own], awaited[own], its, found[place])
-            | _arrival(last[own], its.times)
-            | _clock(offsets[own])
+            _waiting(waits[nth], awaited[nth], its, found[place])
+            | _arrival(last[nth], its.times)
+            | _clock(offsets[nth])
         )
         found[place] = msgspec.structs.replace(found[place], **figures)
     return _Together(matching, sum(each.is_known for each in waits), is_short)
 
 
-def _not_reliable(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]) -> dict[int, str]:
+def _not_reliable(rows: Sequence[RankRow], collectives: Mapping[int, RankCollectives]) -> dict[int, str]:
     """Ranks that are not compared as their files are not reliable; none where all are not."""
-    reasons = {place: f"{_name(rows[place])}: its file is not reliable" for place in carried if rows[place].unreliable}
-    return reasons if len(reasons) < len(carried) else {}
+    reasons = {at: f"{rows[at].label}: its file is not reliable" for at in collectives if rows[at].unreliable}
+    return reasons if len(reasons) < len(collectives) else {}
 
 
 def _sets(rows: Sequence[RankRow], places: list[int]) -> tuple[list[list[int]], dict[int, str]]:
@@ -85,40 +82,36 @@ def _sets(rows: Sequence[RankRow], places: list[int]) -> tuple[list[list[int]], 
     if len(set(ranks)) == len(ranks):
         return [places], {}
     of_files = sets_of_files([rows[place].name for place, _ in ranked], ranks)
-    sets = [[ranked[each][0] for each in own] for own in of_files]
-    there = {place for own in sets for place in own}
+    sets = [[ranked[each][0] for each in places] for places in of_files]
+    there = {place for places in sets for place in places}
     twice = next(rank for rank in ranks if ranks.count(rank) > 1)
     why = f"rank {twice} is there {ranks.count(twice)} times, and no name tells which ranks it ran with"
     return sets, {place: f"{rows[place].name}: {why}" for place in places if place not in there}
 
 
-def _few_steps(rows: Sequence[RankRow], carried: Mapping[int, CarriedCollectives]) -> dict[int, str]:
+def _few_steps(rows: Sequence[RankRow], collectives: Mapping[int, RankCollectives]) -> dict[int, str]:
     """Ranks that are not compared, with the reason: a step is compared where all ranks of a group have it, so a file
     with few of them would take the others' away.
     """
-    steps = {place: len(each.busy_ns.values()) for place, each in carried.items()}
+    steps = {place: len(each.busy_ns) for place, each in collectives.items()}
     usual = float(np.median(list(steps.values())))
     return {
-        place: f"{_name(rows[place])}: {plural(count, 'step')} of {number(usual)}"
+        place: f"{rows[place].label}: {plural(count, 'step')} of {number(usual)}"
         for place, count in steps.items()
         if count < ENOUGH * usual
     }
 
 
-def _name(row: RankRow) -> str:
-    return row.name if row.rank is None else f"rank {row.rank}"
-
-
-def _waiting(waits: Waits, waits_for: int | None, its: CarriedCollectives, row: RankRow) -> dict[str, Any]:
+def _waiting(waits: Waits, waits_for: int | None, its: RankCollectives, row: RankRow) -> dict[str, Any]:
     """Of the steps of which every collective was told; the verdict and the launch tax rest on it."""
-    told = waits.told
-    if not waits.is_known or not told.any():
+    known = waits.split
+    if not waits.is_known or not known.any():
         return {}
-    times = with_waiting(its.times, StepWaits(its.busy_ns.values(), waits.exposed_waiting_ns, waits.unsplit_ns, told))
+    times = waits.with_waiting(its.times, its.busy_ns)
     verdict = trace_verdict(times, row.unreliable, its.blocking, alone=False, waits_for=waits_for)
     return {
-        "communication_transfer_ns": float(waits.step_transfer_ns[told].mean()),
-        "communication_waiting_ns": float(waits.step_waiting_ns[told].mean()),
+        "communication_transfer_ns": float(waits.step_transfer_ns[known].mean()),
+        "communication_waiting_ns": float(waits.step_waiting_ns[known].mean()),
         "gpu_work_without_waiting_ns": times.without_waiting_ns,
         "waits_for": waits_for,
         "verdict_class": verdict.verdict_class,
@@ -127,20 +120,17 @@ def _waiting(waits: Waits, waits_for: int | None, its: CarriedCollectives, row: 
     }
 
 
-def _arrival(own: Arrivals, times: TraceTimes) -> dict[str, Any]:
+def _arrival(its: Arrivals, times: TraceTimes) -> dict[str, Any]:
     """A straggler is one by the rule of a report's ranks."""
-    of = int(own.of.sum())
+    of = int(its.of.sum())
     if not of:
         return {}
-    apart = own.of > 0
-    awaited = float(own.awaited_ns.mean())
-    part = awaited / times.step_ns if times.step_ns > 0 else 0.0
     return {
-        "arrives_last_share": int(own.last.sum()) / of,
-        "arrives_last_chance": own.chance,
+        "arrives_last_share": int(its.last.sum()) / of,
+        "arrives_last_chance": its.chance,
         "arrivals": of,
-        "awaited_ns": awaited,
-        "straggler": is_straggler(own.last[apart] / own.of[apart], own.chance, part),
+        "awaited_ns": its.mean_awaited_ns,
+        "straggler": its.is_straggler(times.step_ns),
     }
 
 
@@ -170,10 +160,4 @@ def _alignment(rows: Sequence[RankRow], together: Sequence[_Together], left_out:
     partial = sum(not group.whole for group in groups)
     if partial:
         reason += f"; {plural(partial, 'group')} without all of its ranks, where waiting is at least so much"
-    return AlignmentDoc(
-        kind="collectives",
-        reason=reason,
-        groups=len(groups),
-        ranks=known,
-        unmatched=unmatched,
-    )
+    return AlignmentDoc(kind="collectives", reason=reason, groups=len(groups), ranks=known, unmatched=unmatched)

@@ -14,12 +14,12 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from ..model.errors import LaunchscopeError, MissingRequirement
-from ..model.secrets import told_without_secrets, without_secrets
+from ..model.secrets import message_without_secrets, without_secrets
+from .one_file import Finished, Job, finish
 from .pool import lost_row
-from .reading import Finished, Job, finish
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client
 
 _CONNECTING_S: Final = 20.0
 
@@ -30,7 +30,7 @@ def finished_by_dask(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, F
     MissingRequirement without Dask here, LaunchscopeError where no scheduler answers, its workers lack launchscope, or
     it goes away in the middle.
     """
-    with _connected(address) as client, _told_if_it_closes(address):
+    with _connected(address) as client, _errors_of_the_cluster(address):
         from distributed import KilledWorker, as_completed
 
         waiting = {client.submit(finish, job, pure=False): job for job in jobs}
@@ -38,23 +38,30 @@ def finished_by_dask(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, F
         for future in as_completed(list(waiting), loop=client.loop):  # type: ignore[no-untyped-call]
             job = waiting.pop(future)
             try:
-                yield job, _row_of(future, address)
+                yield job, future.result()
             except KilledWorker:  # over it, or over the file before it in the same worker
                 again.append(job)
             future.release()  # the row's own memory on its worker
         for job in again:  # each by itself, so that no other file is blamed
             try:
-                yield job, _row_of(client.submit(finish, job, pure=False), address)
+                yield job, client.submit(finish, job, pure=False).result()
             except KilledWorker as error:
-                told = f"{error.allowed_failures + 1} workers died over it, twice: probably for want of memory"
-                yield job, Finished(row=lost_row(job, told))
+                why = f"{error.allowed_failures + 1} workers died over it, twice: probably for want of memory"
+                yield job, Finished(row=lost_row(job, why))
 
 
 @contextlib.contextmanager
-def _told_if_it_closes(address: str) -> Iterator[None]:
-    """LaunchscopeError where the scheduler goes away: its futures are cancelled then, and its connections break."""
+def _errors_of_the_cluster(address: str) -> Iterator[None]:
+    """LaunchscopeError where a worker lacks launchscope, or the scheduler goes away.
+
+    Its futures are cancelled then, and its connections break.
+    """
     try:
         yield
+    except ModuleNotFoundError as error:
+        raise LaunchscopeError(
+            f"{address}: a worker lacks the package {error.name}: install launchscope where its workers run"
+        ) from error
     except (CancelledError, OSError) as error:
         raise LaunchscopeError(
             f"{without_secrets(address)}: the Dask cluster closed before every file was read; start one again (with "
@@ -75,16 +82,6 @@ def _without_tracebacks() -> Iterator[None]:
             handler.setLevel(level)
 
 
-def _row_of(future: Future[Finished], address: str) -> Finished:
-    try:
-        finished: Finished = future.result()
-    except ModuleNotFoundError as error:
-        raise LaunchscopeError(
-            f"{address}: a worker lacks the package {error.name}: install launchscope where its workers run"
-        ) from error
-    return finished
-
-
 @contextlib.contextmanager
 def _connected(address: str) -> Iterator[Client]:
     try:
@@ -100,7 +97,7 @@ def _connected(address: str) -> Iterator[Client]:
             f"{without_secrets(address)}: no Dask scheduler answers within {_CONNECTING_S:g} s"
         ) from error
     except (OSError, ValueError, RuntimeError) as error:
-        why = told_without_secrets(str(error), address)
+        why = message_without_secrets(str(error), address)
         raise LaunchscopeError(f"{without_secrets(address)}: no Dask scheduler answers: {why}") from None
     with _without_tracebacks(), client:
         yield client

@@ -85,6 +85,11 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     figures: dict[str, float] = {}  # numbers of figures that are no field here, by name
     series: StepSeriesDoc | None = None
 
+    @property
+    def label(self) -> str:
+        """``rank 3``, or the file's name where no rank is known."""
+        return self.name if self.rank is None else f"rank {self.rank}"
+
 
 class DistributionDoc(msgspec.Struct, frozen=True, kw_only=True):
     """One figure over the ranks that have it: ``min_at`` and ``max_at`` are indices into ``rows``."""

@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
+import queue
 import signal
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Final
+from multiprocessing.connection import Pipe, wait
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ..inputs.readers.second_process import leave_other_cores
 from ..model.errors import LaunchscopeError
 from .document import LOST_WORKER, RankRow
-from .reading import Finished, Job, bare_row
-from .worker import SIZE_BYTES, framed, told
+from .one_file import Finished, Job, bare_row, finish, from_bytes, to_bytes
 
-_PIPE_BYTES: Final = 1 << 20
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection  # Windows has none
+
 _ENDING_S: Final = 5.0
 
 
@@ -39,7 +42,7 @@ def finished_by_processes(jobs: Sequence[Job], workers: int) -> Iterator[tuple[J
     itself; if that one dies as well, its row says so.
     """
     waiting, again = deque(jobs), deque[Job]()
-    with _Crew() as crew:
+    with contextlib.closing(_Crew()) as crew:
         while waiting or crew.busy:
             crew.start(min(workers, len(waiting) + len(crew.busy)))
             for worker in crew.idle:
@@ -55,7 +58,8 @@ def finished_by_processes(jobs: Sequence[Job], workers: int) -> Iterator[tuple[J
             if again and not crew.busy:
                 crew.idle[0].give(again.popleft())
             for job, finished, why in crew.results():
-                yield job, finished or Finished(row=lost_row(job, f"its worker {why}, twice{_likely(why)}"))
+                likely = ": probably for want of memory" if "SIGKILL" in why else ""
+                yield job, finished or Finished(row=lost_row(job, f"its worker {why}, twice{likely}"))
 
 
 def lost_row(job: Job, why: str) -> RankRow:
@@ -63,23 +67,15 @@ def lost_row(job: Job, why: str) -> RankRow:
     return msgspec.structs.replace(bare_row(job.file), error=why, error_kind=LOST_WORKER)
 
 
-def _likely(why: str) -> str:
-    return ": probably for want of memory" if "SIGKILL" in why else ""
-
-
 class _Crew:
-    """The workers that live. Leaving the ``with`` block ends them, whatever they are doing."""
+    """The workers that live."""
 
     def __init__(self) -> None:
         self.workers: list[_Worker] = []
         self._fruitless = 0  # workers in a row that died before they were ready
 
-    def __enter__(self) -> _Crew:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End them, whatever they are doing."""
         for worker in self.workers:
             worker.end()
 
@@ -107,11 +103,8 @@ class _Crew:
 
     def results(self) -> Iterator[tuple[Job, Finished | None, str]]:
         """Wait, and take what has come: rows, and None with the reason for each worker that died over its job."""
-        poll = select.poll()
-        for worker in self.workers:
-            poll.register(worker.pipe, select.POLLIN)
-        ready = {pipe for pipe, _ in poll.poll()}
-        for worker in [worker for worker in self.workers if worker.pipe in ready]:
+        ready = wait([worker.connection for worker in self.workers])
+        for worker in [worker for worker in self.workers if worker.connection in ready]:
             job = worker.job
             try:
                 finished = worker.receive()
@@ -133,52 +126,35 @@ class _Worker:
     def __init__(self) -> None:
         self.job: Job | None = None
         self.is_ready = False
-        self._incoming = bytearray()
-        self.pipe, its_end = os.pipe()
-        code = f"import sys; sys.path[:] = {sys.path!r}; from {__package__}.worker import serve; serve({its_end})"
+        self.connection, its_end = Pipe()
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({its_end.fileno()})"
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code],
-                stdin=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=(its_end,),
+                pass_fds=(its_end.fileno(),),
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             )
         except OSError:
-            os.close(self.pipe)
+            self.connection.close()
             raise
         finally:
-            os.close(its_end)
+            its_end.close()
 
     def give(self, job: Job) -> None:
         """Let it finish a job."""
-        assert self._process.stdin is not None
         self.job = job
         with contextlib.suppress(OSError):  # it has died, which ``receive`` finds, too
-            self._process.stdin.write(framed(told(job)))
-            self._process.stdin.flush()
+            self.connection.send_bytes(_to_bytes(job))
 
     def receive(self) -> Finished | None:
-        """What came in whole, if anything has. EOFError when it has died."""
-        data = os.read(self.pipe, _PIPE_BYTES)
-        if not data:
-            raise EOFError
-        self._incoming += data
-        for message in self._messages():
-            if self.is_ready:
-                return msgspec.msgpack.decode(message, type=Finished)
-            self.is_ready = True
+        """The row that came in; null for the word that it is ready. EOFError or OSError when it has died."""
+        message = self.connection.recv_bytes()
+        if self.is_ready:
+            return from_bytes(message, Finished)
+        self.is_ready = True
         return None
-
-    def _messages(self) -> Iterator[bytes]:
-        """Those that came in whole."""
-        while len(self._incoming) >= SIZE_BYTES:
-            end = SIZE_BYTES + int.from_bytes(self._incoming[:SIZE_BYTES], "little")
-            if len(self._incoming) < end:
-                return
-            message = bytes(self._incoming[SIZE_BYTES:end])
-            del self._incoming[:end]
-            yield message
 
     def last_words(self) -> str:
         """How it ended, of one whose pipe is closed: that happens a moment before."""
@@ -194,8 +170,40 @@ class _Worker:
         """End it, whatever it is doing."""
         self._process.kill()
         self._process.wait()
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
-        with contextlib.suppress(OSError):
-            os.close(self.pipe)
+        self.connection.close()
+
+
+def serve(descriptor: int) -> None:
+    """In a worker: finish jobs, one at a time, until the caller ends, however it does.
+
+    It was started afresh, not forked, since the caller may hold threads or a CUDA context. Jobs and rows have a
+    connection of their own: anything may print on stdout.
+    """
+    from multiprocessing.connection import Connection
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is told by the caller, who then ends this
+    leave_other_cores()
+    connection, jobs = Connection(descriptor), queue.SimpleQueue[bytes]()
+    threading.Thread(target=_take, args=(connection, jobs), daemon=True).start()
+    connection.send_bytes(b"ready")
+    while True:
+        connection.send_bytes(to_bytes(finish(_from_bytes(jobs.get()))))
+
+
+def _take(connection: Connection, jobs: queue.SimpleQueue[bytes]) -> None:
+    """Take jobs as they come in; the end of the connection is the end of the process."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            jobs.put(connection.recv_bytes())
+    os._exit(0)
+
+
+def _to_bytes(job: Job) -> bytes:
+    """A path may hold bytes that are no UTF-8."""
+    file = msgspec.structs.replace(job.file, path="")
+    return msgspec.msgpack.encode((os.fsencode(job.file.path), msgspec.structs.replace(job, file=file)))
+
+
+def _from_bytes(message: bytes) -> Job:
+    path, job = msgspec.msgpack.decode(message, type=tuple[bytes, Job])
+    return msgspec.structs.replace(job, file=msgspec.structs.replace(job.file, path=os.fsdecode(path)))

@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 
+from .columns import grouped, numbered
 from .trace import NONE, Ints, narrow
 
 
@@ -114,9 +115,6 @@ def threads(process: Ints, thread: Ints) -> dict[tuple[int, int], Ints]:
     """Rows by (process, thread), ascending."""
     if not len(process):
         return {}
-    processes, names = np.unique(process), np.unique(thread)
-    number = np.searchsorted(processes, process) * len(names) + np.searchsorted(names, thread)
-    number = number.astype(np.min_scalar_type(len(processes) * len(names)))  # numpy sorts short ones the fastest
-    order = narrow(np.argsort(number, kind="stable"))
-    groups = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
+    number = numbered(process, thread)
+    groups = grouped(number, int(number.max()) + 1)
     return {(int(process[rows[0]]), int(thread[rows[0]])): rows for rows in groups}

@@ -129,7 +129,7 @@ def _values_hidden(text: str, names: re.Pattern[str], values: re.Pattern[str]) -
     return shown + text[at:]
 
 
-def told_without_secrets(text: str, url: str) -> str:
+def message_without_secrets(text: str, url: str) -> str:
     """What a library says of the URL, without its secrets."""
     shown = text.replace(url, without_secrets(url))
     return without_words(shown, _secrets(url))

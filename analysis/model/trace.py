@@ -216,6 +216,11 @@ class Trace:
         assert (first != NONE).all(), "a launch enqueued at least one GPU op of the file"
         return first
 
+    def in_graph(self) -> Bools:
+        """[gpu_ops] the launch is in the file, and a graph launch."""
+        launched_by_graph: Bools = np.append(self.launches.is_graph, False)[self.gpu_ops.launch_row]
+        return launched_by_graph
+
     def name(self, index: int) -> str:
         """The interned name with this index."""
         return self.names[index]

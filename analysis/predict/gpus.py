@@ -95,14 +95,14 @@ def gpu(
 ) -> Gpu:
     """The GPU of the table with this name; a calibration's figures, told as those of ``source``, and τ go before."""
     published, h200 = _PUBLISHED[name], _PUBLISHED["h200"]
-    own = calibration or (_H200 if name == "h200" else Calibration())
+    costs = calibration or (_H200 if name == "h200" else Calibration())
     is_h200 = name == "h200" and calibration is None
-    said = source or H200_RUN
+    origin = source or H200_RUN
 
     def rate(measured: float | None, of_card: float, of_h200: float | None, of_h200_card: float) -> Figure:
         """As measured, else the share of the published one that an H200 reaches of its own."""
         if measured is not None:
-            return _spread(measured, _SPREAD_MEASURED, said, measured=True)
+            return _spread(measured, _SPREAD_MEASURED, origin, measured=True)
         assert of_h200 is not None
         reached = of_h200 / of_h200_card
         whence = f"{published.source} × {reached:.2f}, the share that an H200 was measured to reach"
@@ -110,32 +110,29 @@ def gpu(
 
     def cost(field: str) -> Figure:
         """Of graphs as measured on this machine, else that of an H200 and between what H200 hosts were seen at."""
-        measured: float | None = getattr(own, field)
+        measured: float | None = getattr(costs, field)
         value: float = getattr(_H200, field) if measured is None else measured
-        low, high = _SEEN[field] if field in _SEEN and (own is _H200 or measured is None) else (value, value)
-        whence = said if measured is not None else "assumed as on an H200"
+        low, high = _SEEN[field] if field in _SEEN and (costs is _H200 or measured is None) else (value, value)
+        whence = origin if measured is not None else "assumed as on an H200"
         return Figure(value=value, low=low, high=high, source=whence, measured=measured is not None)
 
     gap = cost("node_gap_ns")
     gap = _spread(gap.value, _SPREAD_GAP, gap.source, measured=gap.measured)
-    few = own.node_gap_few_streams_ns if own.node_gap_ns is not None else _H200.node_gap_few_streams_ns
+    few = costs.node_gap_few_streams_ns if costs.node_gap_ns is not None else _H200.node_gap_few_streams_ns
     kernel_start = Figure(value=1.0, low=0.7, high=1.5, source="assumed as on an H200", measured=False)
     if name == "h200":
         kernel_start = _spread(1.0, 0.0, f"as in one sample, {H200_RUN}", measured=True)
-    faster = 1.0 if own.tau_floor_ns is None or _H200.tau_floor_ns is None else own.tau_floor_ns / _H200.tau_floor_ns
+    launch, of_h200 = costs.tau_floor_ns, _H200.tau_floor_ns
+    faster = 1.0 if launch is None or of_h200 is None else launch / of_h200
     tau, low, high = (ns * faster for ns in _TAU_NS)
     whence = TAU_RUNS if is_h200 else f"assumed as on H200 hosts{', × its cheapest launch' if faster != 1 else ''}"
+    bandwidths = (published.bandwidth_bytes_per_s, _H200.bandwidth_bytes_per_s, h200.bandwidth_bytes_per_s)
     return Gpu(
         name=published.name,
         multiprocessors=published.multiprocessors,
-        bandwidth_bytes_per_s=rate(
-            own.bandwidth_bytes_per_s,
-            published.bandwidth_bytes_per_s,
-            _H200.bandwidth_bytes_per_s,
-            h200.bandwidth_bytes_per_s,
-        ),
+        bandwidth_bytes_per_s=rate(costs.bandwidth_bytes_per_s, *bandwidths),
         flops_per_s={
-            dtype: rate(own.flops_per_s.get(dtype), of_card, _H200.flops_per_s[dtype], h200.flops_per_s[dtype])
+            dtype: rate(costs.flops_per_s.get(dtype), of_card, _H200.flops_per_s[dtype], h200.flops_per_s[dtype])
             for dtype, of_card in published.flops_per_s.items()
         },
         tau_ns=Figure(value=tau, low=low, high=high, source=whence, measured=is_h200)

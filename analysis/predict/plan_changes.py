@@ -11,21 +11,33 @@ high one (docs/validation.md, "What-if").
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from ..facts.op_classes import CLASSES
 from ..model.document import CalibrationDoc, fusion_of
 from ..model.errors import LaunchscopeError
 from ..model.fusion_document import CandidateDoc
-from ..model.trace import NONE, Bools, Ints, Reals
+from ..model.names import is_compiled, kind_of_kernel
+from ..model.trace import NONE, Bools, GpuOps, Ints, Reals
 from ..report import Report
 from ..step_model.bound import StepBytes, graph_launch_cost_ns
 from ..step_model.knobs import Knobs, of_class
 from .simulator import Plan
+
+CLASSES: Final = ("matmul", "attention", "communication", "copy", "other")
+"""Order of the classes' numbers. ``other``: element-wise kernels, reductions, norms, what isn't recognised."""
+
+_ATTENTION: Final = re.compile(r"sdpa|flash|fmha|attention|lean_reduction|mha_|_mla_|decode_attn", re.IGNORECASE)
+_MATMUL: Final = re.compile(
+    r"nvjet|gemm|gemv|cutlass|splitkreduce|cijk_|matmul|int4|int8mm|marlin|cublas|addmm|bmm|_mm_|_mm$|wgmma",
+    re.IGNORECASE,
+)
+_TEMPLATE: Final = "triton_tem_"
+"""torch.compile's matmuls and attention; its other kernels are named after operators that they only follow."""
 
 ROWS: Final = 1.25
 """W's growth with the batch ÷ that of these parts (NVIDIA H200, 1B sample, batch 256 to 2,048: 1.19)."""
@@ -196,10 +208,10 @@ def changed_times(op_ns: Reals, op_class: Ints, steps: int, known: StepBytes | N
     one_batch = replace(knobs, batch_size=None)
     moved, grown = np.zeros(len(op_ns)), np.zeros(len(op_ns))
     for name, part_ns in (("matmul", known.matmul_ns), ("attention", known.attention_ns)):
-        own = np.where(op_class == CLASSES.index(name), op_ns, 0.0)
-        took, before, middle = float(own.sum()) / steps, part_ns(), part_ns(one_batch)
+        part = np.where(op_class == CLASSES.index(name), op_ns, 0.0)
+        took, before, middle = float(part.sum()) / steps, part_ns(), part_ns(one_batch)
         if took and before:
-            per_ns = own / took * min(took / before, 1.0)  # a part that is more than the whole moves as the whole
+            per_ns = part / took * min(took / before, 1.0)  # a part that is more than the whole moves as the whole
             moved += per_ns * (middle - before)
             grown += per_ns * (part_ns(knobs) - middle)
     all_ops = op_ns / max(float(op_ns.sum()), 1.0) * grown.sum()
@@ -209,3 +221,22 @@ def changed_times(op_ns: Reals, op_class: Ints, steps: int, known: StepBytes | N
     low = op_ns + least * moved + grown
     high = op_ns + most * moved + ROWS * (grown + (ROWS - 1) * all_ops) + 2 * other
     return OpTimes(*(np.maximum(each, 0.0) for each in (low, usual, high)))
+
+
+def op_classes(ops: GpuOps, names: Sequence[str]) -> Ints:
+    """[ops] each op's place in CLASSES."""
+    used, of_op = np.unique(ops.name, return_inverse=True)
+    found = np.array([CLASSES.index(class_of(names[int(name)])) for name in used], np.int64)[of_op.ravel()]
+    return np.where(ops.is_kernel, found, CLASSES.index("copy"))
+
+
+def class_of(kernel: str) -> str:
+    """The class of a kernel."""
+    if is_compiled(kernel) and not kernel.startswith(_TEMPLATE):
+        return "other"
+    if kind_of_kernel(kernel) is not None:
+        return "communication"
+    for name, pattern in (("attention", _ATTENTION), ("matmul", _MATMUL)):
+        if pattern.search(kernel):
+            return name
+    return "other"

@@ -15,7 +15,7 @@ says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Literal
@@ -124,11 +124,7 @@ def predict_step(step: CountedStep, gpu: Gpu) -> PredictionDoc:
     count = sum(op.gpu_ops for op in ops)
     work = _work(ops, gpu)
     tau = gpu.tau_ns
-    eager = RangeDoc(
-        predicted=bound_ns(work.predicted, count, tau.value),
-        low=bound_ns(work.low, count, tau.low),
-        high=bound_ns(work.high, count, tau.high),
-    )
+    eager = _range(work, lambda work_ns, end: bound_ns(work_ns, count, getattr(tau, end)))
     limit = "gpu" if count * tau.high < work.low else None
     return PredictionDoc(
         launchscope=__version__,
@@ -143,11 +139,7 @@ def predict_step(step: CountedStep, gpu: Gpu) -> PredictionDoc:
         gpu_work_ns=work,
         eager_ns=eager,
         serial_ns=serial_ns(work.predicted, count, tau.value),
-        graph_ns=RangeDoc(
-            predicted=_graph_ns(work.predicted, count, gpu, "value"),
-            low=_graph_ns(work.low, count, gpu, "low"),
-            high=_graph_ns(work.high, count, gpu, "high"),
-        ),
+        graph_ns=_range(work, lambda work_ns, end: _graph_ns(work_ns, count, gpu, end)),
         fused=_fused(ops, work, eager, gpu),
         limit="launching" if count * tau.low > work.high else limit,
     )
@@ -200,6 +192,11 @@ def _work(ops: Sequence[_OnGpu], gpu: Gpu) -> RangeDoc:
     return RangeDoc(predicted=work, low=fastest * WORK_LOW, high=slowest * WORK_HIGH)
 
 
+def _range(work: RangeDoc, ns_of: Callable[[float, End], float]) -> RangeDoc:
+    """A time that follows from W, at each end of it and of the GPU's figures."""
+    return RangeDoc(predicted=ns_of(work.predicted, "value"), low=ns_of(work.low, "low"), high=ns_of(work.high, "high"))
+
+
 def _graph_ns(work_ns: float, count: float, gpu: Gpu, end: End) -> float:
     """With each cost of a graph at this end of what it may be."""
     costs = Calibration(
@@ -222,13 +219,13 @@ def _rows(ops: Sequence[_OnGpu]) -> list[OperatorRowDoc]:
         OperatorRowDoc(
             operator=operator,
             kind=kind,
-            calls=len(those),
-            gpu_ops=sum(op.gpu_ops for op in those),
-            bytes=sum(op.counted.bytes for op in those),
-            flops=sum(op.counted.flops for op in those),
-            predicted_ns=sum(op.work_ns for op in those),
+            calls=len(group),
+            gpu_ops=sum(op.gpu_ops for op in group),
+            bytes=sum(op.counted.bytes for op in group),
+            flops=sum(op.counted.flops for op in group),
+            predicted_ns=sum(op.work_ns for op in group),
         )
-        for (operator, kind), those in rows.items()
+        for (operator, kind), group in rows.items()
     ]
     return sorted(docs, key=lambda row: -row.predicted_ns)
 
@@ -251,8 +248,8 @@ def _fused(ops: Sequence[_OnGpu], work: RangeDoc, eager: RangeDoc, gpu: Gpu) -> 
 
 def _fully_fused(ops: Sequence[_OnGpu], gpu: Gpu) -> Iterator[tuple[int, float]]:
     """GPU ops and their time, each chain in one kernel that moves what its largest operator moves, at the least."""
-    for is_chain, those in groupby(ops, key=lambda op: op.counted.kind in FUSIBLE):
-        chain = list(those)
+    for is_chain, group in groupby(ops, key=lambda op: op.counted.kind in FUSIBLE):
+        chain = list(group)
         if is_chain:
             kind = REDUCTION if any(op.counted.kind == REDUCTION for op in chain) else ELEMENTWISE
             yield 1, START_NS[kind] * gpu.kernel_start.value + max(op.traffic_ns for op in chain)

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from ..facts.host_submit import host_submit_ns
-from ..facts.steps import Steps, first_op_ns
+from ..facts.steps import Steps
+from ..facts.trace_times import host_submit_ns
 from ..figures.analyses import TraceAnalysis
 from ..figures.observer import KERNEL_STRETCH_NS
 from ..model.document import CalibrationDoc, ProcessDoc, baseline
@@ -146,9 +146,9 @@ def _inside_ns(calls: _Calls, op_call: Ints, op_end: Reals) -> Reals:
     took[also_blocks] = 0  # a synchronous copy, say: its time is told with the blocking call that it is, too
     launching = ~blocks & ~also_blocks
     for each in np.unique(calls.api[launching]):
-        own = launching & (calls.api == each)
-        usual = float(np.median(took[own]))
-        took[own & (took > _HELD_UP * usual) & (done - start > 1e6)] = usual
+        alike = launching & (calls.api == each)
+        usual = float(np.median(took[alike]))
+        took[alike & (took > _HELD_UP * usual) & (done - start > 1e6)] = usual
     return took
 
 
@@ -212,9 +212,8 @@ class RecordedStart:
     @cached_property
     def periods_ns(self) -> Reals:
         """Recorded step times; the last step has none."""
-        device = self.analysis.document.headline_device
-        assert device is not None, "a start has GPU ops"
-        return np.diff(first_op_ns(self.analysis.trace, self.analysis.steps, device)[self.steps])
+        context = self.analysis.context
+        return np.diff(context.first_op_ns[context.device][self.steps])
 
     @cached_property
     def replay_ns(self) -> tuple[float, float]:

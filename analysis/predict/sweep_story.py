@@ -7,11 +7,10 @@ from typing import Final
 
 from ..model.document import StepTimeDoc
 from ..model.units import MISSING, byte_size, duration, duration_interval, number, share, times
-from ..profile.ladder import LadderDoc
 from ..render.outputs import outputs_of
 from ..story.blocks import Bar, Bars, Block, Fact, Heading, Headline, Listing
 from ..story.tables import Cells, Column, Table
-from .sweep import EagerDoc, RanksRowDoc, SweepDoc, SweepRowDoc
+from .sweep import EagerDoc, LadderDoc, RanksRowDoc, SweepDoc, SweepRowDoc
 
 
 def _time(step: StepTimeDoc | None) -> str:

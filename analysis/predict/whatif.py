@@ -16,7 +16,6 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ..facts.op_classes import CLASSES, op_classes
 from ..figures.observer import KERNEL_STRETCH_NS
 from ..model import __version__
 from ..model.errors import LaunchscopeError
@@ -28,7 +27,7 @@ from ..step_model.bound import StepBytes, step_bytes
 from ..step_model.knobs import ALL_REDUCE_NS, FORMATS, OTHER_STREAM_NS, Knobs
 from ..story.blocks import Block, Fact, Heading, Headline, Listing
 from ..story.tables import Column, Row, Table
-from .plan_changes import as_graph, changed_times, fused, with_ops_after
+from .plan_changes import CLASSES, as_graph, changed_times, fused, op_classes, with_ops_after
 from .recorded_steps import RecordedStart, find_start
 from .simulator import Plan
 
@@ -217,11 +216,11 @@ def _after_attention(classes: Ints) -> Ints:
 def _tell(doc: WhatIfDoc, *, verbose: bool) -> Iterator[Block]:
     del verbose  # there is no more to tell
     yield Heading(doc.source, " · ".join(filter(None, [doc.mode, doc.trace, f"{doc.steps} steps"])))
-    told = duration_interval(doc.predicted_ns, doc.low_ns, doc.high_ns)
+    answer = duration_interval(doc.predicted_ns, doc.low_ns, doc.high_ns)
     if doc.knobs:
-        yield Headline(f"PREDICTED: {told} with {', '.join(doc.knobs)}; without {duration(doc.simulated_ns)}")
+        yield Headline(f"PREDICTED: {answer} with {', '.join(doc.knobs)}; without {duration(doc.simulated_ns)}")
     else:
-        yield Headline(f"SIMULATED: {told} with nothing changed; see launchscope whatif --help")
+        yield Headline(f"SIMULATED: {answer} with nothing changed; see launchscope whatif --help")
     rows = [
         Row(["as recorded", duration(doc.recorded_ns), _error(doc.recorded_error)]),
         Row(["second half from first", MISSING, _error(doc.half_error)]),

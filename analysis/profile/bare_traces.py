@@ -10,7 +10,7 @@ from ..inputs.sources import Source
 from ..model.document import RanksOfStepDoc, SkippedDoc, UnreadDoc, WarningDoc
 from ..model.errors import UnreadableInput, one_line
 from ..model.trace import Trace, utf8_text
-from .fusion_advice import with_fusion
+from .advice import with_fusion
 from .rank_documents import traces_document
 from .ranks_together import put_together, sets_of_ranks
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 import msgspec
+import numpy as np
 
 from ..facts.alignment import align
-from ..facts.excerpt import excerpt
 from ..figures.analyses import TraceAnalysis, analyze_trace
 from ..inputs.readers import Progress
 from ..inputs.sources import Source
 from ..model.capture import UNGRAPHED, Capture, Manifest, ProcessRecord
+from ..model.columns import follow
 from ..model.document import KernelDoc, ModeDoc, ProfileDoc, WarningDoc, fusion_of
 from ..model.errors import UnreadableInput
-from ..model.trace import Trace, utf8_text
-from .advice import with_advice
+from ..model.trace import NONE, Bools, Ints, Trace, utf8_text
+from .advice import with_advice, with_captured_fusion
 from .bare_traces import require_whole
-from .fusion_advice import with_captured_fusion
 from .measured_mode import submit_ns
 from .profile import profile_document
 from .rank_documents import ranks_document
@@ -110,6 +110,37 @@ def _parts(trace: Trace, sessions: list[_Session]) -> Iterator[tuple[_Session, T
         yield session, excerpt(trace, start, after)
 
 
+def excerpt(trace: Trace, start_ns: int, end_ns: int | None) -> Trace:
+    """What the host began in [start, end), to the end of the trace for null, and the GPU ops of its launches; of ops
+    without a launch, those that start there.
+
+    The devices and what the reader had to say stay those of the whole file.
+    """
+    ops, launches, blocking = trace.gpu_ops, trace.launches, trace.blocking_calls
+    launched_ns = follow(launches.start_ns, ops.launch_row)
+    op = _begun_in(np.where(ops.launch_row == NONE, ops.start_ns, launched_ns), start_ns, end_ns)
+    launch = _begun_in(launches.start_ns, start_ns, end_ns)
+    call = _begun_in(blocking.start_ns, start_ns, end_ns)
+    host_op = _begun_in(trace.host_ops.start_ns, start_ns, end_ns)
+    return replace(
+        trace,
+        gpu_ops=replace(ops.take(op), launch_row=_renumbered(ops.launch_row[op], launch)),
+        launches=replace(launches.take(launch), operator_row=_renumbered(launches.operator_row[launch], host_op)),
+        blocking_calls=replace(blocking.take(call), operator_row=_renumbered(blocking.operator_row[call], host_op)),
+        host_ops=trace.host_ops.take(host_op),
+    )
+
+
+def _begun_in(times_ns: Ints, start_ns: int, end_ns: int | None) -> Bools:
+    begun = times_ns >= start_ns
+    return begun if end_ns is None else begun & (times_ns < end_ns)
+
+
+def _renumbered(rows: Ints, kept: Bools) -> Ints:
+    """References to the rows of a table of which ``kept`` remain; NONE to one that does not."""
+    return follow(np.where(kept, np.cumsum(kept) - 1, NONE), rows)
+
+
 def _analyze(capture: Capture, session: _Session, trace: Trace, step_regex: str | None) -> TraceAnalysis:
     process = session.process
     manifest = capture.manifest if process.rank is None else capture.manifest.of_rank(process.rank)
@@ -153,7 +184,7 @@ def _with_operators(analysis: TraceAnalysis, reference: TraceAnalysis | None) ->
     lacking = [row for row in analysis.document.kernels if row.operator is None]
     if reference is None or not lacking:
         return analysis
-    operators = align(reference.trace, reference.steps, analysis.trace, analysis.steps).operators
+    operators = align(reference.context, analysis.context).operators
     kernels = [_inferred(row, operators.get(row.name)) for row in analysis.document.kernels]
     return replace(analysis, document=msgspec.structs.replace(analysis.document, kernels=kernels))
 

@@ -6,7 +6,7 @@ docs/graphs.md says from where each reason is read, and what can't be told.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
@@ -28,14 +28,14 @@ _OVERWRITE: Final = "overwrite the buffer that was captured, instead of making a
 
 def profile_findings(modes: Mapping[str, MeasuredMode], first: str | None, batch_size: int | None) -> list[FindingDoc]:
     """The findings of all modes; one that several share is told once. ``first``: the mode that the verdict is about."""
-    found = [
-        *chain.from_iterable(_failed(mode) for mode in modes.values()),
-        *_target(modes, first, batch_size),
-        *chain.from_iterable(_outputs(mode) for mode in modes.values()),
-        *chain.from_iterable(_compiled(mode) for mode in modes.values()),
-    ]
-    for mode in modes.values():
-        found += _of_traces(mode, waits=mode.name == first and not any(f.code == "capture_failed" for f in found))
+
+    def of_modes(find: Callable[[MeasuredMode], Iterable[FindingDoc]]) -> list[FindingDoc]:
+        return [replace(each, mode=mode.name) for mode in modes.values() for each in find(mode)]
+
+    found = of_modes(_failed) + [replace(each, mode=first) for each in _target(modes, batch_size)]
+    found += of_modes(_outputs) + of_modes(_compiled)
+    waits_of = None if any(each.code == "capture_failed" for each in found) else first
+    found += of_modes(lambda mode: _of_traces(mode, waits=mode.name == waits_of))
     merged: dict[tuple[str, str, str | None], FindingDoc] = {}
     for each in found:
         key = (each.code, each.what, each.line)
@@ -51,7 +51,7 @@ def _failed(mode: MeasuredMode) -> Iterator[FindingDoc]:
         return
     failure = next((p.failure for p in mode.record.processes if p.failure is not None), _from_words(mode.error))
     if failure.reason.startswith(_NO_CAPTURE):
-        yield _not_captured(failure, "the step can't be captured", mode.name)
+        yield _not_captured(failure, "the step can't be captured")
         return
     how = "mend what the message says; eager runs without it"
     if failure.reason.startswith("out of GPU memory"):
@@ -59,7 +59,7 @@ def _failed(mode: MeasuredMode) -> Iterator[FindingDoc]:
     elif failure.phase == "compile" or failure.reason.startswith("torch.compile failed"):
         how = "run the step under torch.compile by itself: its own message says more (TORCH_LOGS=+dynamo)"
     what = f"the mode failed: {one_line(failure.reason)}"
-    yield FindingDoc(code="mode_failed", what=what, line=failure.line, how=how, mode=mode.name)
+    yield FindingDoc(code="mode_failed", what=what, line=failure.line, how=how)
 
 
 def _from_words(error: str) -> Failure:
@@ -70,7 +70,7 @@ def _from_words(error: str) -> Failure:
     return Failure(phase=phase[1] if phase else "", reason=reason if known else error, line=line if known else None)
 
 
-def _not_captured(failure: Failure, what: str, mode: str | None) -> FindingDoc:
+def _not_captured(failure: Failure, what: str) -> FindingDoc:
     at = "" if failure.operator is None else f": {failure.operator} waits for the GPU or depends on its results"
     return FindingDoc(
         code="capture_failed",
@@ -78,22 +78,21 @@ def _not_captured(failure: Failure, what: str, mode: str | None) -> FindingDoc:
         evidence=[one_line(failure.reason)],
         line=failure.line,
         how=remedy(failure.operator, failure.line),
-        mode=mode,
     )
 
 
-def _target(modes: Mapping[str, MeasuredMode], first: str | None, batch_size: int | None) -> Iterator[FindingDoc]:
+def _target(modes: Mapping[str, MeasuredMode], batch_size: int | None) -> Iterator[FindingDoc]:
     """What the target did with graphs and buffers of its own: the same in every process."""
     processes = [process for mode in modes.values() for process in mode.record.processes]
-    own = next((p.own_graphs for p in processes if p.own_graphs is not None), None)
+    graphs = next((p.own_graphs for p in processes if p.own_graphs is not None), None)
     replaced = next((p.replaced for p in processes if p.replaced), ())
-    if own is not None:
+    if graphs is not None:
         what = "a capture in the target's own code failed, and it went on without a graph"
-        yield from (_not_captured(failure, what, first) for failure in own.failed)
-        if own.captured and not own.replayed:
-            yield _not_replayed(own, batch_size, first)
-        if own.unread_inputs:
-            yield _unread(own, [buffer for buffer in replaced if buffer.input is None], first)
+        yield from (_not_captured(failure, what) for failure in graphs.failed)
+        if graphs.captured and not graphs.replayed:
+            yield _not_replayed(graphs, batch_size)
+        if graphs.unread_inputs:
+            yield _unread(graphs, [buffer for buffer in replaced if buffer.input is None])
     for buffer in replaced:
         if buffer.input is not None:
             yield FindingDoc(
@@ -102,23 +101,21 @@ def _target(modes: Mapping[str, MeasuredMode], first: str | None, batch_size: in
                 evidence=["a graph goes on reading the tensor that it was captured with"],
                 line=buffer.line,
                 how=f"overwrite it in place: {buffer.variable}.copy_(…)",
-                mode=first,
             )
 
 
-def _not_replayed(own: OwnGraphs, batch_size: int | None, mode: str | None) -> FindingDoc:
-    evidence = [f"{plural(own.captured, 'graph')} captured while the target was built; its step replays none"]
-    if batch_size is None or not own.sizes or batch_size in own.sizes:
+def _not_replayed(graphs: OwnGraphs, batch_size: int | None) -> FindingDoc:
+    evidence = [f"{plural(graphs.captured, 'graph')} captured while the target was built; its step replays none"]
+    if batch_size is None or not graphs.sizes or batch_size in graphs.sizes:
         return FindingDoc(
             code="not_replayed",
             what="the target captures graphs, but its step replays none",
             evidence=evidence,
             how="find the condition that chooses the replay: a size without a graph, a flag, a stream",
-            mode=mode,
             basis="inferred",
         )
-    sizes = ", ".join(map(str, own.sizes))
-    larger = min((size for size in own.sizes if size > batch_size), default=None)
+    sizes = ", ".join(map(str, graphs.sizes))
+    larger = min((size for size in graphs.sizes if size > batch_size), default=None)
     bucket = larger or 1 << (batch_size - 1).bit_length()
     waste = f"{bucket - batch_size} of {bucket} rows are padding then ({share(1 - batch_size / bucket)})"
     how = f"pad to {bucket}: {waste}" if larger else f"capture batch {batch_size}, or {bucket} and pad to it: {waste}"
@@ -127,14 +124,13 @@ def _not_replayed(own: OwnGraphs, batch_size: int | None, mode: str | None) -> F
     return FindingDoc(
         code="off_ladder",
         what=f"batch {batch_size} is not among the captured sizes {sizes}: the step runs without a graph",
-        evidence=[*evidence, f"the sizes are the keys of {own.table}"],
+        evidence=[*evidence, f"the sizes are the keys of {graphs.table}"],
         how=how,
-        mode=mode,
     )
 
 
-def _unread(own: OwnGraphs, replaced: list[ReplacedBuffer], mode: str | None) -> FindingDoc:
-    names = ", ".join(repr(name) for name in own.unread_inputs)
+def _unread(graphs: OwnGraphs, replaced: list[ReplacedBuffer]) -> FindingDoc:
+    names = ", ".join(repr(name) for name in graphs.unread_inputs)
     evidence = ["changed by itself, it leaves the outputs of the step the same, bit for bit"]
     evidence += [f"the step puts a new tensor in the place of {buffer.variable}" for buffer in replaced]
     variable = replaced[0].variable if len(replaced) == 1 else None
@@ -144,7 +140,6 @@ def _unread(own: OwnGraphs, replaced: list[ReplacedBuffer], mode: str | None) ->
         evidence=evidence,
         line=next((buffer.line for buffer in replaced if buffer.line is not None), None),
         how=_OVERWRITE if variable is None else f"overwrite what was captured: {variable}.copy_(new)",
-        mode=mode,
         basis="measured" if replaced else "inferred",
     )
 
@@ -161,7 +156,6 @@ def _outputs(mode: MeasuredMode) -> Iterator[FindingDoc]:
                 what=reads_not if names else "the graph is frozen on its first input",
                 evidence=["changed by itself, it changes eager's outputs and not the graph's"] if names else [],
                 how="keep it a tensor that the step overwrites: a number read by Python is baked in at the capture",
-                mode=mode.name,
             )
 
 
@@ -170,7 +164,7 @@ def _compiled(mode: MeasuredMode) -> Iterator[FindingDoc]:
     records = [p.compiler for p in mode.record.processes if p.compiler is not None]
     if records:
         most = max(records, key=lambda r: len(r.graph_breaks) + len(r.recompiles) + len(r.cudagraph_skips))
-        yield from _compiler(most, mode.name)
+        yield from _compiler(most)
         return
     notes = chain.from_iterable(p.notes for p in mode.record.processes)
     broken = next((found for note in notes if (found := _BREAKS.search(note))), None)
@@ -179,11 +173,10 @@ def _compiled(mode: MeasuredMode) -> Iterator[FindingDoc]:
             code="graph_break",
             what=f"torch.compile cut the step into pieces at {plural(int(broken[1]), 'place')}",
             how="TORCH_LOGS=graph_breaks names them; profile again with this launchscope, which does, too",
-            mode=mode.name,
         )
 
 
-def _compiler(record: CompileRecord, mode: str) -> Iterator[FindingDoc]:
+def _compiler(record: CompileRecord) -> Iterator[FindingDoc]:
     pieces = plural(record.unique_graphs or 0, "graph")
     for each in record.graph_breaks:
         yield FindingDoc(
@@ -192,7 +185,6 @@ def _compiler(record: CompileRecord, mode: str) -> Iterator[FindingDoc]:
             evidence=[f"{pieces} in all; {plural(each.count, 'break')} here"],
             line=each.line,
             how=_without_break(each.line, each.hint),
-            mode=mode,
         )
     for again in record.recompiles:
         gave_up = ", and gave it up at its limit: it runs as written" if record.limit_reached else ""
@@ -202,14 +194,12 @@ def _compiler(record: CompileRecord, mode: str) -> Iterator[FindingDoc]:
             evidence=[f"failed guard: {one_line(again.guard)}"],
             line=again.line,
             how="make what the guard names constant from step to step, or a tensor",
-            mode=mode,
         )
     for reason in record.cudagraph_skips:
         yield FindingDoc(
             code="cudagraph_skip",
             what=f"torch.compile left out the CUDA graphs that it was asked for: {one_line(reason)}",
             how="mend what it names, or capture the compiled step by hand (mode fused_graph)",
-            mode=mode,
         )
 
 
@@ -231,4 +221,4 @@ def _of_traces(mode: MeasuredMode, *, waits: bool) -> list[FindingDoc]:
     named = ranked(mode.analyses, LINES, mode)[0].document
     period = None if chosen.steps is None else chosen.steps.period_ns
     found = trace_findings(chosen.graph_doctor, named.blocking_calls, period, named.graph_doctor)
-    return [replace(each, mode=mode.name) for each in found if waits or each.code != "waits_in_step"]
+    return [each for each in found if waits or each.code != "waits_in_step"]

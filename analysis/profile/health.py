@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ..figures import parts, trace_story
+from ..figures import trace_story, verdict_blocks
 from ..figures.analyses import TraceAnalysis
 from ..figures.coverage import IMPOSSIBLE, coverage_facts
 from ..figures.trace_notices import NSYS_RECORD
@@ -296,9 +296,9 @@ def _tell_trace(trace: TraceHealthDoc, *, divides: bool, verbose: bool) -> Itera
     rows = [Row([answer.figure, answer.trusted, answer.reason or MISSING]) for answer in trace.trust]
     columns = [Column("figure", right=False), Column("to be trusted", right=False)]
     yield Listing(Table([*columns, Column("because", right=False, least=30, wraps=True)], rows))
-    yield from parts.warnings(trace.warnings, verbose=verbose)
+    yield from verdict_blocks.warnings(trace.warnings, verbose=verbose)
     if trace.coverage.gpu_ops or verbose:  # else everything is
-        yield from parts.withheld(trace.withheld, verbose=verbose)
+        yield from verdict_blocks.withheld(trace.withheld, verbose=verbose)
     yield from coverage_facts(trace.coverage, verbose=verbose)
     if trace.first_step is not None:
         yield Fact("first step", [trace.first_step])
@@ -312,7 +312,7 @@ def _tell_trace(trace: TraceHealthDoc, *, divides: bool, verbose: bool) -> Itera
 
 def _dropped(dropped: Sequence[DroppedStepDoc], *, verbose: bool) -> Iterator[str]:
     """Each reason with its steps."""
-    most = len(dropped) if verbose else parts.SHOWN
+    most = len(dropped) if verbose else verdict_blocks.SHOWN
     steps: dict[str, list[str]] = {}
     for each in dropped:
         steps.setdefault(each.reason, []).append(each.step)

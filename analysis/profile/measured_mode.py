@@ -12,13 +12,13 @@ from statistics import median
 
 import numpy as np
 
-from ..facts.host_submit import QUEUE_FULL, submits_as_profiled
-from ..facts.steps import first_op_ns, has_period
+from ..facts.trace_times import QUEUE_FULL, submits_as_profiled
 from ..figures.analyses import TraceAnalysis
 from ..figures.observer import KERNEL_STRETCH_NS, taxes_without_observer
 from ..model.capture import COMPILED, WARM_CACHE_NOTE, Manifest, ModeRecord, ProcessRecord
 from ..model.document import TAXES, StepTimeDoc
 from ..model.statistics import bootstrap_interval, median_of_medians
+from ..model.trace import NONE
 from ..step_model.bound import floor_ns, predict_graph_ns
 from .select import behind_figures, timing_records
 
@@ -205,13 +205,12 @@ class MeasuredMode:
         waiting = idle = 0.0
         for analysis in self.cuda:
             gaps, waits = analysis.headline_steady, analysis.context.waits
-            if gaps is None or waits is None or not waits.told.any():
+            if gaps is None or waits is None or not waits.split.any():
                 continue
             taxes = taxes_without_observer(analysis.context, self.manifest.calibration)
             idle += float(gaps.idle_ns) if taxes is None else sum(taxes.values())
-            period = has_period(first_op_ns(analysis.trace, analysis.steps, gaps.device), analysis.steps)
-            with_period = period[analysis.steps.kept_rows]
-            known = waits.told & with_period
+            with_period = analysis.context.period_ns[gaps.device][analysis.steps.kept_rows] != NONE
+            known = waits.split & with_period
             if known.any():
                 waiting += float(waits.exposed_waiting_ns[known].mean() * with_period.sum())
         return waiting, idle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ..figures import parts
+from ..figures import verdict_blocks
 from ..figures.bound import bound_line
 from ..figures.communication import NO_COLLECTIVES
 from ..figures.devices import idle
@@ -50,9 +50,9 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
     if profile.verdict is not None:
         mode = None if base is None else profile.modes[base]
         step_ns = None if mode is None or mode.step_ns is None else mode.step_ns.median
-        story.append(parts.headline(profile.verdict, base and f"{shown_name(base)}{_of_rank(profile)}"))
+        story.append(verdict_blocks.headline(profile.verdict, base and f"{shown_name(base)}{_of_rank(profile)}"))
         speedups = {name: mode.speedup for name, mode in profile.modes.items()} if base == "eager" else {}
-        story += parts.actions(profile.verdict.actions, step_ns, speedups)
+        story += verdict_blocks.actions(profile.verdict.actions, step_ns, speedups)
     elif base is None:
         story.append(Headline("NOTHING MEASURED: no mode ran; each row has its reason", None))
     story.append(mode_table(profile))
@@ -71,7 +71,7 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
     story += _trace_warnings(document.traces, verbose=verbose)
     if verbose:
         story += _details(profile)
-        story += parts.withheld(_reasons(profile), verbose=True)
+        story += verdict_blocks.withheld(_reasons(profile), verbose=True)
     return story
 
 
@@ -239,7 +239,7 @@ def _trace_warnings(traces: Sequence[TraceDoc], *, verbose: bool) -> Iterator[Fa
         else:
             also = f"; {plural(len(warned) - 1, 'other recording')} too" if len(warned) > 1 else ""
             texts.append(WarningDoc(code=code, message=f"{max(warned)[1]}{also}"))
-    yield from parts.warnings(texts, verbose=verbose)
+    yield from verdict_blocks.warnings(texts, verbose=verbose)
 
 
 def _details(profile: ProfileDoc) -> Iterator[Fact | Listing]:
@@ -250,7 +250,7 @@ def _details(profile: ProfileDoc) -> Iterator[Fact | Listing]:
         yield Listing(Table([Column("bound", right=False), *[Column(title) for title in titles]], rows))
     for name, mode in profile.modes.items():
         if mode.verdict is not None and mode.verdict is not profile.verdict:
-            yield Fact(shown_name(name), [parts.headline(mode.verdict).text])
+            yield Fact(shown_name(name), [verdict_blocks.headline(mode.verdict).text])
     calibration = profile.calibration
     if calibration is not None:
         per_node = f"{duration(calibration.graph_launch_per_node_ns)} a node"

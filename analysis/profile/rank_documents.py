@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from ..facts.ranks.waiting import Arrivals
 from ..figures.analyses import TraceAnalysis
 from ..model.capture import Manifest, RankRecord
 from ..model.document import (
@@ -21,25 +21,17 @@ from ..model.document import (
     RanksOfStepDoc,
     StepTimeDoc,
     Summary,
+    WarningDoc,
 )
 from ..model.statistics import bootstrap_interval, summarize
-from .late_rank import late_rank_differs
+from ..model.units import duration, plural
 from .measured_mode import MeasuredMode, median_or_none
 from .profile import measured_modes, mode_documents
 from .ranks_together import NOT_ALIGNED, SAME_HOST, Together
 from .select import TIMES, of_mode, of_pass
 
-LATE_STEPS: Final = 3
-"""Fewer steps with arrivals apart than this tell of no straggler."""
-
-WORTH_TELLING: Final = 0.01
-"""Of T: a rank for which the others wait less is none."""
-
-MOST: Final = 0.6
-"""Of the collectives for which anybody waited: nothing is gained by hurrying one of two that are late in turn."""
-
-SURELY: Final = 2.0
-"""Standard errors of its mean over steps by which a straggler's share is over a half."""
+LONGER: Final = 1.05
+"""A host that takes so many times as long to submit a step is the slower one."""
 
 
 def ranks_document(manifest: Manifest, told: int, together: Sequence[Together]) -> RanksDoc:
@@ -47,8 +39,8 @@ def ranks_document(manifest: Manifest, told: int, together: Sequence[Together]) 
     analyses = [analysis for each in together for analysis in each.analyses]
     modes: dict[str, list[_OfRank]] = {name: [] for name in manifest.modes}
     for record in manifest.ranks:
-        own = [a for a in analyses if a.document.rank == record.rank]
-        measured = measured_modes(manifest.of_rank(record.rank), own)
+        of_rank = [a for a in analyses if a.document.rank == record.rank]
+        measured = measured_modes(manifest.of_rank(record.rank), of_rank)
         for name, document in mode_documents(measured).items():
             modes[name].append(_OfRank(record, measured[name], document))
     return RanksDoc(
@@ -72,14 +64,16 @@ def _of_mode(name: str, ranks: Sequence[_OfRank], together: Sequence[Together]) 
     recorded = [each for each in together if of_pass(of_mode(each.analyses[:1], name), TIMES[0])]
     step = _slowest([rank.measured for rank in ranks])
     withheld = {} if step is not None else {"step_ns": "not every rank was timed in any repeat"}
-    figures = [_of_profile(rank, recorded) for rank in ranks]
-    found = _side_by_side("profile", figures, recorded, step, withheld)
-    warnings = late_rank_differs(found.stragglers, {rank.record.rank: rank.measured for rank in ranks})
+    found = _side_by_side("profile", [_of_profile(rank, recorded) for rank in ranks], recorded, step, withheld)
+    warnings = _late_rank_differs(found.stragglers, {rank.record.rank: rank.measured for rank in ranks})
     return msgspec.structs.replace(found, warnings=warnings)
 
 
 def _of_profile(rank: _OfRank, together: Sequence[Together]) -> RankDoc:
     mode, step = rank.document, rank.document.step_ns
+    recorded_ns = median_or_none(
+        each.context.times.step_ns for each in rank.measured.cuda if each.context.times is not None
+    )
     tax = mode.launch_tax_ns
     return RankDoc(
         rank=rank.record.rank,
@@ -95,35 +89,18 @@ def _of_profile(rank: _OfRank, together: Sequence[Together]) -> RankDoc:
         launch_tax_share=None if tax is None or step is None or step.median <= 0 else tax / step.median,
         waiting_of_step_ns=mode.waiting_ns,
         **_communication(a.document.communication for a in rank.measured.cuda),
-        **_arrival(rank.record.rank, together, _recorded_step(rank.measured)),
+        **_arrival(rank.record.rank, together, recorded_ns),
         verdict=mode.verdict,
         error=mode.error,
-        withheld=_withheld(mode.withheld),
+        withheld={name: why for name, why in mode.withheld.items() if name in RankDoc.__struct_fields__},
     )
-
-
-def _recorded_step(mode: MeasuredMode) -> StepTimeDoc | None:
-    """T inside the `cuda` sessions, that what was recorded in them is a part of."""
-    step = median_or_none(
-        analysis.context.times.step_ns for analysis in mode.cuda if analysis.context.times is not None
-    )
-    return None if step is None else StepTimeDoc(median=step, ci_low=None, ci_high=None)
-
-
-def _withheld(reasons: Mapping[str, str]) -> dict[str, str]:
-    told = RankDoc.__struct_fields__
-    return {name: reason for name, reason in reasons.items() if name in told}
 
 
 def traces_document(together: Together) -> RanksOfStepDoc:
     """Traces of others, as profiled."""
-    figures = [
-        _of_trace(analysis, rank, [together]) for analysis, rank in zip(together.analyses, together.ranks, strict=True)
-    ]
-    times = [rank.step_ns.median for rank in figures if rank.step_ns is not None]
-    longest = StepTimeDoc(median=max(times), ci_low=None, ci_high=None) if len(times) == len(figures) else None
-    withheld = {} if longest is not None else {"step_ns": "not every trace has a step time"}
-    return _side_by_side("trace", figures, [together], longest, withheld)
+    figures = [_of_trace(*each, [together]) for each in zip(together.analyses, together.ranks, strict=True)]
+    longest = max(each.context.times.step_ns for each in together.analyses if each.context.times is not None)
+    return _side_by_side("trace", figures, [together], StepTimeDoc(median=longest, ci_low=None, ci_high=None), {})
 
 
 def _of_trace(analysis: TraceAnalysis, rank: int, together: Sequence[Together]) -> RankDoc:
@@ -133,13 +110,12 @@ def _of_trace(analysis: TraceAnalysis, rank: int, together: Sequence[Together]) 
     communication, steps = document.communication, document.steps
     without = None if communication is None else communication.work_without_waiting_ns
     tax = None if times.taxes_ns is None else times.taxes_ns["launch"]
-    step = StepTimeDoc(median=times.step_ns, ci_low=None, ci_high=None)
     return RankDoc(
         rank=rank,
         host=None,
         device=device,
         traces=[analysis.name],
-        step_ns=step,
+        step_ns=StepTimeDoc(median=times.step_ns, ci_low=None, ci_high=None),
         gpu_work_ns=times.work_ns,
         gpu_work_without_waiting_ns=None if without is None else without.median,
         launches=times.launches,
@@ -148,7 +124,7 @@ def _of_trace(analysis: TraceAnalysis, rank: int, together: Sequence[Together]) 
         launch_tax_share=None if tax is None or not times.step_ns else tax / times.step_ns,
         waiting_of_step_ns=None if without is None else times.parts.waiting_ns,
         **_communication([communication]),
-        **_arrival(rank, together, step),
+        **_arrival(rank, together, times.step_ns),
         verdict=document.verdict,
         withheld={name: reason for name, reason in document.withheld.items() if name.startswith("communication.")},
     )
@@ -169,40 +145,20 @@ def _mean(summaries: Iterable[Summary | None]) -> float | None:
     return sum(summary.total for summary in known) / count if count else None
 
 
-def _arrival(rank: int, together: Sequence[Together], step: StepTimeDoc | None) -> dict[str, Any]:
-    """How often it was the last to arrive, and how far its clock is from the first's; ``step`` is T as recorded."""
-    own = [(each.arrivals[place], each.offsets[place]) for each in together for place in _place(each, rank)]
-    last = np.concatenate([np.zeros(0, np.int64), *(arrivals.last for arrivals, _ in own)])
-    of = np.concatenate([np.zeros(0, np.int64), *(arrivals.of for arrivals, _ in own)])
-    awaited = np.concatenate([np.zeros(0), *(arrivals.awaited_ns for arrivals, _ in own)])
-    offset = next((offset for _, offset in own if offset is not None), None)
+def _arrival(rank: int, together: Sequence[Together], step_ns: float | None) -> dict[str, Any]:
+    """How often it was the last to arrive, and how far its clock is from the first's; ``step_ns`` is T as recorded."""
+    places = [(each, place) for each in together for place, number in enumerate(each.ranks) if number == rank]
+    arrivals = Arrivals.joined([each.arrivals[place] for each, place in places])
+    offset = next((offset for each, place in places if (offset := each.offsets[place]) is not None), None)
     known = any(each.matching.groups for each in together)
-    mean = float(awaited.mean()) if known and len(awaited) else None
-    chance = max((arrivals.chance for arrivals, _ in own), default=1.0)
-    part = mean / step.median if mean is not None and step is not None and step.median > 0 else 0.0
     return {
-        "arrived_last": int(last.sum()) if known else None,
-        "arrivals": int(of.sum()) if known else None,
-        "awaited_ns": mean,
-        "straggler": is_straggler(last[of > 0] / of[of > 0], chance, part),
+        "arrived_last": int(arrivals.last.sum()) if known else None,
+        "arrivals": int(arrivals.of.sum()) if known else None,
+        "awaited_ns": arrivals.mean_awaited_ns if known and len(arrivals.awaited_ns) else None,
+        "straggler": known and step_ns is not None and arrivals.is_straggler(step_ns),
         "clock_offset_ns": None if offset is None else offset.offset_ns,
         "clock_spread_ns": None if offset is None else offset.p90_ns - offset.p10_ns,
     }
-
-
-def _place(together: Together, rank: int) -> list[int]:
-    return [place for place, own in enumerate(together.ranks) if own == rank]
-
-
-def is_straggler(shares: NDArray[np.float64], chance: float, awaited: float) -> bool:
-    """Last in most of the collectives, surely in over half, by steps (those of one are late together); and waited for.
-
-    ``awaited`` is the share of T that the others wait for it.
-    """
-    if len(shares) < LATE_STEPS or awaited < WORTH_TELLING or shares.mean() < MOST:
-        return False
-    error = float(shares.std(ddof=1)) / np.sqrt(len(shares))
-    return bool(shares.mean() - SURELY * error > max(0.5, chance))
 
 
 def _slowest(ranks: Sequence[MeasuredMode]) -> StepTimeDoc | None:
@@ -267,3 +223,40 @@ def _groups(together: Sequence[Together]) -> list[RankGroupDoc]:
         for group in each.matching.groups
     }
     return [RankGroupDoc(group=label, ranks=list(ranks), size=size) for (label, ranks), size in found.items()]
+
+
+def _late_rank_differs(stragglers: Sequence[int], ranks: Mapping[int, MeasuredMode]) -> list[WarningDoc]:
+    """A warning where another rank than the late one of the recordings took longer to submit a step in some process.
+
+    None where no rank is late, where hosts don't hold the step up (all submit it in less time than the GPU works), and
+    where unprofiled submit times hold blocked time.
+    """
+    if len(stragglers) != 1 or any(mode.submits_as_profiled for mode in ranks.values()):
+        return []
+    late, work = stragglers[0], ranks[stragglers[0]].work_ns or 0.0
+    by_repeat = _submits_ns(ranks)
+    slower = []
+    for submits in by_repeat.values():
+        slowest = max(submits, key=lambda rank: submits[rank])
+        if late in submits and submits[slowest] > max(LONGER * submits[late], work):
+            slower.append((submits[slowest], slowest, submits[late]))
+    if not slower:
+        return []
+    shown = ", ".join(f"rank {rank} {duration(ns)} against {duration(late_ns)}" for ns, rank, late_ns in slower[:3])
+    text = (
+        f"recorded, rank {late} is late, but unprofiled another host took longer to submit a step in {len(slower)} of "
+        f"{plural(len(by_repeat), 'process', 'processes')} ({shown}): which rank is late differs between processes, so "
+        "what a rank waits, and wait-bound or launch-bound of it, is of the recording; T is of all. Give each rank's "
+        "process cores of its own, or use graphs; more --repeats tell how often"
+    )
+    return [WarningDoc(code="late_rank_differs", message=text, count=len(slower))]
+
+
+def _submits_ns(ranks: Mapping[int, MeasuredMode]) -> dict[int, dict[int, float]]:
+    """Repeat → rank → median unprofiled time to submit a step; of repeats in which several ranks were timed."""
+    found: dict[int, dict[int, float]] = {}
+    for rank, mode in ranks.items():
+        for process in mode.timed:
+            if process.host_submit_ns:
+                found.setdefault(process.repeat, {})[rank] = median(process.host_submit_ns)
+    return {repeat: submits for repeat, submits in sorted(found.items()) if len(submits) > 1}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ..figures import parts
+from ..figures import verdict_blocks
 from ..model import units
-from ..model.document import RankDoc, RanksDoc, RanksOfStepDoc
+from ..model.document import RankDoc, RanksDoc, RanksOfStepDoc, StepTimeDoc
 from ..model.units import MISSING, duration, duration_interval, number, plural, ratio, share
 from ..story.blocks import Fact, Listing
 from ..story.tables import Column, Row, Table
 from .mode_table import shown_name
+from .ranks_together import BY_COLLECTIVES, SAME_HOST
 
 RANKS: Final = 16
 """So many ranks are told one by one without --verbose: the slowest ones."""
@@ -50,9 +51,9 @@ def profile_ranks(ranks: RanksDoc | None, *, verbose: bool) -> Iterator[Fact | L
     rows: list[Row] = []
     more = 0
     for name, mode in ranks.modes.items():
-        own, left = _rows(mode, len(ranks.hosts) > 1, verbose=verbose)
-        rows += [Row([f"{shown_name(name)}: all", *_all(mode)], strong=True), *own]
-        more += left
+        of_mode, hidden = _rows(mode, len(ranks.hosts) > 1, verbose=verbose)
+        rows += [Row([f"{shown_name(name)}: all", *_all(mode)], strong=True), *of_mode]
+        more += hidden
     on = f" on {plural(len(ranks.hosts), 'host')}"
     yield _listing(f"{ranks.count} ranks{on}", rows, more, OF_SHARES)
     for name, mode in ranks.modes.items():
@@ -77,30 +78,31 @@ def _listing(title: str, rows: list[Row], more: int, *notes: str) -> Listing:
 
 
 def _all(ranks: RanksOfStepDoc) -> list[str]:
-    step = ranks.step_ns
-    told = MISSING if step is None else duration_interval(step.median, step.ci_low, step.ci_high)
-    return [told, *[MISSING] * (len(COLUMNS) - 1)]
+    return [_step(ranks.step_ns), *[MISSING] * (len(COLUMNS) - 1)]
+
+
+def _step(step: StepTimeDoc | None) -> str:
+    return MISSING if step is None else duration_interval(step.median, step.ci_low, step.ci_high)
 
 
 def _rows(ranks: RanksOfStepDoc, several_hosts: bool, *, verbose: bool) -> tuple[list[Row], int]:
     """A row a rank; of many the slowest ones, in their order, and how many are left out."""
-    told = ranks.ranks
-    if not verbose and len(told) > RANKS:
-        slow = sorted(told, key=lambda rank: -(rank.step_ns.median if rank.step_ns is not None else float("inf")))
-        told = [rank for rank in told if rank in slow[:RANKS]]
-    return [_row(rank, several_hosts) for rank in told], len(ranks.ranks) - len(told)
+    shown = ranks.ranks
+    if not verbose and len(shown) > RANKS:
+        slow = sorted(shown, key=lambda rank: -(rank.step_ns.median if rank.step_ns is not None else float("inf")))
+        shown = [rank for rank in shown if rank in slow[:RANKS]]
+    return [_row(rank, several_hosts) for rank in shown], len(ranks.ranks) - len(shown)
 
 
 def _row(rank: RankDoc, several_hosts: bool) -> Row:
     name = f"  rank {rank.rank}{f' on {rank.host}' if several_hosts and rank.host else ''}"
     if rank.error is not None:
         return Row([name], span=units.one_line(rank.error))
-    step = rank.step_ns
     last = MISSING if not rank.arrivals else share((rank.arrived_last or 0) / rank.arrivals)
     return Row(
         [
             name,
-            MISSING if step is None else duration_interval(step.median, step.ci_low, step.ci_high),
+            _step(rank.step_ns),
             duration(rank.gpu_work_ns),
             duration(rank.gpu_work_without_waiting_ns),
             duration(rank.transfer_ns),
@@ -119,23 +121,25 @@ def _row(rank: RankDoc, several_hosts: bool) -> Row:
 
 def _facts(ranks: RanksOfStepDoc, label: str, *, verbose: bool) -> Iterator[Fact]:
     lines = [*_stragglers(ranks), *_launches(ranks)]
-    clocks = _clocks(ranks)
-    lines += [f"{_matched(ranks)} · {clocks}"] if ranks.groups else [clocks]
+    if ranks.groups:
+        matched = f"{plural(ranks.collectives, 'collective')} of {plural(ranks.steps, 'step')} matched"
+        lines.append(f"{matched}, steps paired {PAIRED.get(ranks.steps_by or '', '')} · {_clocks(ranks)}")
+    else:
+        lines.append(_clocks(ranks))
     yield Fact(label, lines)
-    yield from parts.warnings(ranks.warnings, verbose=verbose)
-    concerns = [*ranks.refused, *(_missing(ranks))]
+    yield from verdict_blocks.warnings(ranks.warnings, verbose=verbose)
+    concerns = [*ranks.refused, *_missing(ranks)]
     if concerns:
         yield Fact("not matched", concerns if verbose else concerns[:3], concern=True)
 
 
 def _stragglers(ranks: RanksOfStepDoc) -> Iterator[str]:
-    late = [rank for rank in ranks.ranks if rank.straggler]
-    for rank in late:
+    for rank in filter(lambda rank: rank.straggler, ranks.ranks):
         often = ratio(rank.arrived_last or 0, rank.arrivals or 0)
         counts = f"{number(rank.arrived_last)} of {number(rank.arrivals)} ({often}) collectives with a wait"
         waits = f"the others wait {duration(rank.awaited_ns)} a step for it"
         yield f"rank {rank.rank} is late: the last to arrive in {counts}; {waits}"
-    if not late and ranks.groups:
+    if not ranks.stragglers and ranks.groups:
         most = max(ranks.ranks, key=lambda rank: rank.awaited_ns or 0.0)
         often = f", last in {ratio(most.arrived_last, most.arrivals)}" if most.arrived_last and most.arrivals else ""
         yield (
@@ -156,21 +160,15 @@ def _launches(ranks: RanksOfStepDoc) -> Iterator[str]:
         yield " · ".join(parts)
 
 
-def _matched(ranks: RanksOfStepDoc) -> str:
-    how = PAIRED.get(ranks.steps_by or "", "")
-    return f"{plural(ranks.collectives, 'collective')} of {plural(ranks.steps, 'step')} matched, steps paired {how}"
-
-
 def _clocks(ranks: RanksOfStepDoc) -> str:
     """What launches are compared on."""
     apart = max((abs(rank.clock_offset_ns) for rank in ranks.ranks if rank.clock_offset_ns is not None), default=None)
     spread = max((rank.clock_spread_ns for rank in ranks.ranks if rank.clock_spread_ns is not None), default=None)
-    if ranks.alignment == "same_host":
-        if apart is None:
-            return "one host, one clock"
-        return f"one host, one clock: ends of collectives {duration(apart)} apart, ±{duration((spread or 0.0) / 2)}"
-    if ranks.alignment == "collectives":
-        return f"clocks aligned on collectives: up to {duration(apart)} apart, ±{duration((spread or 0.0) / 2)}"
+    by = f"{duration(apart)} apart, ±{duration((spread or 0.0) / 2)}"
+    if ranks.alignment == SAME_HOST:
+        return "one host, one clock" + ("" if apart is None else f": ends of collectives {by}")
+    if ranks.alignment == BY_COLLECTIVES:
+        return f"clocks aligned on collectives: up to {by}"
     return "clocks not aligned: durations alone are compared"
 
 

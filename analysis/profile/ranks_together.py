@@ -9,10 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..facts.ranks.clocks import Offset, clock_offsets, launch_skews_ns
 from ..facts.ranks.matching import Matching, first_ones, match
-from ..facts.ranks.sets import sets_of_files
-from ..facts.ranks.waiting import Arrivals, arrivals, mostly_awaited, waits_of
+from ..facts.ranks.pairing import sets_of_files
+from ..facts.ranks.waiting import Arrivals, Offset, arrivals, clock_offsets, launch_skews_ns, mostly_awaited, waits_of
 from ..figures.analyses import TraceAnalysis, with_waits
 from ..model.names import waits_for_all
 
@@ -51,12 +50,11 @@ def put_together(analyses: Sequence[TraceAnalysis], hosts: Sequence[str | None])
     ahead = [None if offset is None else offset.offset_ns for offset in offsets]
     if None not in hosts and len(set(hosts)) == 1:
         alignment, ahead = SAME_HOST, [0.0 for _ in analyses]
-    names = matching.names()
-    waits_for = [None if place is None else names[place] for place in mostly_awaited(matching)]
-    told = zip(analyses, waits_of(matching), waits_for, _reasons(matching), strict=True)
+    waits_for = [None if place is None else matching.names[place] for place in mostly_awaited(matching)]
+    known = zip(analyses, waits_of(matching), waits_for, _reasons(matching), strict=True)
     return Together(
-        analyses=tuple(with_waits(*each) for each in told),
-        ranks=tuple(names),
+        analyses=tuple(with_waits(*each) for each in known),
+        ranks=matching.names,
         matching=matching,
         arrivals=tuple(arrivals(matching)),
         offsets=tuple(offsets),
@@ -70,14 +68,14 @@ def _reasons(matching: Matching) -> list[str | None]:
     missing: list[list[str]] = [[] for _ in matching.ranks]
     for group in matching.groups:
         if not group.whole:
-            told = f"{len(group.members)} of the {group.size} ranks of {group.label or 'a group'} were given"
+            given = f"{len(group.members)} of the {group.size} ranks of {group.label or 'a group'} were given"
             for place in group.members:
-                missing[place].append(f"{told}: waiting is so much at least")
+                missing[place].append(f"{given}: waiting is so much at least")
     reasons: list[str | None] = []
-    for rank, its in zip(matching.ranks, missing, strict=True):
+    for rank, not_given in zip(matching.ranks, missing, strict=True):
         unsplit = [kind for kind in rank.kinds if not waits_for_all(kind)]
-        own = [f"in {', '.join(unsplit)} not every rank waits for every other"] if unsplit else []
-        reasons.append("; ".join([*matching.refused, *first_ones(its), *own]) or None)
+        kinds = [f"in {', '.join(unsplit)} not every rank waits for every other"] if unsplit else []
+        reasons.append("; ".join([*matching.refused, *first_ones(not_given), *kinds]) or None)
     return reasons
 
 
@@ -86,7 +84,7 @@ def sets_of_ranks(analyses: Sequence[TraceAnalysis]) -> list[list[TraceAnalysis]
 
     Traces without a GPU op, or of which no rank is known, belong to none.
     """
-    known = [(each.document.rank, each) for each in analyses if each.context.times is not None]
-    ranked = [(rank, each) for rank, each in known if rank is not None]
+    timed = [each for each in analyses if each.context.times is not None]
+    ranked = [(r, each) for each in timed if (r := each.document.rank) is not None]
     sets = sets_of_files([each.name for _, each in ranked], [rank for rank, _ in ranked])
-    return [[ranked[place][1] for place in sorted(own, key=lambda place: ranked[place][0])] for own in sets]
+    return [[ranked[place][1] for place in sorted(places, key=lambda place: ranked[place][0])] for places in sets]

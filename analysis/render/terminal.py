@@ -98,8 +98,8 @@ def _bars(block: Bars, width: int) -> Iterator[Line]:
     room = min(max(width - indent - name_width - detail_width - BAR_FIGURES, 0), BAR_ROOM)
     for bar in block.bars:
         drawn = pad(_bar(bar.fraction, room), room) if room else ""
-        told = f" {share(bar.fraction):>7}  {middle(bar.detail, width - indent - name_width - BAR_FIGURES)}"
-        yield [(label, "label"), (f"{pad(bar.name, name_width)}  ", ""), (drawn, "cyan"), (told, "")]
+        figures = f" {share(bar.fraction):>7}  {middle(bar.detail, width - indent - name_width - BAR_FIGURES)}"
+        yield [(label, "label"), (f"{pad(bar.name, name_width)}  ", ""), (drawn, "cyan"), (figures, "")]
         label = " " * indent
     yield from ([(" " * indent + text, "")] for text in wrap(block.rest, width - indent) if block.rest)
 

@@ -68,24 +68,16 @@ class Knobs:
             raise LaunchscopeError("tau and host both set the host's time: give one")
         if self.tau_ns is not None and self.graph:
             raise LaunchscopeError("tau is of launches one by one, and graph leaves one launch in all: give one")
-        for name, value in (
-            ("tau", self.tau_ns),
-            ("delay", self.delay_ns),
-            ("kernels", self.kernels),
-            ("all_reduce", self.all_reduce_ns),
-        ):
+        sizes = {"tau": self.tau_ns, "delay": self.delay_ns, "kernels": self.kernels, "all_reduce": self.all_reduce_ns}
+        for name, value in sizes.items():
             _require(name, value, MOST, least=0.0)
-        for name, value in (("host", self.host), ("flops", self.flops)):
-            _require(name, value, MOST_TIMES)
-        for name, factors in (("gpu", self.times), ("bandwidth", self.bandwidth)):
-            for factor in factors.values():
-                _require(name, factor, MOST_TIMES)
+        factors = {"host": [self.host], "flops": [self.flops], "gpu": self.times.values()}
+        for name, values in (factors | {"bandwidth": self.bandwidth.values()}).items():
+            for value in values:
+                _require(name, value, MOST_TIMES)
         _require("weights", None if isinstance(self.weights, str) else self.weights, MOST)
-        for name, count, most in (
-            ("batch", self.batch_size, MOST_SEQUENCES),
-            ("tensor_parallel", self.tensor_parallel, MOST_PARTS),
-        ):
-            _require(name, count, most, least=1, kind=Integral)
+        _require("batch", self.batch_size, MOST_SEQUENCES, least=1, kind=Integral)
+        _require("tensor_parallel", self.tensor_parallel, MOST_PARTS, least=1, kind=Integral)
 
     def tau_from(self, measured_ns: float) -> float:
         """τ with the host's knobs turned."""

@@ -16,6 +16,7 @@ from ..opened_report import OpenedReport
 from ..plotting import (
     NS_PER_US,
     Figure,
+    Theme,
     axis,
     bold,
     clipped,
@@ -30,7 +31,6 @@ from ..plotting import (
     rows_axis,
     tick_words,
 )
-from ..theme import Theme
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class _Bounded:
 
     label: str
     words: str
-    step_ns: float | None
-    low_ns: float | None
-    high_ns: float | None
-    bound: BoundDoc | None
-    work_ns: float | None
-    floor_ns: float | None
-    predicted_ns: float | None
+    step_ns: float | None = None
+    low_ns: float | None = None
+    high_ns: float | None = None
+    bound: BoundDoc | None = None
+    work_ns: float | None = None
+    floor_ns: float | None = None
+    predicted_ns: float | None = None
     work_name: str = "W"
 
 
@@ -78,7 +78,7 @@ def bound_figure(opened: OpenedReport, theme: Theme) -> Figure:
     """The measured step beside what bounds it: W, max(W, N·τ), W + N·τ, the floor, and the graph that is predicted."""
     profile = opened.report.document.profile
     modes = {} if profile is None else profile.modes
-    shown = [band for key in opened.first if (band := opened.band(key)) is not None and band.mode is None]
+    shown = [band for band in opened.shown_first if band.mode is None]
     rows = [_bounded_mode(name, mode) for name, mode in modes.items()] + [_bounded_trace(band) for band in shown]
     data = [_step_marks(rows, theme), *(_marks(mark, rows, theme) for mark in _MARKS)]
     data += [_spans(rows, theme)]
@@ -110,7 +110,7 @@ def _bounded_mode(name: str, mode: ModeDoc) -> _Bounded:
     label, step, bound = clipped(shown_name(name)), mode.step_ns, mode.bound
     if step is None:
         words = f"{bold(label)}  not timed: {reason(mode.error or 'no reason was recorded')}"
-        return _Bounded(label, words, None, None, None, None, None, None, None)
+        return _Bounded(label, words)
     texts = [f"T {duration_interval(step.median, step.ci_low, step.ci_high)}"]
     if bound is not None and bound.bound_ns is not None:
         texts.append(f"bound {duration(bound.bound_ns)}")
@@ -139,13 +139,13 @@ def _bounded_trace(band: Band) -> _Bounded:
     bound = document.bound
     if bound is None:
         words = f"{bold(label)}  no bound: {reason(document.withheld.get('bound', 'not known'))}"
-        return _Bounded(label, words, None, None, None, None, None, None, None)
+        return _Bounded(label, words)
     what = "T" if document.steps is not None else "the whole file"
     words = f"{bold(label)}  {what} {duration(bound.step_ns)} · bound {duration(bound.bound_ns)} · "
     shared = document.communication
     work_name = "W" if shared is None or shared.work_without_waiting_ns is None else WITHOUT_WAITING
     words += f"{work_name} {duration(bound.gpu_work_ns)} · as profiled"
-    return _Bounded(label, words, bound.step_ns, None, None, bound, bound.gpu_work_ns, None, None, work_name)
+    return _Bounded(label, words, bound.step_ns, bound=bound, work_ns=bound.gpu_work_ns, work_name=work_name)
 
 
 def _step_marks(rows: Sequence[_Bounded], theme: Theme) -> dict[str, Any]:

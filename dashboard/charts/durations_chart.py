@@ -16,6 +16,7 @@ from ..plotting import (
     ROW_BOTTOM,
     ROW_TOP,
     Figure,
+    Theme,
     axis,
     bold,
     clipped,
@@ -27,7 +28,6 @@ from ..plotting import (
     rows_axis,
     tick_words,
 )
-from ..theme import Theme
 
 BINS_PER_DECADE: Final = 10
 
@@ -40,7 +40,7 @@ def durations_figure(opened: OpenedReport, theme: Theme, bands: Sequence[str] | 
     Whole file, headline device, as the document's ``short_kernels``; bins begin at τ, so that what is left of the line
     is exactly what is shorter. Without τ, and in graphs, whose kernels need no launch of their own, no line.
     """
-    shown = [band for key in (bands or opened.first) if (band := opened.band(key)) is not None]
+    shown = opened.chosen(bands or ())
     data: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     ends: list[float] = []
@@ -48,7 +48,7 @@ def durations_figure(opened: OpenedReport, theme: Theme, bands: Sequence[str] | 
     for place, band in enumerate(shown):
         durations = _kernel_durations(band)
         tau = _tau_of(band)
-        annotations.append(row_text(theme, place, _durations_told(band, durations, tau)))
+        annotations.append(row_text(theme, place, _row_words(band, durations, tau)))
         longer_than_nothing = durations[durations > 0]
         if not len(longer_than_nothing):
             continue
@@ -101,7 +101,7 @@ def _tau_of(band: Band) -> float | None:
     return None if in_graphs or short.below_tau is None or not short.tau_ns or short.tau_ns <= 0 else short.tau_ns
 
 
-def _durations_told(band: Band, durations: Ints, tau: float | None) -> str:
+def _row_words(band: Band, durations: Ints, tau: float | None) -> str:
     label, document = bold(clipped(band.label)), band.analysis.document
     short, source = document.short_kernels, document.short_kernels.tau_source
     if not len(durations):

@@ -13,10 +13,12 @@ from ...analysis.profile.mode_table import TAX_TITLES, shown_name
 from ..band import Band
 from ..opened_report import OpenedReport
 from ..plotting import (
+    CAUSE_COLORS,
     HATCHES,
     NS_PER_US,
     ROW_TOP,
     Figure,
+    Theme,
     axis,
     bold,
     clipped,
@@ -26,7 +28,6 @@ from ..plotting import (
     row_text,
     rows_axis,
 )
-from ..theme import CAUSE_COLORS, Theme
 
 Split = Literal["tax", "cause"]
 
@@ -73,9 +74,8 @@ def idle_figure(opened: OpenedReport, theme: Theme, split: Split | None = None) 
     profile = opened.report.document.profile
     modes = {} if profile is None else profile.modes
     split = split or ("tax" if modes else "cause")
-    shown = [band for key in opened.first if (band := opened.band(key)) is not None]
     rows = [_idle_of_mode(name, mode, opened.band(name)) for name, mode in modes.items()] if split == "tax" else []
-    rows += [_idle_of_trace(band, split) for band in shown if band.mode is None or split == "cause"]
+    rows += [_idle_of_trace(band, split) for band in opened.shown_first if band.mode is None or split == "cause"]
     if split == "tax" and modes:
         subtitle = "T − W of the unprofiled step, split by the taxes"
         if len(rows) > len(modes):

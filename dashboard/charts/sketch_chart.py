@@ -9,17 +9,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analysis.figures.parts import SMALL_CAUSE
+from ...analysis.figures.devices import SMALL_CAUSE
 from ...analysis.model.capture import COMPILED
 from ...analysis.model.document import CAUSES
 from ...analysis.model.units import MISSING, duration, share
 from ...analysis.step_model.bound import MOSTLY, predict
 from ..band import Band
 from ..plotting import (
+    CAUSE_COLORS,
     NS_PER_US,
     ROW_BOTTOM,
     ROW_TOP,
     Figure,
+    Theme,
     axis,
     bold,
     clipped,
@@ -28,7 +30,6 @@ from ..plotting import (
     row_text,
     rows_axis,
 )
-from ..theme import CAUSE_COLORS, Theme
 from ..view import View
 from .starting_point import StartingPoint, apply, is_moved
 
@@ -70,7 +71,7 @@ def sketch_figure(band: Band, start: StartingPoint, view: View, theme: Theme) ->
             ),
             yaxis=rows_axis(theme, len(lanes)),
             shapes=[_frame(place, lane, theme) for place, lane in enumerate(lanes) if lane.is_predicted],
-            annotations=[row_text(theme, place, _lane_told(lane)) for place, lane in enumerate(lanes)],
+            annotations=[row_text(theme, place, _lane_words(lane)) for place, lane in enumerate(lanes)],
         ),
     }
 
@@ -104,7 +105,7 @@ def _predicted(band: Band, recorded: Recorded, start: StartingPoint, view: View)
     return lanes
 
 
-def _lane_told(lane: _Lane) -> str:
+def _lane_words(lane: _Lane) -> str:
     end = lane.timeline.end_ns
     idle = share((end - float(lane.timeline.busy_ns.sum())) / end) if end else MISSING
     return f"{bold(lane.name)}  {duration(end)}, the GPU idle for {idle}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import flask
 import msgspec
-from dash import ClientsideFunction, Dash, Input, Output, State, ctx, no_update
+from dash import Dash, Input, Output, State, ctx, no_update
 from dash.development.base_component import Component
 from markupsafe import Markup
 
@@ -16,26 +16,20 @@ from ...analysis.many.document import RanksDocument
 from ...analysis.many.many_story import render_json
 from .. import grid_table
 from ..page.actions import Click
-from ..page.index_page import IndexPage, index_page, to_html
+from ..page.index_page import IndexPage, attachment, index_page, page_request, to_html
 from ..page.layout import grid
-from ..page.panels import still_graph
-from ..page.request_checks import Width
-from ..page.server import Access, guard
-from ..plotting import STILL_PX
+from ..page.panels import in_browser, still_graph
+from ..page.server import Access, Width, guard
+from ..plotting import theme_named
 from ..rank_heat import cell_at, heat_figure, heat_words
-from ..theme import theme_named
 from . import layout
 from .charts import distribution_figure, heat_of, order, step_in_timeline, steps_are_numbered
+from .layout import table
 from .rank_pages import RankPages
-from .tables import table
-from .view import ManyView, from_query, path_of, to_query
-from .words import title
+from .view import ManyView, from_query, path_of, title, to_query
 
 Row = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,9}$")]
 """As the lists name it."""
-
-LEAST_PX: Final = 300
-MOST_PX: Final = 8_000
 
 
 def build_app(doc: RanksDocument, access: Access, pages: RankPages) -> IndexPage:
@@ -46,19 +40,14 @@ def build_app(doc: RanksDocument, access: Access, pages: RankPages) -> IndexPage
 
     def first(query: str) -> Markup:
         del query  # the answer is the same whatever is sorted
-        parts = [layout.header(doc), *layout.odd_section(doc)]
+        parts = [layout.header(doc), *layout.outliers_section(doc)]
         return Markup('<div id="first">{}</div>').format(to_html(parts, {}))
 
     app = index_page(first, title(doc), "/")
 
     def page() -> Component:
-        """For the view, the colour scheme and the width that assets/dashboard.js asks for."""
-        request = flask.request if flask.has_request_context() else None
-        if request is None:
-            return layout.page(doc, ManyView(), "light", STILL_PX)
-        width_px = min(max(request.args.get("width", STILL_PX, int), LEAST_PX), MOST_PX)
-        view = view_of(request.query_string.decode("ascii", "replace"))
-        return layout.page(doc, view, request.args.get("scheme", "light"), width_px)
+        asked = page_request()
+        return layout.page(doc, view_of(asked.query), asked.scheme, asked.width_px)
 
     app.layout = page
     _navigation(app, view_of)
@@ -131,19 +120,9 @@ def _charts(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyV
 
 
 def _opening(app: Dash, doc: RanksDocument, view_of: Callable[[str | None], ManyView]) -> None:
-    app.clientside_callback(  # type: ignore[no-untyped-call]
-        ClientsideFunction("launchscope", "same"),
-        Output("heat-click", "data"),
-        Input("heat", "clickData"),
-        prevent_initial_call=True,
-    )
+    in_browser(app, "same", Output("heat-click", "data"), Input("heat", "clickData"))
 
-    app.clientside_callback(  # type: ignore[no-untyped-call]
-        ClientsideFunction("launchscope", "go"),
-        Output("gone", "data"),
-        Input("go", "data"),
-        prevent_initial_call=True,
-    )
+    in_browser(app, "go", Output("gone", "data"), Input("go", "data"))
 
     @app.callback(Output("go", "data"), Input("heat-click", "data"), State("url", "search"), prevent_initial_call=True)
     def follow(click: Click | None, query: str | None) -> Any:
@@ -182,11 +161,8 @@ def _table(app: Dash, doc: RanksDocument) -> None:
 def _downloads(server: flask.Flask, doc: RanksDocument) -> None:
     @server.get("/download/<name>")
     def download(name: str) -> flask.Response:
-        if name == "ranks.json":
-            response = flask.Response(render_json(doc), mimetype="application/json")
-        elif name == "ranks.csv":
-            response = flask.Response(grid_table.csv(table(doc, links=False)), mimetype="text/csv")
-        else:
+        if name not in ("ranks.json", "ranks.csv"):
             flask.abort(HTTPStatus.NOT_FOUND)
-        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-        return response
+        if name == "ranks.json":
+            return attachment(render_json(doc), "application/json", name)
+        return attachment(grid_table.csv(table(doc, links=False)), "text/csv", name)

@@ -7,15 +7,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analysis.many.distributions import value_of
 from ...analysis.many.document import DistributionDoc, RankRow, RanksDocument
 from ...analysis.many.many_story import by_row
+from ...analysis.many.outliers import value_of
 from ...analysis.model.units import plural, written
-from ..plotting import TEXT_PX, Figure, axis, escaped, layout
+from ..plotting import TEXT_PX, Figure, Theme, axis, escaped, layout
 from ..rank_heat import Heat
-from ..theme import Theme
-from .view import HEAT_WORDS, HeatOf, ManyView
-from .words import figure_words, labels
+from .view import HEAT_WORDS, HeatOf, ManyView, figure_words, labels
 
 BINS: Final = 40
 ROW_PX: Final = 92
@@ -26,7 +24,7 @@ WIDE_PX: Final = 1_000
 """Width from which histograms stand two beside one another."""
 TOP_PX: Final = 8
 _MOST_APART: Final = 2  # times as many numbers of steps as the longest row has: with more, rows have few in common
-_MOST_MARKS: Final = 60  # odd ranks that are marked in one histogram
+_MOST_MARKS: Final = 60  # outliers that are marked in one histogram
 
 
 def order(doc: RanksDocument, sort: str) -> list[int]:
@@ -101,9 +99,9 @@ def _columns(width_px: int) -> int:
 
 
 def distribution_figure(doc: RanksDocument, theme: Theme, width_px: int) -> Figure:
-    """A histogram of each figure in which the ranks differ, on an axis of its own, the odd ones marked."""
+    """A histogram of each figure in which the ranks differ, on an axis of its own, the outliers marked."""
     shown, columns, is_narrow = differing(doc), _columns(width_px), width_px < NARROW_PX
-    odd = by_row(doc)
+    outlying = by_row(doc)
     rows = max(1, -(-len(shown) // columns))
     data: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
@@ -130,7 +128,7 @@ def distribution_figure(doc: RanksDocument, theme: Theme, width_px: int) -> Figu
         )
         axes[f"yaxis{suffix}"] = axis(theme, domain=bars, anchor=f"x{suffix}", visible=False, fixedrange=True)
         data += _histogram(doc, each, suffix, theme)
-        data += _marks(doc, each, suffix, theme, names, [*odd])
+        data += _marks(doc, each, suffix, theme, names, [*outlying])
         annotations.append(_title(each, left, top, theme, "<br>" if is_narrow else "  "))
     figure = layout(theme, "", showlegend=False, annotations=annotations, bargap=0, **axes)
     figure["margin"] = {"l": 16, "r": 16, "t": 4, "b": 4}
@@ -181,10 +179,12 @@ def _histogram(doc: RanksDocument, its: DistributionDoc, suffix: str, theme: The
 
 
 def _marks(
-    doc: RanksDocument, its: DistributionDoc, suffix: str, theme: Theme, names: list[str], odd: list[int]
+    doc: RanksDocument, its: DistributionDoc, suffix: str, theme: Theme, names: list[str], outlying: list[int]
 ) -> list[dict[str, Any]]:
     """The ranks that stand out by this figure."""
-    rows = [row for row in odd if any(each.figure == its.figure and each.row == row for each in doc.odd)][:_MOST_MARKS]
+    rows = [row for row in outlying if any(each.figure == its.figure and each.row == row for each in doc.odd)][
+        :_MOST_MARKS
+    ]
     found = [(row, value) for row in rows if (value := value_of(doc.rows[row], its.figure)) is not None]
     if not found:
         return []

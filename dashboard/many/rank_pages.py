@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -26,11 +26,11 @@ from ...analysis.model.errors import LaunchscopeError, UnreadableInput
 from ...analysis.model.paths import is_file
 from ...analysis.model.units import byte_size, one_line, printable
 from ...analysis.report import Report, analyze_sources
-from .view import BELOW, path_of, rows_in
-from .words import labels
+from ..page.server import with_pages
+from .view import BELOW, labels, path_of, rows_in
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from wsgiref.types import WSGIApplication
 
     from werkzeug.wrappers import Response
 
@@ -61,17 +61,11 @@ class RankPages:
     def mounted_on(self, first: WSGIApplication) -> WSGIApplication:
         """An app that answers with the page whose path a request is below, and else with the first page."""
 
-        def dispatch(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            path: str = environ.get("PATH_INFO", "")
-            name, slash, rest = path.removeprefix(BELOW).partition("/")
-            rows = rows_in(name, len(self._doc.rows)) if slash and path.startswith(BELOW) else None
-            page = None if rows is None else self._kept_page(rows)
-            if page is None:
-                return first(environ, start_response)
-            root = environ.get("SCRIPT_NAME", "") + BELOW + name
-            return page(environ | {"SCRIPT_NAME": root, "PATH_INFO": f"/{rest}"}, start_response)
+        def page_of(name: str) -> WSGIApplication | None:
+            rows = rows_in(name, len(self._doc.rows))
+            return None if rows is None else self._kept_page(rows)
 
-        return dispatch
+        return with_pages(first, BELOW, page_of)
 
     def register(self, server: flask.Flask) -> None:
         """Let a page open those of ranks."""
@@ -114,7 +108,7 @@ class RankPages:
         if waits_for is not None:
             other = " and ".join(self._labels[row] for row in waits_for)
             return _page(named, Markup("<p role=status>{} is being read first …</p>").format(other), asks_again=True)
-        files = Markup().join(Markup("<li>{}</li>").format(_told(self._doc.rows[row])) for row in rows)
+        files = Markup().join(Markup("<li>{}</li>").format(_file_words(self._doc.rows[row])) for row in rows)
         return _page(named, Markup("<p role=status>reading …</p><ul>{}</ul>").format(files), asks_again=True)
 
     def _open(self, rows: Rows) -> None:
@@ -141,7 +135,7 @@ class RankPages:
         gc.collect()  # a page refers to itself, and its report is large
 
 
-def _told(row: RankRow) -> str:
+def _file_words(row: RankRow) -> str:
     size = "" if row.bytes is None else f", {byte_size(row.bytes)}"
     return f"{printable(one_line(row.path))}{size}"
 
@@ -176,7 +170,7 @@ def kept_table(paths: Sequence[Path | str]) -> RanksDocument | None:
         return None
     try:
         doc = msgspec.json.decode(paths[0].read_bytes(), type=RanksDocument)
-    except (msgspec.DecodeError, OSError) as error:
+    except (msgspec.DecodeError, OSError, RecursionError) as error:
         raise UnreadableInput(f"{paths[0]}: a table of ranks, but it can't be read ({error}); make it anew") from error
     if doc.schema != SCHEMA:
         raise UnreadableInput(f"{paths[0]}: {doc.schema}, this launchscope reads {SCHEMA}; make it anew")

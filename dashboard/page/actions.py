@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
 import msgspec
@@ -11,9 +12,11 @@ from ...analysis.model.trace import Ints
 from ..band import Band
 from ..charts.starting_point import slider_marks, starting_point
 from ..opened_report import OpenedReport
+from ..plotting import Figure, enlarged, scale_of, theme_named
 from ..rank_heat import cell_at
-from ..rank_sets import RankSet
-from ..view import Align, HeatOf, Overlay, Theme, View
+from ..rank_sets import RankSet, clocks
+from ..timeline.timeline import search_count, timeline_figure
+from ..view import Align, HeatOf, Overlay, Theme, View, to_query
 
 Op = tuple[str, int]
 """A GPU op: its band's key, and its row."""
@@ -292,3 +295,68 @@ def shown_cells(opened: OpenedReport, view: View) -> list[tuple[int, int]]:
     places = [chosen.place(band.key) for band in opened.chosen(view.bands)]
     cells = [(place, chosen.column_of(place, view.step)) for place in places if place is not None]
     return [(place, column) for place, column in cells if column is not None]
+
+
+_STORES: Final = {
+    "timeline-view": ("bands", "step", "x", "align", "search", "selected", "overlays", "theme"),
+    "model-view": ("knobs", "theme"),
+    "chart-view": ("theme",),
+    "compare-view": ("compare",),
+}
+"""The parts of the view that each part of the page is drawn from."""
+
+_OF_RANKS: Final = {"ranks-view": ("heat", "ranks", "bands", "step", "theme")}
+"""The same, on a page of several ranks."""
+
+
+@dataclass(frozen=True)
+class Timelines:
+    """The timelines of a view, and what is said above them."""
+
+    figure: Figure
+    height_px: int  # on a page that is not wide: dashboard.css has the scale
+    step: str
+    found: str
+
+
+def timelines(opened: OpenedReport, view: View, scheme: str | None, width_px: int) -> Timelines:
+    """As drawn where the view names no theme: in that of the system's colour scheme."""
+    bands = shown_bands(opened, view)
+    scale = scale_of(width_px)
+    on_one = clocks(opened.rank_sets) if view.align == "clock" else {}
+    theme = theme_named(view.theme or scheme)
+    figure = timeline_figure(bands, view, theme, width_px=round(width_px / scale), clocks=on_one)
+    height_px = figure["layout"]["height"]
+    figure = enlarged(figure, scale)
+    layout = figure["layout"]
+    del layout["width"], layout["height"]  # those of its frame
+    layout["uirevision"] = stores(view)["timeline-view"]  # the view has the zoom already
+    steps = max((len(band.step_windows) for band in bands), default=0)
+    found = f"{search_count(bands, view):,} found" if view.search else ""
+    return Timelines(figure, height_px, f"step {min(view.step, max(steps - 1, 0)) + 1} of {steps}", found)
+
+
+def stores(view: View, *, with_ranks: bool = False) -> dict[str, str]:
+    """Store → its part of the view, as a query; ``with_ranks``: of a page of several ranks."""
+    kept = _STORES | (_OF_RANKS if with_ranks else {})
+    return {name: to_query(only(view, parts)) for name, parts in kept.items()}
+
+
+def only(view: View, parts: Sequence[str]) -> View:
+    """The view with all but these parts at their defaults."""
+    return View(**{name: getattr(view, name) for name in parts})
+
+
+def control_values(opened: OpenedReport, view: View) -> dict[str, Any]:
+    """What each control shows."""
+    sliders = slider_marks(starting_point(opened))
+    return {
+        "align": view.align,
+        "overlays": list(view.overlays),
+        "search": view.search,
+        "bands": [band.key for band in shown_bands(opened, view)],
+        "compare_a": view.compare[0] or None,
+        "compare_b": view.compare[1] or None,
+        **{name: slider.position(view.knobs.get(name)) for name, slider in sliders.items()},
+        **(rank_controls(opened, view) if opened.rank_sets else {}),
+    }

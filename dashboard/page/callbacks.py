@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from dash import ALL, ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update
+from dash import ALL, Dash, Input, Output, State, ctx, html, no_update
 
 from ..charts.bound_chart import bound_figure, chart_rem
 from ..charts.durations_chart import durations_figure
 from ..charts.idle_chart import idle_figure
-from ..charts.readout import Row, readout
 from ..charts.sketch_chart import sketch_figure
 from ..charts.starting_point import slider_marks, starting_point
-from ..charts.what_if_chart import what_if_figure
-from ..opened_report import OpenedReport
-from ..plotting import css_px, scale_of
-from ..theme import Theme, theme_named
+from ..charts.what_if_chart import Row, readout, what_if_figure
+from ..opened_report import OpenedReport, Watched
+from ..plotting import Theme, css_px, scale_of, theme_named
 from ..view import View, from_query, to_query
-from ..watched import Watched
 from . import layout
-from .actions import BUTTONS, op_of_row, show_op, shown_bands, value_type, view_after
-from .panels import MODEL_REM, chart, comparison_panel, details_panel
+from .actions import BUTTONS, control_values, op_of_row, show_op, shown_bands, stores, timelines, value_type, view_after
+from .panels import MODEL_REM, chart, comparison_panel, details_panel, in_browser
 from .rank_section import RANK_CONTROLS, register_ranks
-from .request_checks import Width, refuse, require
+from .server import Width, refuse, require
 from .tables import TABLES, table
-from .view_parts import control_values, stores, timelines
 
 
 def register(app: Dash, opened: OpenedReport, watched: Watched) -> None:
@@ -53,11 +49,10 @@ def _navigation(app: Dash, opened: OpenedReport) -> None:
     has_ranks = bool(opened.rank_sets)
     names = [*stores(View(), with_ranks=has_ranks)]
     has_model = starting_point(opened).step is not None
-    sliders = slider_marks(starting_point(opened)) if has_model else {}
     controls = {
         **{name: name for name in ("align", "overlays", "search", "bands")},
         **({"compare_a": "compare-a", "compare_b": "compare-b"} if len(opened.bands) > 1 else {}),
-        **{name: f"knob-{name}" for name in sliders},
+        **{name: f"knob-{name}" for name in slider_marks(starting_point(opened))},
         **(RANK_CONTROLS if opened.rank_sets else {}),
     }
     events = {
@@ -208,12 +203,7 @@ def _compare(app: Dash, opened: OpenedReport) -> None:
 
 
 def _tables(app: Dash, opened: OpenedReport) -> None:
-    app.clientside_callback(  # type: ignore[no-untyped-call]
-        ClientsideFunction("launchscope", "same"),
-        Output("cell", "data"),
-        Input("grid", "cellClicked"),
-        prevent_initial_call=True,
-    )
+    in_browser(app, "same", Output("cell", "data"), Input("grid", "cellClicked"))
 
     @app.callback(
         Output("grid-frame", "children"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...analysis.figures import parts
-from ...analysis.figures.parts import headline
+from ...analysis.figures import verdict_blocks
+from ...analysis.figures.verdict_blocks import headline
 from ...analysis.model import units
 from ...analysis.model.document import ActionDoc, DeviceDoc, ModeDoc, SteadyDoc, TraceDoc, WarningDoc
 from ...analysis.profile.mode_figures import MODE_FIGURES
@@ -86,8 +86,7 @@ def cards(opened: OpenedReport) -> list[Card]:
     """A card per mode of a profile, failed ones with their reason; else one per trace shown first."""
     profile = opened.report.document.profile
     if profile is None:
-        shown = [band for key in opened.first if (band := opened.band(key)) is not None]
-        return [_trace_card(band, is_baseline=band is opened.baseline) for band in shown]
+        return [_trace_card(band, is_baseline=band is opened.baseline) for band in opened.shown_first]
     found = []
     for name, mode in profile.modes.items():
         band = next((band for band in opened.bands if band.mode is mode), None)
@@ -173,7 +172,7 @@ def _warnings(warnings: Sequence[WarningDoc]) -> tuple[str, ...]:
 
 
 def _next_step(action: ActionDoc) -> NextStep:
-    detail = "; ".join(part for part in (parts.saving(action), action.detail) if part)
+    detail = "; ".join(part for part in (verdict_blocks.saving(action), action.detail) if part)
     leaves = "" if action.step_ns is None else units.duration(action.step_ns)
-    reasons = reversed([*parts.reasons(action)])  # the line may have no room for all of it
-    return NextStep(action.what, parts.basis(action), leaves, detail, units.one_line("; ".join(reasons)))
+    reasons = reversed([*verdict_blocks.reasons(action)])  # the line may have no room for all of it
+    return NextStep(action.what, verdict_blocks.basis(action), leaves, detail, units.one_line("; ".join(reasons)))

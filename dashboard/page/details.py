@@ -9,93 +9,35 @@ from typing import Final
 
 import numpy as np
 
-from ...analysis.facts.stacks import stack_around
+from ...analysis.facts.stacks import stack_of_launch
 from ...analysis.figures.analyses import TraceAnalysis
 from ...analysis.model.columns import follow
 from ...analysis.model.document import CAUSES
 from ...analysis.model.intervals import outermost_first
-from ...analysis.model.trace import NONE, HostKind, HostOps, Ints, OpKind, Trace
-from ...analysis.model.units import duration, plural, printable
+from ...analysis.model.kernel_names import short_names
+from ...analysis.model.trace import NONE, HostKind, HostOps, Ints, Trace
+from ...analysis.model.units import byte_size, duration, number, plural, printable
 from ..band import Band
 from ..opened_report import OpenedReport
 from ..timeline.counterparts import Counterpart, counterparts, short_name
-
-MOST_OCCURRENCES: Final = 5_000
-"""Occurrences whose rows are told, those nearest to the op: more can't be told apart on a screen."""
 
 OF_THE_HOST: Final = ("host", "launch", "sync")
 """Causes of idle time that what the launching thread did meanwhile explains."""
 
 
-@dataclass(frozen=True)
-class LaunchOf:
-    """The launch of a GPU op. Latency and queue time are those of the launch's earliest op, as everywhere."""
-
-    row: int  # of launches
-    api: str
-    process: int
-    thread: int
-    start_ns: int
-    overhead_ns: int
-    latency_ns: int
-    queue_ns: int
-    ops: int  # GPU ops that it launched
-    is_first: bool  # the op is the earliest of them
-
-
-@dataclass(frozen=True)
-class NodeOf:
-    """The place of a GPU op in a graph."""
-
-    graph: str
-    replay: int  # of this graph, from 0
-    replays: int  # of this graph in the file
-    ordinal: int  # of the op in the replay, from 0
-    nodes: int  # ops of the replay
-
-
-@dataclass(frozen=True)
-class GapBefore:
-    """The gap that the op ended."""
-
-    dur_ns: int
-    parts_ns: tuple[tuple[str, int], ...]  # by cause, the longest first
-    boundary: bool  # between two steps
-    after_sync_ns: int
-    stall_ns: int
-    previous: str  # name of the op before it
-    host: tuple[str, ...]  # what the launching thread did meanwhile, in words
+Pair = tuple[str, str | tuple[str, ...]]
+"""What is told, and it in words; several lines as a tuple."""
 
 
 @dataclass(frozen=True)
 class Details:
-    """Everything about one GPU op. Times are ns; null where the file does not say."""
+    """Everything about one GPU op, in words; what the file does not say is left out."""
 
-    band: str  # key
-    row: int  # of gpu_ops
     name: str
     short_name: str
-    category: str  # kernel, memcpy, memset
-    bytes: int | None  # of copies and sets
-    device: int
-    stream: int
-    step: int | None  # number among the kept ones; null outside of them
-    step_name: str | None
-    start_in_step_ns: int  # since the first op of its step, or of the trace outside of steps
-    start_ns: int
-    dur_ns: int
-    median_ns: float  # of all its occurrences on the device
-    p90_ns: float
-    launch: LaunchOf | None
-    why_no_launch: str | None
-    operator: str | None
-    operator_inferred: bool
-    stack: tuple[str, ...]  # around the launch, outermost first
-    node: NodeOf | None
-    gap: GapBefore | None  # null where it started while another op ran, or is the device's first
-    occurrences: tuple[int, ...]  # rows of the same name in the same step, itself among them
-    occurrences_in_step: int
-    occurrences_in_all: int
+    op: tuple[Pair, ...]
+    launch: tuple[Pair, ...]
+    gap: tuple[Pair, ...]  # before it
     counterparts: tuple[Counterpart, ...]
     without_counterpart: tuple[tuple[str, str], ...]  # label of a band, and why
 
@@ -105,81 +47,76 @@ def details(opened: OpenedReport, band_key: str, row: int, others: Sequence[str]
     band = opened.band(band_key)
     if band is None or not 0 <= row < len(band.analysis.trace.gpu_ops):
         return None
-    analysis, ops = band.analysis, band.analysis.trace.gpu_ops
-    name = analysis.trace.name(int(ops.name[row]))
-    step, step_name, since_ns = _step(band, row)
-    alike = np.flatnonzero((ops.name == ops.name[row]) & (ops.kind == ops.kind[row]) & (ops.device == ops.device[row]))
-    in_step = alike[analysis.steps.op_step[alike] == analysis.steps.op_step[row]]
-    median_ns, p90_ns = np.percentile(ops.dur_ns[alike], (50, 90))
-    launch = _launch(analysis, row)
-    operator, inferred = _operator(analysis, row)
+    name = band.analysis.trace.name(int(band.analysis.trace.gpu_ops.name[row]))
     other_bands = [opened.band(key) for key in (opened.first if others is None else others) if key != band_key]
     found, without = counterparts(band, row, [other for other in other_bands if other is not None])
     return Details(
-        band=band_key,
-        row=row,
         name=name,
         short_name=short_name(band, name),
-        category=OpKind(int(ops.kind[row])).word,
-        bytes=int(ops.bytes[row]) if ops.bytes[row] != NONE else None,
-        device=int(ops.device[row]),
-        stream=int(ops.stream[row]),
-        step=step,
-        step_name=step_name,
-        start_in_step_ns=int(ops.start_ns[row]) - since_ns,
-        start_ns=int(ops.start_ns[row]),
-        dur_ns=int(ops.dur_ns[row]),
-        median_ns=float(median_ns),
-        p90_ns=float(p90_ns),
-        launch=launch,
-        why_no_launch=_why_no_launch(analysis, row) if launch is None else None,
-        operator=operator,
-        operator_inferred=inferred,
-        stack=_stack(analysis, launch),
-        node=_node(analysis, row),
-        gap=_gap(analysis, row, launch),
-        occurrences=_nearest(in_step, row),
-        occurrences_in_step=len(in_step),
-        occurrences_in_all=len(alike),
+        op=tuple(_op(band, row, name)),
+        launch=tuple(_launch(band.analysis, row)),
+        gap=tuple(_gap(band.analysis, row)),
         counterparts=found,
         without_counterpart=without,
     )
 
 
-def _step(band: Band, row: int) -> tuple[int | None, str | None, int]:
-    """Number of the op's step among those that the page shows, its name, and where its window starts."""
-    analysis, windows = band.analysis, band.step_windows
-    ops, steps = analysis.trace.gpu_ops, analysis.steps
-    on_device = ops.device == band.device
+def _op(band: Band, row: int, name: str) -> Iterator[Pair]:
+    analysis, ops = band.analysis, band.analysis.trace.gpu_ops
+    alike = np.flatnonzero((ops.name == ops.name[row]) & (ops.kind == ops.kind[row]) & (ops.device == ops.device[row]))
+    in_step = analysis.steps.op_step[alike] == analysis.steps.op_step[row]
+    median_ns, p90_ns = np.percentile(ops.dur_ns[alike], (50, 90)).tolist()
+    yield "full name", name
+    yield "duration", duration(int(ops.dur_ns[row]))
+    yield "all of this name", f"median {duration(median_ns)}, p90 {duration(p90_ns)}"
+    yield "how many", f"{number(int(in_step.sum()))} in the step, {number(len(alike))} in all"
+    where = ""
+    if (step := _step(band, row)) is not None:
+        where = f"{duration(int(ops.start_ns[row]) - step[1])} into step {step[0] + 1} · "
+    yield "where", f"{where}device {ops.device[row]}, stream {ops.stream[row]}"
+    if ops.bytes[row] != NONE:
+        yield "bytes", byte_size(int(ops.bytes[row]))
+    operator, inferred = _operator(analysis, row)
+    if operator is not None:
+        yield "operator", operator + (" (inferred)" if inferred else "")
+    if stack := _stack(analysis, row):
+        yield "stack", stack
+    graphs = analysis.graphs
+    replay = int(graphs.op_replay[row])
+    if replay != NONE:
+        of_graph = np.flatnonzero(graphs.graph == graphs.graph[replay])
+        nodes, graph = number(int(graphs.op_count[replay])), graphs.graph_names[int(graphs.graph[replay])]
+        yield "in a graph", f"node {graphs.ordinal[row] + 1} of {nodes}, {graph}"
+        yield "replay", f"{np.searchsorted(of_graph, replay) + 1} of {number(len(of_graph))}"
+
+
+def _step(band: Band, row: int) -> tuple[int, int] | None:
+    """The op's step among those that the page shows, and its start; null outside of them."""
+    ops, steps = band.analysis.trace.gpu_ops, band.analysis.steps
     step = int(steps.op_step[row])
-    first_ns = int(ops.start_ns[on_device].min()) if on_device.any() else int(ops.start_ns[0])
-    if step == NONE:
-        return None, None, first_ns
-    own = np.flatnonzero(on_device & (steps.op_step == step))
-    if not steps.kept[step] or not len(own):
-        return None, steps.names[step], int(ops.start_ns[own[0]]) if len(own) else first_ns
-    since_ns = int(ops.start_ns[own[0]])
-    number = next((index for index, (start_ns, _) in enumerate(windows) if start_ns == since_ns), None)
-    return number, steps.names[step], since_ns
+    in_step = np.flatnonzero((ops.device == band.device) & (steps.op_step == step))
+    if step == NONE or not steps.kept[step] or not len(in_step):
+        return None
+    since_ns = int(ops.start_ns[in_step[0]])
+    place = next((at for at, (start_ns, _) in enumerate(band.step_windows) if start_ns == since_ns), None)
+    return None if place is None else (place, since_ns)
 
 
-def _launch(analysis: TraceAnalysis, row: int) -> LaunchOf | None:
+def _launch(analysis: TraceAnalysis, row: int) -> Iterator[Pair]:
+    """Latency and queue time are those of the launch's earliest op, as everywhere."""
     trace, times = analysis.trace, analysis.launch_times
     launch = int(trace.gpu_ops.launch_row[row])
     if launch == NONE:
-        return None
-    return LaunchOf(
-        row=launch,
-        api=trace.name(int(trace.launches.api[launch])),
-        process=int(trace.launches.process[launch]),
-        thread=int(trace.launches.thread[launch]),
-        start_ns=int(trace.launches.start_ns[launch]),
-        overhead_ns=int(times.overhead_ns[launch]),
-        latency_ns=int(times.latency_ns[launch]),
-        queue_ns=int(times.queue_ns[launch]),
-        ops=int((trace.gpu_ops.launch_row == launch).sum()),
-        is_first=int(times.first_op[launch]) == row,
-    )
+        yield "none", _why_no_launch(analysis, row)
+        return
+    yield "API", trace.name(int(trace.launches.api[launch]))
+    yield "overhead", duration(int(times.overhead_ns[launch]))
+    yield "latency", duration(int(times.latency_ns[launch]))
+    yield "queue time", duration(int(times.queue_ns[launch]))
+    yield "thread", str(trace.launches.thread[launch])
+    ops = int((trace.gpu_ops.launch_row == launch).sum())
+    if ops > 1:
+        yield "launched", plural(ops, "GPU op")
 
 
 def _why_no_launch(analysis: TraceAnalysis, row: int) -> str:
@@ -204,62 +141,52 @@ def _operator(analysis: TraceAnalysis, row: int) -> tuple[str | None, bool]:
     return inferred, inferred is not None
 
 
-def _stack(analysis: TraceAnalysis, launch: LaunchOf | None) -> tuple[str, ...]:
-    if launch is None:
-        return ()
-    stack = stack_around(analysis.trace, launch.process, launch.thread, launch.start_ns)
-    return tuple(analysis.trace.name(frame) for frame in stack)
-
-
-def _node(analysis: TraceAnalysis, row: int) -> NodeOf | None:
-    graphs = analysis.graphs
-    replay = int(graphs.op_replay[row])
-    if replay == NONE:
+def _launching(trace: Trace, row: int) -> tuple[int, int, int] | None:
+    """Process, thread and start of the launch of an op."""
+    launch = int(trace.gpu_ops.launch_row[row])
+    if launch == NONE:
         return None
-    of_graph = np.flatnonzero(graphs.graph == graphs.graph[replay])
-    return NodeOf(
-        graph=graphs.graph_names[int(graphs.graph[replay])],
-        replay=int(np.searchsorted(of_graph, replay)),
-        replays=len(of_graph),
-        ordinal=int(graphs.ordinal[row]),
-        nodes=int(graphs.op_count[replay]),
-    )
+    calls = trace.launches
+    return int(calls.process[launch]), int(calls.thread[launch]), int(calls.start_ns[launch])
 
 
-def _gap(analysis: TraceAnalysis, row: int, launch: LaunchOf | None) -> GapBefore | None:
+def _stack(analysis: TraceAnalysis, row: int) -> tuple[str, ...]:
+    """Around the launch, outermost first."""
+    launch = int(analysis.trace.gpu_ops.launch_row[row])
+    return () if launch == NONE else tuple(stack_of_launch(analysis.trace, launch))
+
+
+def _gap(analysis: TraceAnalysis, row: int) -> Iterator[Pair]:
+    """The gap that the op ended, by cause, the longest first; and what the launching thread did meanwhile."""
     trace = analysis.trace
     gaps = analysis.gaps[int(trace.gpu_ops.device[row])]
     found = np.flatnonzero(gaps.next_op == row)
     if not len(found):
-        return None
+        yield "no gap", "it started while another op ran, or first"
+        return
     gap = int(found[0])
     parts = {cause: int(gaps.parts_ns[cause][gap]) for cause in CAUSES}
     start_ns, end_ns = int(gaps.start_ns[gap]), int(gaps.end_ns[gap])
-    of_host = launch is not None and any(parts[cause] for cause in OF_THE_HOST)
-    host = (
-        []
-        if launch is None or not of_host
-        else list(host_activity(trace, launch.process, launch.thread, start_ns, end_ns))
-    )
-    return GapBefore(
-        dur_ns=end_ns - start_ns,
-        parts_ns=tuple(sorted(((c, ns) for c, ns in parts.items() if ns), key=lambda part: -part[1])),
-        boundary=bool(gaps.boundary[gap]),
-        after_sync_ns=int(gaps.after_sync_ns[gap]),
-        stall_ns=int(gaps.stall_ns[gap]),
-        previous=trace.name(int(trace.gpu_ops.name[gaps.prev_op[gap]])),
-        host=(*host, *filter(None, [gaps.waiting_words(trace, gap)])),
-    )
+    yield "idle", duration(end_ns - start_ns)
+    yield from ((cause, duration(ns)) for cause, ns in sorted(parts.items(), key=lambda part: -part[1]) if ns)
+    if gaps.boundary[gap]:
+        yield "where", "between two steps"
+    if gaps.stall_ns[gap]:
+        yield "of it a stall", duration(int(gaps.stall_ns[gap]))
+    previous = trace.name(int(trace.gpu_ops.name[gaps.prev_op[gap]]))
+    yield "after", short_names([previous])[previous]
+    host: list[str] = []
+    launching = _launching(trace, row)
+    if launching is not None and any(parts[cause] for cause in OF_THE_HOST):
+        process, thread, _ = launching
+        host += host_activity(trace, process, thread, start_ns, end_ns)
+    if waiting := gaps.waiting_words(trace, gap):
+        host.append(waiting)
+    if host:
+        yield "the host", tuple(host)
 
 
-def _nearest(rows: Ints, row: int) -> tuple[int, ...]:
-    """At most MOST_OCCURRENCES of these ascending rows, those around this one of them."""
-    at = int(np.searchsorted(rows, row))
-    start = max(0, min(at - MOST_OCCURRENCES // 2, len(rows) - MOST_OCCURRENCES))
-    return tuple(rows[start : start + MOST_OCCURRENCES].tolist())
-
-
-TOLD: Final = 3  # calls by name
+_MOST_CALLS: Final = 3  # by name
 
 
 def host_activity(trace: Trace, process: int, thread: int, start_ns: int, end_ns: int) -> Iterator[str]:
@@ -276,7 +203,7 @@ def host_activity(trace: Trace, process: int, thread: int, start_ns: int, end_ns
     for its, ns in zip(name[outermost].tolist(), lasts.tolist(), strict=True):
         spent[its] += ns
         calls[its] += 1
-    for its, ns in spent.most_common(TOLD):
+    for its, ns in spent.most_common(_MOST_CALLS):
         times = "" if calls[its] == 1 else f" in {plural(calls[its], 'call')}"
         yield f"{printable(trace.name(its))} {duration(ns)}{times}"
     if around.any():

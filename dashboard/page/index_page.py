@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import dash
 import flask
@@ -21,9 +21,12 @@ from ..plotting import STILL_PX
 from ..timeline.still import still
 from ..view import View
 from . import layout
+from .actions import control_values, timelines
 from .rank_section import ranks_section
-from .request_checks import of_declared_types, refuse_malformed
-from .view_parts import control_values, timelines
+from .server import of_declared_types, refuse_malformed
+
+LEAST_PX: Final = 300
+MOST_PX: Final = 8_000
 
 ASSETS: Final = Path(__file__).parents[1] / "assets"
 _SCRIPT: Final = re.compile(r'<script src="([^"]*)"></script>')
@@ -84,6 +87,30 @@ def index_page(first: Callable[[str], Markup], title: str, path: str) -> IndexPa
     )
     app.index_string = app.index_string.replace("<html>", '<html lang="en">')
     return app
+
+
+class PageRequest(NamedTuple):
+    """What a browser asks of the page: its view, and by assets/dashboard.js its colour scheme and width."""
+
+    query: str
+    scheme: str
+    width_px: int
+
+
+def page_request() -> PageRequest:
+    """Of the request that is answered; the defaults where there is none, as when Dash makes the app."""
+    if not flask.has_request_context():
+        return PageRequest("", "light", STILL_PX)
+    given = flask.request
+    width_px = min(max(given.args.get("width", STILL_PX, int), LEAST_PX), MOST_PX)
+    return PageRequest(given.query_string.decode("ascii", "replace"), given.args.get("scheme", "light"), width_px)
+
+
+def attachment(content: str | bytes, kind: str, name: str) -> flask.Response:
+    """A file to keep."""
+    response = flask.Response(content, mimetype=kind)
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
 
 
 def in_index(html: Markup) -> str:

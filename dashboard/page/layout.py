@@ -12,16 +12,15 @@ from ..charts.bound_chart import chart_rem
 from ..charts.starting_point import slider_marks, starting_point
 from ..grid_table import TableData
 from ..opened_report import OpenedReport
-from ..plotting import css_px
-from ..theme import LIGHT
+from ..plotting import LIGHT, css_px
 from ..timeline.timeline import collective_legend, legend_items
 from ..view import View
 from . import cards, tables
-from .panels import GRAPH_CONFIG, MODEL_REM, attribute, choice, labelled, named, section_parts
+from .actions import Timelines, control_values, stores, timelines
+from .figure_tables import has_one_clock
+from .panels import GRAPH_CONFIG, MODEL_REM, attribute, choice, labelled, named, page_header, section_parts
 from .rank_section import ranks_section
-from .rank_table import has_one_clock
 from .sections import graph_sections
-from .view_parts import Timelines, control_values, stores, timelines
 
 KEYS: Final = (
     ("w, s", "zoom in, out"),
@@ -81,27 +80,13 @@ def page(
 
 
 def header(opened: OpenedReport) -> html.Header:
-    return html.Header(
-        [
-            html.Div(
-                [
-                    *([html.A("◀ all ranks", href=opened.within, className="button")] if opened.within else []),
-                    html.H1(opened.title),
-                    html.P(cards.machine(opened), className="muted"),
-                    html.Div(
-                        [
-                            html.Button("theme", id="theme", title="Light or dark"),
-                            html.Button("?", id="help-button", **named("Keys and help")),
-                        ],
-                        className="buttons",
-                    ),
-                ],
-                className="title",
-            ),
-            html.P(cards.sentence(opened), className="sentence", role="status"),
-            *(html.P(note, className="note") for note in cards.notes(opened)),
-        ]
-    )
+    back = [html.A("◀ all ranks", href=opened.within, className="button")] if opened.within else []
+    buttons = [
+        html.Button("theme", id="theme", title="Light or dark"),
+        html.Button("?", id="help-button", **named("Keys and help")),
+    ]
+    words = cards.machine(opened), cards.sentence(opened), cards.notes(opened)
+    return page_header(opened.title, *words, buttons, back)
 
 
 def next_steps(opened: OpenedReport) -> html.Section:

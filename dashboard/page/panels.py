@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from dash import dcc, html
+from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 
-from ...analysis.model.kernel_names import short_names
-from ...analysis.model.units import byte_size, duration, number, plural
+from ...analysis.model.units import duration
 from ..opened_report import OpenedReport
 from ..plotting import Figure, css_px, enlarged, scale_of
 from ..view import View, to_query
 from .actions import Op, follow_op
-from .details import Details, GapBefore, LaunchOf, NodeOf, details
+from .details import Details, Pair, details
 from .sections import Section, compare_sections
-
-Pair = tuple[str, Any]
 
 GRAPH_CONFIG: Final[Any] = {"displaylogo": False, "responsive": True, "showTips": False}
 STILL_CONFIG: Final[Any] = GRAPH_CONFIG | {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
@@ -51,9 +48,9 @@ def details_panel(opened: OpenedReport, view: View) -> Any:
     if found is None:
         return html.P("The link names a GPU op that is not in this report.", className="warning")
     parts = [
-        _pairs("the op", _op(found)),
-        _pairs("its launch", _launch(found.launch, found.why_no_launch)),
-        _pairs("before it", _gap(found.gap)),
+        _pairs("the op", found.op),
+        _pairs("its launch", found.launch),
+        _pairs("before it", found.gap),
         html.Div(
             [html.Strong("in other modes"), html.Ul([html.Li(each) for each in _counterparts(opened, found, view)])],
             className="wide",
@@ -62,59 +59,13 @@ def details_panel(opened: OpenedReport, view: View) -> Any:
     return html.Div([html.H3(found.short_name, title=found.name), *parts])
 
 
-def _pairs(title: str, pairs: Iterator[Pair]) -> html.Div:
-    rows = [part for label, value in pairs for part in (html.Dt(label), html.Dd(value))]
+def _pairs(title: str, pairs: Sequence[Pair]) -> html.Div:
+    rows = [part for label, words in pairs for part in (html.Dt(label), html.Dd(_words(words)))]
     return html.Div([html.Strong(title), html.Dl(rows)])
 
 
-def _op(found: Details) -> Iterator[Pair]:
-    yield "full name", found.name
-    yield "duration", duration(found.dur_ns)
-    yield "all of this name", f"median {duration(found.median_ns)}, p90 {duration(found.p90_ns)}"
-    yield "how many", f"{number(found.occurrences_in_step)} in the step, {number(found.occurrences_in_all)} in all"
-    where = "" if found.step is None else f"{duration(found.start_in_step_ns)} into step {found.step + 1} · "
-    yield "where", f"{where}device {found.device}, stream {found.stream}"
-    if found.bytes is not None:
-        yield "bytes", byte_size(found.bytes)
-    if found.operator is not None:
-        yield "operator", found.operator + (" (inferred)" if found.operator_inferred else "")
-    if found.stack:
-        yield "stack", html.Ol([html.Li(frame) for frame in found.stack])
-    if found.node is not None:
-        yield from _node(found.node)
-
-
-def _node(node: NodeOf) -> Iterator[Pair]:
-    yield "in a graph", f"node {node.ordinal + 1} of {number(node.nodes)}, {node.graph}"
-    yield "replay", f"{node.replay + 1} of {number(node.replays)}"
-
-
-def _launch(launch: LaunchOf | None, why_not: str | None) -> Iterator[Pair]:
-    if launch is None:
-        yield "none", why_not or "not in the file"
-        return
-    yield "API", launch.api
-    yield "overhead", duration(launch.overhead_ns)
-    yield "latency", duration(launch.latency_ns)
-    yield "queue time", duration(launch.queue_ns)
-    yield "thread", str(launch.thread)
-    if launch.ops > 1:
-        yield "launched", plural(launch.ops, "GPU op")
-
-
-def _gap(gap: GapBefore | None) -> Iterator[Pair]:
-    if gap is None:
-        yield "no gap", "it started while another op ran, or first"
-        return
-    yield "idle", duration(gap.dur_ns)
-    yield from ((cause, duration(ns)) for cause, ns in gap.parts_ns)
-    if gap.boundary:
-        yield "where", "between two steps"
-    if gap.stall_ns:
-        yield "of it a stall", duration(gap.stall_ns)
-    yield "after", short_names([gap.previous])[gap.previous]
-    if gap.host:
-        yield "the host", html.Ol([html.Li(what) for what in gap.host])
+def _words(words: str | tuple[str, ...]) -> Any:
+    return words if isinstance(words, str) else html.Ol([html.Li(line) for line in words])
 
 
 def _counterparts(opened: OpenedReport, found: Details, view: View) -> Iterator[Any]:
@@ -154,6 +105,32 @@ def _row(key: str, cells: Sequence[str], op: Op | None, named: int) -> html.Tr:
         name = {"op": f"{op[0]}|{op[1]}|", "row": key}
         row_cells[named] = html.Button(cells[named], id=name, className="link", title="Show it in the timeline")
     return html.Tr([html.Td(cell) for cell in row_cells])
+
+
+def page_header(
+    title: str,
+    machine: str,
+    sentence: str,
+    notes: Iterable[str],
+    buttons: Sequence[html.Button],
+    back: Sequence[html.A] = (),
+) -> html.Header:
+    """What the page is about and what was found, in words."""
+    top = [*back, html.H1(title), html.P(machine, className="muted"), html.Div([*buttons], className="buttons")]
+    return html.Header(
+        [
+            html.Div(top, className="title"),
+            html.P(sentence, className="sentence", role="status"),
+            *(html.P(note, className="note") for note in notes),
+        ]
+    )
+
+
+def in_browser(app: Dash, function: str, output: Output, event: Input) -> None:
+    """A callback that assets/dashboard.js answers; not before something happens."""
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("launchscope", function), output, event, prevent_initial_call=True
+    )
 
 
 def choice(name: str, options: Sequence[tuple[str, str]], value: str, label: str) -> html.Div:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dash import ClientsideFunction, Dash, Input, Output, dcc, html, no_update
+from dash import Dash, Input, Output, dcc, html, no_update
 
 from ..opened_report import OpenedReport
-from ..plotting import STILL_PX, css_px
+from ..plotting import STILL_PX, css_px, theme_named
 from ..rank_heat import heat_figure, heat_words, height_px
 from ..rank_sets import FIGURE_WORDS, RankSet
-from ..theme import theme_named
 from ..view import View, from_query
 from .actions import shown_cells
-from .panels import choice, labelled, still_graph
-from .rank_table import clock_words
-from .request_checks import Width
+from .figure_tables import clock_words
+from .panels import choice, in_browser, labelled, still_graph
+from .server import Width
 
 RANK_CONTROLS: Final = {"heat": "heat-of", "ranks": "ranks-of", "rank_a": "rank-a", "rank_b": "rank-b"}
 """Control → its component."""
@@ -99,12 +98,7 @@ def _apart(chosen: RankSet) -> str:
 
 def register_ranks(app: Dash, opened: OpenedReport) -> None:
     """The heat map and what stands below it."""
-    app.clientside_callback(  # type: ignore[no-untyped-call]
-        ClientsideFunction("launchscope", "same"),
-        Output("heat-click", "data"),
-        Input("heat", "clickData"),
-        prevent_initial_call=True,
-    )
+    in_browser(app, "same", Output("heat-click", "data"), Input("heat", "clickData"))
 
     @app.callback(
         Output("heat-frame", "children"),

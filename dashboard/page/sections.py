@@ -29,7 +29,7 @@ from ...analysis.profile.profile_story import graph_doctors
 from ..band import Band
 from ..opened_report import OpenedReport
 from ..timeline.counterparts import alike_steps
-from .rank_table import waiting_words
+from .figure_tables import waiting_words
 
 MOST_ROWS: Final = 200  # of one table; the JSON document has them all
 MOST_NAMES: Final = 5  # of one run of merged ops
@@ -181,9 +181,9 @@ def graph_sections(opened: OpenedReport) -> list[Section]:
         return list(_section(engaged_lines(doctors, found), found, ""))
     alike: dict[tuple[str, ...], list[str]] = {}
     sections = {}
-    for band in (opened.band(key) for key in opened.first):
-        doctor = None if band is None else band.analysis.document.graph_doctor
-        if band is not None and doctor is not None:
+    for band in opened.shown_first:
+        doctor = band.analysis.document.graph_doctor
+        if doctor is not None:
             lines = engaged_lines({"": doctor}, doctor.findings)
             key = (*lines, *(what(each) + how(each, verbose=True) for each in doctor.findings))
             alike.setdefault(key, []).append(band.label)

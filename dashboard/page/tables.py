@@ -40,8 +40,7 @@ from ..grid_table import (
 )
 from ..opened_report import OpenedReport
 from ..plotting import NS_PER_US
-from .advised_tables import fusion_table, has_candidates, has_phases, serving_table
-from .rank_table import has_ranks, ranks_table
+from .figure_tables import fusion_table, has_candidates, has_phases, has_ranks, ranks_table, serving_table
 
 MOST_ROWS: Final = 50_000
 """Of one table: a browser's grid sorts and filters so many at once, and a zipped megabyte carries them."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import flask
 from dash.development.base_component import Component
@@ -19,19 +19,17 @@ from werkzeug.serving import BaseWSGIServer, make_server
 from ...analysis import report_story
 from ...analysis.many.document import RanksDocument
 from ...analysis.model.errors import LaunchscopeError
-from ...analysis.render.perfetto import trace_file as perfetto
+from ...analysis.render import perfetto
 from ...analysis.report import Report
 from .. import grid_table
 from ..many import app as many_app
 from ..many.rank_pages import RankPages, Read
-from ..opened_report import OpenedReport, open_bands
+from ..opened_report import OpenedReport, Watched, open_bands
 from ..page import actions, callbacks, layout, tables
-from ..page.index_page import IndexPage, first_response, index_page
+from ..page.index_page import IndexPage, attachment, first_response, index_page, page_request
 from ..page.server import Access, guard
-from ..plotting import STILL_PX
 from ..timeline.lanes import prepare
-from ..view import View, from_query
-from ..watched import Watched
+from ..view import from_query
 from .uploads import Uploads
 
 if TYPE_CHECKING:
@@ -144,10 +142,6 @@ def _listen(host: str, ports: Iterable[int]) -> socket.socket:
     ) from problem
 
 
-LEAST_PX: Final = 300
-MOST_PX: Final = 8_000
-
-
 def build_app(
     opened: OpenedReport, access: Access, watched: Watched, uploads: Uploads | None = None, path: str = "/"
 ) -> IndexPage:
@@ -155,22 +149,15 @@ def build_app(
 
     What is asked of the server carries the ``path`` that the page has; the app itself is asked without it.
     """
-    for key in opened.first:
-        band = opened.band(key)
-        assert band is not None
+    for band in opened.shown_first:
         prepare(band)  # else the first who looks waits for it
     app = index_page(lambda query: first_response(opened, from_query(query)), opened.title, path)
     most_bytes = None if uploads is None else uploads.most_bytes
 
     def page() -> Component:
-        """For the view, the colour scheme and the width that assets/dashboard.js asks for."""
-        request = flask.request if flask.has_request_context() else None
-        if request is None:
-            return layout.page(opened, View(), "light", STILL_PX, most_upload_bytes=most_bytes)
-        width_px = min(max(request.args.get("width", STILL_PX, int), LEAST_PX), MOST_PX)
-        scheme = request.args.get("scheme", "light")
-        view = from_query(request.query_string.decode("ascii", "replace"))
-        return layout.page(opened, view, scheme, width_px, most_upload_bytes=most_bytes)
+        asked = page_request()
+        view = from_query(asked.query)
+        return layout.page(opened, view, asked.scheme, asked.width_px, most_upload_bytes=most_bytes)
 
     app.layout = page
     callbacks.register(app, opened, watched)
@@ -183,7 +170,7 @@ def build_app(
 
 def _downloads(server: flask.Flask, opened: OpenedReport) -> None:
     def html_report() -> str:
-        from ..one_file.html import render
+        from ..page.one_file import render
 
         return render(opened.report)
 
@@ -198,15 +185,13 @@ def _downloads(server: flask.Flask, opened: OpenedReport) -> None:
         if name in files:
             render, kind = files[name]
             try:
-                content = render()
+                return attachment(render(), kind, name)
             except LaunchscopeError as error:
                 flask.abort(HTTPStatus.CONFLICT, str(error))
-        elif name.removesuffix(".csv") in tables.TABLES and name.endswith(".csv"):
-            view: View = from_query(flask.request.query_string.decode("ascii", "replace"))
-            content = grid_table.csv(tables.table(name.removesuffix(".csv"), opened, actions.shown_bands(opened, view)))
-            kind = "text/csv"
-        else:
-            flask.abort(404)
-        response = flask.Response(content, mimetype=kind)
-        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-        return response
+        shown = name.removesuffix(".csv")
+        if shown == name or shown not in tables.TABLES:
+            flask.abort(HTTPStatus.NOT_FOUND)
+        view = from_query(page_request().query)
+        return attachment(
+            grid_table.csv(tables.table(shown, opened, actions.shown_bands(opened, view))), "text/csv", name
+        )

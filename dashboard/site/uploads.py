@@ -12,7 +12,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -26,9 +26,10 @@ from ...analysis.inputs.sources import copy_of
 from ...analysis.model.errors import LaunchscopeError
 from ...analysis.model.units import plural, seconds
 from ...analysis.report import Report, analyze_sources
+from ..page.server import with_pages
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from wsgiref.types import WSGIApplication, WSGIEnvironment
 
     from werkzeug.wrappers import Response
 
@@ -79,16 +80,11 @@ class Uploads:
     def mounted_on(self, first: WSGIApplication) -> WSGIApplication:
         """An app that answers with the page whose path a request is below, and else with the first page."""
 
-        def dispatch(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            path: str = environ.get("PATH_INFO", "")
-            token, slash, rest = path.removeprefix(BELOW).partition("/")
-            page = self._pages.get(token) if slash and path.startswith(BELOW) else None
-            if page is None:
-                return first(environ, start_response)
-            root = environ.get("SCRIPT_NAME", "") + BELOW + token
-            return page.app(environ | {"SCRIPT_NAME": root, "PATH_INFO": f"/{rest}"}, start_response)
+        def page_of(token: str) -> WSGIApplication | None:
+            page = self._pages.get(token)
+            return None if page is None else page.app
 
-        return dispatch
+        return with_pages(first, BELOW, page_of)
 
     def register(self, server: flask.Flask) -> None:
         """Let a page take files, and say what became of pages that are not kept any more."""

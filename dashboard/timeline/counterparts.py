@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...analysis.compare.compared_ops import align_either_way
-from ...analysis.facts.alignment import Alignment
-from ...analysis.facts.alike_steps import AlikeSteps
+from ...analysis.facts.alignment import Alignment, AlikeSteps
 from ...analysis.figures.analyses import TraceAnalysis
 from ...analysis.model.kernel_names import short_names
 from ...analysis.model.trace import NONE
@@ -86,7 +85,7 @@ def short_name(band: Band, name: str) -> str:
 
 def alike_steps(band: Band) -> AlikeSteps:
     """The steps of a band that run the same ops."""
-    return band.kept("alike steps", lambda: AlikeSteps.of(band.analysis.trace, band.analysis.steps))
+    return band.kept("alike steps", lambda: AlikeSteps.of(band.analysis.context))
 
 
 def _aligned(one: Band, other: Band) -> Alignment:

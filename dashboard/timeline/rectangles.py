@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..theme import CAUSE_COLORS, Theme, text_on
+from ..plotting import CAUSE_COLORS, Theme, text_on
 from .heat_strip import Rects
 from .hover import escaped, hover_texts
 from .marks import Marks, Tone

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...analysis.model.document import CAUSES
 from ..band import Band
+from ..plotting import CAUSE_COLORS, LIGHT, Theme
 from ..rank_sets import Clock
-from ..theme import CAUSE_COLORS, LIGHT, Theme
 from ..view import View
 from .heat_strip import FAINTEST, Lane, heat_strip
 from .hover import CAUSE_WORDS

@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 
 from ...analysis.model.units import duration, ratio
-from ..plotting import FONT
-from ..theme import Theme
+from ..plotting import FONT, Theme
 from ..view import Align, View
 from .hover import escaped
 from .rectangles import Trace

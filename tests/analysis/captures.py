@@ -1,9 +1,11 @@
-"""Synthetic captures: a manifest and the traces it names, from the builder."""
+"""Captures for tests: shipped ones, and synthetic ones, a manifest and the traces it names, from the builder."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
+import launchscope
 from launchscope.analysis.model.capture import (
     Calibration,
     CaptureWriter,
@@ -14,8 +16,10 @@ from launchscope.analysis.model.capture import (
     ProcessRecord,
     Target,
 )
+from launchscope.analysis.report import Report, load
 from launchscope.fixtures.builder import TraceBuilder, trace
 
+CAPTURES = Path(launchscope.__file__).parent / "fixtures" / "captures"
 US = 1_000.0
 STARTED = "2026-01-01T00:00:00Z"
 EQUAL = OutputCheck(matches=True, max_abs_error=0.0, tolerance=0.01, inputs_compared=3, inputs_change_output=True)
@@ -29,6 +33,12 @@ MACHINE = Calibration(
     bandwidth_bytes_per_s=1e12,
 )
 """A graph of 20 nodes launches in 2 µs and, with 40 µs of work, replays in 40 + 19 × 0.1 + 0.5 = 42.4 µs."""
+
+
+@lru_cache(maxsize=16)
+def shipped(name: str) -> Report:
+    """The report of a capture below fixtures/captures, opened once for all tests; none may change it."""
+    return load(CAPTURES / name)
 
 
 def eager_trace() -> TraceBuilder:

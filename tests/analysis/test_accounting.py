@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.facts.context import Context
-from launchscope.analysis.facts.gaps import Gaps, find_gaps
-from launchscope.analysis.facts.steps import Steps, find_steps, first_op_ns, steady_windows
+from launchscope.analysis.facts.gaps import Gaps, gaps_inside
 from launchscope.analysis.figures.coverage import coverage_doc
 from launchscope.analysis.model.document import CAUSES, TAXES
 from launchscope.analysis.model.trace import NONE, Trace
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
+
+from ..cases import NAMED_CASES
 
 US = 1000
 APIS = ("cudaLaunchKernel", "cudaGraphLaunch", "cudaMemcpy", "cuLaunchKernelEx")
@@ -102,7 +102,7 @@ def expected_parts(built: Trace, found: Gaps, gap: int) -> dict[str, int]:
 def test_causes_are_those_of_the_definitions(builder: TraceBuilder) -> None:
     built = builder.build()
     for device in built.devices:
-        found = find_gaps(built, find_steps(built), device)
+        found = Context(built).gaps[device]
         rows = np.flatnonzero(built.gpu_ops.device == device)
         ranges = zip(built.gpu_ops.start_ns[rows] // US, built.gpu_ops.end_ns[rows] // US, strict=True)
         busy = {us for start, end in ranges for us in range(start, end)}
@@ -112,14 +112,13 @@ def test_causes_are_those_of_the_definitions(builder: TraceBuilder) -> None:
             assert {cause: found.parts_ns[cause][gap] for cause in CAUSES if found.parts_ns[cause][gap]} == expected
 
 
-def check_accounting(built: Trace, steps: Steps) -> None:
+def check_accounting(context: Context) -> None:
     """Everything that adds up, on every device and in both scopes."""
-    counts = coverage_doc(Context(built))
+    built, counts = context.trace, coverage_doc(context)
     assert counts.linked + counts.unlinked == counts.gpu_ops == len(built.gpu_ops)
     assert counts.kernels <= counts.gpu_ops
     for device in built.devices:
-        for windows in (None, steady_windows(first_op_ns(built, steps, device), steps)):
-            found = find_gaps(built, steps, device, windows)
+        for found in filter(None, (context.gaps[device], context.steady[device])):
             doc = found.to_doc()
             assert found.busy_ns + found.idle_ns == found.window_ns
             assert sum(part.ns for part in doc.by_cause.values()) == doc.total_ns == found.idle_ns
@@ -136,13 +135,13 @@ def check_accounting(built: Trace, steps: Steps) -> None:
 @given(builders())
 def test_accounting_closes_on_any_trace(builder: TraceBuilder) -> None:
     built = builder.build()
-    check_accounting(built, find_steps(built))
+    check_accounting(Context(built))
 
 
 @pytest.mark.parametrize("name", NAMED_CASES)
 def test_accounting_closes_on_named_cases(name: str) -> None:
     built = NAMED_CASES[name]().build()
-    check_accounting(built, find_steps(built))
+    check_accounting(Context(built))
 
 
 @settings(max_examples=100, deadline=None)
@@ -150,13 +149,13 @@ def test_accounting_closes_on_named_cases(name: str) -> None:
 def test_windows_split_the_whole(builder: TraceBuilder, cuts: list[int]) -> None:
     """Windows that tile the trace hold all of its busy and idle, cause by cause."""
     built = builder.build()
-    steps = find_steps(built)
+    context = Context(built)
     for device in built.devices:
-        whole = find_gaps(built, steps, device)
+        whole = context.gaps[device]
         rows = built.gpu_ops.device == device
         since, until = built.gpu_ops.start_ns[rows].min(), built.gpu_ops.end_ns[rows].max()
         edges = [since, *sorted(cut * US for cut in cuts if since < cut * US < until), until]
-        split = find_gaps(built, steps, device, list(pairwise(edges)))
+        split = gaps_inside(whole, list(pairwise(edges)), built, context.threads, context.busy[device])
         assert (split.window_ns, split.busy_ns, split.op_sum_ns) == (whole.window_ns, whole.busy_ns, whole.op_sum_ns)
         for cause in CAUSES:
             assert split.parts_ns[cause].sum() == whole.parts_ns[cause].sum()

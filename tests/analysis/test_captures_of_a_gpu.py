@@ -9,14 +9,16 @@ from statistics import median
 import pytest
 from launchscope.analysis.model.capture import open_capture
 from launchscope.analysis.model.document import ModeDoc, ProfileDoc
-from launchscope.analysis.report import Report, load
+from launchscope.analysis.report import Report
+
+from .captures import shipped
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures"
 
 
 @cache
 def report(name: str) -> Report:
-    return load(CAPTURES / f"{name}.zip")
+    return shipped(f"{name}.zip")
 
 
 def profile(name: str) -> ProfileDoc:

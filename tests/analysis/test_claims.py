@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
-import launchscope
 import pytest
 from launchscope.analysis.model.document import ModeDoc, ProfileDoc
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.predict.whatif import what_if
-from launchscope.analysis.report import load
 from launchscope.analysis.step_model.knobs import Knobs
 
-SAMPLES = Path(__file__).parents[2] / "fixtures" / "captures" / "samples"
+from .captures import shipped
 
 
 @cache
 def profile(name: str) -> ProfileDoc:
-    found = load(SAMPLES / f"{name}.zip").document.profile
+    found = shipped(f"samples/{name}.zip").document.profile
     assert found is not None
     return found
 
@@ -78,7 +75,7 @@ def test_experts_launch_more_and_in_a_loop_they_wait() -> None:
     assert step_ms("moe_loop", "eager") > 2 * step_ms("moe", "eager")
     assert "can't be captured" in (mode("moe_loop").error or "")
     assert "moe.py:62 in looped" in (mode("moe_loop").error or "")
-    traces = load(SAMPLES / "moe_loop.zip").document.traces
+    traces = shipped("samples/moe_loop.zip").document.traces
     steps = traces[0].steps
     assert steps is not None
     assert steps.blocking_calls.median == 16 * 8
@@ -109,7 +106,7 @@ def test_a_long_prompt_hides_its_launches() -> None:
 )
 def test_what_if_beside_what_came(start: str, knobs: Knobs, real: str, off: float) -> None:
     """As a graph; the ranges hold what came. The table of docs/validation.md."""
-    told = what_if(load(SAMPLES / f"{start}.zip"), knobs, "graph")
+    told = what_if(shipped(f"samples/{start}.zip"), knobs, "graph")
     came = step_ms(real) * 1e6
     assert told.predicted_ns / came - 1 == pytest.approx(off, abs=0.006)
     assert told.low_ns < came < told.high_ns
@@ -117,7 +114,7 @@ def test_what_if_beside_what_came(start: str, knobs: Knobs, real: str, off: floa
 
 def test_fusions_beside_what_hand_and_compiler_did() -> None:
     """From the plain model's capture: merged by hand 2.00 ms as a graph; compiled 3.34 ms eager, 1.36 ms as a graph."""
-    report = load(Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip")
+    report = shipped("llama_1b.zip")
     merged = what_if(report, Knobs(fuse=("qkv", "gate_up"), graph=True))
     assert merged.predicted_ns == pytest.approx(step_ms("handfused") * 1e6, rel=0.01)
     assert what_if(report, Knobs(fuse=("all",))).predicted_ns == pytest.approx(3.34e6, rel=0.03)
@@ -127,4 +124,4 @@ def test_fusions_beside_what_hand_and_compiler_did() -> None:
     with pytest.raises(LaunchscopeError, match="--fuse moe: the advisor found attention_mask, gate_up, qkv"):
         what_if(report, Knobs(fuse=("moe",)))
     with pytest.raises(LaunchscopeError, match="takes an eager recording with the shapes"):
-        what_if(load(SAMPLES / "int4.zip"), Knobs(fuse=("qkv",)))
+        what_if(shipped("samples/int4.zip"), Knobs(fuse=("qkv",)))

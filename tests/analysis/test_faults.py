@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import pytest
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.fusion_document import FusionDoc
-from launchscope.analysis.report import load
 
-FAULTS = Path(__file__).parents[2] / "fixtures" / "captures" / "faults"
+from .captures import shipped
+
 GRAPHS = ("graph_break", "item", "host_sampling", "off_ladder", "static_input")
 FUSIONS = {"unfused_qkv": "qkv", "unfused_swiglu": "gate_up", "rope_six": "rope_kv"}
 
 
 @cache
 def document(name: str) -> ReportDocument:
-    return load(FAULTS / f"{name}.zip").document
+    return shipped(f"faults/{name}.zip").document
 
 
 def codes(name: str) -> dict[str, str | None]:

@@ -20,12 +20,12 @@ import pytest
 from launchscope.analysis.model.capture import ModeRecord
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.errors import UnreadableInput
-from launchscope.analysis.render.perfetto import trace_file as perfetto
+from launchscope.analysis.render import perfetto
 from launchscope.analysis.report import Report, analyze, load
 from launchscope.fixtures.builder import trace
-from launchscope.fixtures.cases import NAMED_CASES
 
 from .. import nsys_builder as nsys
+from ..cases import NAMED_CASES
 from .captures import process, two_modes, write_capture
 from .figures.test_analyses import check_accounts, numbers
 

@@ -15,7 +15,8 @@ import launchscope
 import pytest
 from launchscope.analysis.model.document import StepTimeDoc
 from launchscope.analysis.predict.sweep import Measured, RanksRowDoc, sweep_document
-from launchscope.analysis.report import load
+
+from .captures import shipped
 
 PROJECT = Path(__file__).parents[2]
 DEGREES = PROJECT / "fixtures" / "captures" / "degrees"
@@ -62,12 +63,12 @@ def test_each_row_of_the_table(rows: list[RanksRowDoc]) -> None:
 
 
 def test_what_the_page_says_of_them(rows: list[RanksRowDoc]) -> None:
-    profile = load(DEGREES / "ranks-2.zip").document.profile
+    profile = shipped("degrees/ranks-2.zip").document.profile
     assert profile is not None
     assert profile.ranks is not None
     late = profile.ranks.modes["eager"].ranks[1]
     assert f"rank 1 arrived last in {late.arrived_last} of {late.arrivals} collectives" in PAGE
-    compiled = load(DEGREES / "compiled-2.zip").document.profile
+    compiled = shipped("degrees/compiled-2.zip").document.profile
     assert compiled is not None
     graph = compiled.modes["fused_graph"]
     assert graph.step_ns is not None
@@ -148,7 +149,7 @@ def test_a_step_takes_as_long_as_the_slower_host() -> None:
 )
 def test_what_a_simulation_said(capture: Path, mode: str, all_reduce: str, measured: str) -> None:
     found = launchscope.whatif(capture, mode=mode, tensor_parallel=2, all_reduce=all_reduce)
-    profile = load(DEGREES / f"{measured}.zip").document.profile
+    profile = shipped(f"degrees/{measured}.zip").document.profile
     assert profile is not None
     step = profile.modes[mode].step_ns
     assert step is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from launchscope.dashboard.one_file.html import render
+from launchscope.dashboard.page.one_file import render
 
 from ..dashboard.opening import capture, capture_as_html
 

@@ -201,16 +201,6 @@ def test_an_output_whose_extra_is_absent_names_it(monkeypatch: pytest.MonkeyPatc
         outputs.renderer("html")
 
 
-@pytest.mark.parametrize("name", outputs.HEALTH)
-def test_every_output_of_doctor_is_there(name: str) -> None:
-    assert callable(outputs.renderer(name, outputs.HEALTH))
-
-
-@pytest.mark.parametrize("name", outputs.OUTPUTS)
-def test_every_output_of_the_table_is_there(name: str) -> None:
-    assert callable(outputs.renderer(name))
-
-
 @pytest.fixture
 def run_profile(monkeypatch: pytest.MonkeyPatch) -> list[ProfileOptions]:
     """A tracer that writes down what it was asked for and measures nothing."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,13 @@ def test_without_any_it_says_what_to_try() -> None:
         newest_capture()
 
 
+def test_a_package_that_is_absent_is_named() -> None:
+    code = "import sys; sys.modules['flask'] = None; from launchscope.cli import run; exit(run(['dashboard', 'x']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    said = "launchscope: the dashboard needs the package flask: pip install 'launchscope[dashboard]'\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
 def write_ranks(folder: Path, count: int) -> Path:
     folder.mkdir()
     for rank in range(count):
@@ -79,7 +88,9 @@ def test_a_table_that_was_kept_is_shown_without_reading_traces(tmp_path: Path) -
     doc = kept_table([file])
     assert doc is not None
     assert [row.rank for row in doc.rows] == [0, 1]
-    file.write_bytes(file.read_bytes()[:-40])
-    with pytest.raises(LaunchscopeError, match=r"ranks\.json: a table of ranks, but it can't be read"):
-        kept_table([file])
+    whole = file.read_bytes()
+    for damaged in (whole[:-40], whole.rstrip().removesuffix(b"}") + b',"x":' + b"[" * 100_000):
+        file.write_bytes(damaged)
+        with pytest.raises(LaunchscopeError, match=r"ranks\.json: a table of ranks, but it can't be read"):
+            kept_table([file])
     assert kept_table([write_ranks(tmp_path / "other", 1) / "rank0.json"]) is None

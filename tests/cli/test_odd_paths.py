@@ -14,13 +14,14 @@ import pytest
 from launchscope.cli import run
 from launchscope.fixtures.builder import trace
 
+from ..analysis.captures import two_modes, write_capture
 from ..rights import rights_hold
 
 COMMANDS = """
 analyze {path}
 analyze {trace} {path}
 analyze --ranks {path}
-analyze --ranks {trace} {path}
+analyze --ranks --workers 1 {trace} {path}
 analyze {trace} --ranks --resume {path}
 analyze {trace} -o {path}
 compare {path} {trace}
@@ -226,8 +227,10 @@ def nothing_hangs() -> Iterator[None]:
 def test_it_is_told_in_a_line(
     kind: str, place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = SimpleNamespace(serve=lambda *_, **__: None, serve_many=lambda *_, **__: None)
-    monkeypatch.setattr("launchscope.cli.dashboard._site", lambda: site)
+    server = SimpleNamespace(serve=lambda *_, **__: None, serve_many=lambda *_, **__: None)
+    monkeypatch.setattr("launchscope.cli.dashboard._server", lambda: server)
+    monkeypatch.setattr("launchscope.cli.dashboard.DEMOS", place / "demos")
+    write_capture(place / "demos" / "llama_1b.zip", two_modes())
     there = {
         "trace": trace().step(0).launch(1, 1).kernel(3, 1).write(place / "trace.json"),
         "config": place / "limits.toml",

@@ -87,7 +87,7 @@ def test_one_of_several_is_enough(what: str, tmp_path: Path, capfd: Captured) ->
     name, made = DAMAGED[what]
     (tmp_path / name).write_bytes(made())
     rank_trace(0).write(tmp_path / "rank0.json")
-    for command in (["analyze"], ["analyze", "--ranks"]):
+    for command in (["analyze"], ["analyze", "--ranks", "--workers", "1"]):
         assert run([*command, "--strict", str(tmp_path)]) == 2
         assert name in capfd.readouterr().err.splitlines()[-1]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.report import analyze, load
-from launchscope.dashboard.one_file.html import render
 from launchscope.dashboard.opened_report import OpenedReport, open_bands
+from launchscope.dashboard.page.one_file import render
 from launchscope.fixtures.builder import TraceBuilder
-from launchscope.fixtures.cases import NAMED_CASES
 
 from ..analysis.captures import two_modes as manifest_of_two
 from ..analysis.captures import write_capture
+from ..cases import NAMED_CASES
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures"  # the package leaves some out
 

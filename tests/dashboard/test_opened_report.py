@@ -6,9 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from launchscope.analysis.report import Report, analyze, load
-from launchscope.dashboard.opened_report import OpenedReport, open_bands
+from launchscope.dashboard.opened_report import OpenedReport, Watched, open_bands
 from launchscope.dashboard.page.cards import cards, machine, next_steps, sentence
-from launchscope.dashboard.watched import Watched
 from launchscope.fixtures.builder import TraceBuilder, trace
 
 from .opening import capture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from launchscope.dashboard import plotting as module
-from launchscope.dashboard.page.view_parts import timelines
+from launchscope.dashboard.page.actions import timelines
 from launchscope.dashboard.plotting import MOST, enlarged, scale_of
 from launchscope.dashboard.view import View
 

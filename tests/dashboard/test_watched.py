@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from launchscope.analysis.inputs.sources import sources
 from launchscope.analysis.report import load
-from launchscope.dashboard.opened_report import open_bands
+from launchscope.dashboard.opened_report import Watched, open_bands
 from launchscope.dashboard.page.server import Access
 from launchscope.dashboard.site.serve import build_app
-from launchscope.dashboard.watched import Watched
 from launchscope.fixtures.builder import trace
 from werkzeug.test import Client
 

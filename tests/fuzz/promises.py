@@ -18,13 +18,12 @@ from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.inputs.readers.foreign import NEITHER, NO_EVENTS
 from launchscope.analysis.inputs.sources import Source, sources
 from launchscope.analysis.many.document import UNREADABLE
-from launchscope.analysis.many.figures import find_figures
-from launchscope.analysis.many.reading import Job, bare_row, finish
+from launchscope.analysis.many.one_file import Job, bare_row, find_figures, finish
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.model.trace import NONE, OpKind, Table, Trace
 from launchscope.analysis.profile.bare_traces import require_whole
-from launchscope.analysis.render.perfetto import trace_file as perfetto
+from launchscope.analysis.render import perfetto
 from launchscope.analysis.report import Report, load
 
 from .judge import is_other_json, is_proven_whole
@@ -60,7 +59,7 @@ def keeps(data: bytes, path: Path, *, outputs: bool) -> Outcome:
             require(finish(Job(file)).row.error_kind == UNREADABLE, "a file that is refused, and no such row")
         return "refused"
     require_sound(trace)
-    slow = read_slowly(data, trace.source.format)
+    slow = _slowly(data, trace)
     if slow is not None:
         told = [*differences(trace, slow)]
         require(not told, f"another trace than the slow reader's: {told[:3]}")
@@ -145,6 +144,15 @@ def require_slow_refusal(data: bytes, told: str) -> None:
     except (UnreadableInput, UnicodeDecodeError):
         return
     require(slow is None, f"refused, but the slow reader takes it: {told}")
+
+
+def _slowly(data: bytes, trace: Trace) -> Trace | None:
+    """What the slow reader makes of a file that is read; it may refuse one that is cut before its first event."""
+    try:
+        return read_slowly(data, trace.source.format)
+    except UnreadableInput as error:
+        require(not trace.events and not trace.complete, f"read, but the slow reader refuses it: {error}")
+        return None
 
 
 def require_sound(trace: Trace) -> None:

@@ -15,16 +15,15 @@ from typing import Any, Final
 import msgspec
 from launchscope.analysis.compare.check import Reading, look_at
 from launchscope.analysis.inputs.sources import Source, Sources
-from launchscope.analysis.many import kept_rows, many_story
+from launchscope.analysis.many import many_story, ranks
 from launchscope.analysis.many.document import RanksDocument
-from launchscope.analysis.many.kept_rows import KeptRows
-from launchscope.analysis.many.ranks import analyze_ranks
-from launchscope.analysis.many.reading import Job
+from launchscope.analysis.many.one_file import Job
+from launchscope.analysis.many.ranks import KeptRows, analyze_ranks
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.report import load
 from launchscope.dashboard.many.rank_pages import kept_table, places_of, report_of
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ..cases import NAMED_CASES
 from . import json_damage
 from .bytes_damage import damaged
 from .promises import WIDTH, Outcome, require, require_clear, require_finite
@@ -133,7 +132,7 @@ def _kept_row(data: bytes, place: Path) -> Outcome:
         trace = Path("rank0.json")
         trace.write_bytes(b"{}")
         job = Job(Source(str(trace), trace.name))
-        key = kept_rows._key(job)
+        key = ranks._key(job)
         keeper = KeptRows(rows)
         pack = msgspec.msgpack.encode
         keeper._place(key).write_bytes(b"\x82" + pack("key") + pack(key) + pack("finished") + data)

@@ -17,16 +17,14 @@ from launchscope.analysis.compare.snapshot import snapshots_of
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import read_trace
 from launchscope.analysis.inputs.sources import Sources
-from launchscope.analysis.many.carried import carried
 from launchscope.analysis.many.document import RankRow
-from launchscope.analysis.many.figures import find_figures
+from launchscope.analysis.many.one_file import find_figures, to_bytes
 from launchscope.analysis.many.ranks import analyze_ranks
-from launchscope.analysis.many.reading import Finished
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.fixtures.builder import trace
-from launchscope.fixtures.cases import NAMED_CASES
 
 from ..analysis.captures import eager_trace, graph_trace, two_modes
+from ..cases import NAMED_CASES
 from ..nsys_builder import ExportBuilder, export
 
 TRACES: Final = Path(launchscope.__file__).parent / "fixtures" / "traces"
@@ -238,10 +236,9 @@ def _results() -> list[Seed]:
     table = msgspec.structs.replace(analyze_ranks(Sources((), (".",))), seconds=1.0, rows=rows)
     analysis = analyze_trace(opened, name="rank0.json")
     report = ReportDocument(launchscope="0", target=None, environment=None, traces=[analysis.document], profile=None)
-    finished = Finished(row=rows[0], collectives=carried(found[0]))
     return [
         Seed("ranks.json", msgspec.json.encode(table)),
-        Seed("kept.row", msgspec.msgpack.encode(finished)),
+        Seed("kept.row", to_bytes(found[0])),
         Seed("report.json", msgspec.json.encode(report)),
         Seed("baseline.json", msgspec.json.encode(snapshots_of(report, "run")[0])),
         Seed("manifest.json", msgspec.json.encode(two_modes())),

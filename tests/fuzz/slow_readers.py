@@ -83,10 +83,25 @@ def _flat_line(line: bytes) -> bytes:
     begin, at = b'{"args":{"args":', 0
     while (at := line.find(begin + b"{", at)) >= 0:
         inner, outer = _object_end(line, at + len(begin)), _object_end(line, at + len(b'{"args":'))
-        if line[outer - 1 : outer] == b"}":
+        if line[outer - 1 : outer] == b"}" and _are_members(line[inner : outer - 1], line):
             line = line[:at] + b'{"args":' + line[at + len(begin) : inner] + line[outer:]
         at += 1
     return line
+
+
+def _are_members(text: bytes, line: bytes) -> bool:
+    """Whether nothing but further members of an object stands there: numbers and texts, or any in a whole line."""
+    try:
+        members = _loads(b'{"":0' + text + b"}")
+        if any(isinstance(value, dict | list) for value in members.values()):
+            _loads(line.rstrip(b",]\r"))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _loads(text: bytes) -> Any:
+    return json.loads(text, strict=False, parse_int=str, parse_float=str, parse_constant=_refused)
 
 
 def _object_end(text: bytes, at: int) -> int:

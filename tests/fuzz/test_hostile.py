@@ -19,8 +19,8 @@ from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.report import Report, load
 from launchscope.fixtures.builder import trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ..cases import NAMED_CASES
 from .hostile import HEAD, LARGE, SLOW, kernels
 
 SLOW_BYTES: Final = 150_000

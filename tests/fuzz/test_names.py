@@ -14,7 +14,7 @@ import pytest
 from launchscope.analysis import report_story
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.profile import health
-from launchscope.analysis.render.perfetto import trace_file as perfetto
+from launchscope.analysis.render import perfetto
 from launchscope.analysis.report import Report, analyze, load
 from launchscope.fixtures.builder import TraceBuilder, trace
 from markdown_it import MarkdownIt

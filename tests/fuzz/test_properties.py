@@ -13,8 +13,8 @@ from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import read_trace
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.trace import Trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ..cases import NAMED_CASES
 from ..nsys_builder import export
 from .promises import require_closed, require_sound
 from .seeds import converted

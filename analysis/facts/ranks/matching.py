@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from ...model.names import number_of_kind, waits_for_all
 from ...model.trace import NONE, Bools, Ints
-from .collectives import Collectives
+from ..collectives import Collectives
 from .pairing import StepPairs, pair_steps
 
 ENDS_AGREE_NS: Final = 20_000
@@ -43,13 +43,10 @@ class Matching:
     """What of several ranks' collectives is the same."""
 
     ranks: tuple[Collectives, ...]
+    names: tuple[int, ...]  # each rank's number; its place where the file has none
     steps: StepPairs
     groups: tuple[MatchedGroup, ...]
     refused: tuple[str, ...]  # why collectives have no counterpart
-
-    def names(self) -> list[int]:
-        """Each rank's number; its place where the file has none."""
-        return [place if own.rank is None else own.rank for place, own in enumerate(self.ranks)]
 
     def durations(self, group: MatchedGroup) -> Ints:
         """[m, members] Of the collectives of which transfer and waiting can be told apart."""
@@ -65,10 +62,11 @@ def match(ranks: Sequence[Collectives]) -> Matching:
     steps = pair_steps(ranks)
     found: list[MatchedGroup] = []
     refused: list[str] = []
-    names = [place if own.rank is None else own.rank for place, own in enumerate(ranks)]
+    names = tuple(place if rank.rank is None else rank.rank for place, rank in enumerate(ranks))
     for label in dict.fromkeys(label for rank in ranks for label in rank.groups):
         members = [place for place, rank in enumerate(ranks) if label in rank.group_places]
-        size = next((_size(ranks[place], label) for place in members if _size(ranks[place], label)), None)
+        sizes = [ranks[place].group_sizes[ranks[place].group_places[label]] for place in members]
+        size = next(filter(None, sizes), None)
         if len(members) < 2:
             refused.append(f"only rank {names[members[0]]} of {_named(label)} was given")
             continue
@@ -80,17 +78,13 @@ def match(ranks: Sequence[Collectives]) -> Matching:
             refused += reasons
             if len(matched.step):
                 found.append(matched)
-    return Matching(tuple(ranks), steps, tuple(found), tuple(first_ones(refused)))
+    return Matching(tuple(ranks), names, steps, tuple(found), tuple(first_ones(refused)))
 
 
 def first_ones(reasons: Sequence[str]) -> list[str]:
     """The first of them, and how many more there are: there may be thousands of groups."""
     more = len(reasons) - MOST_REASONS
     return list(reasons) if more <= 0 else [*reasons[:MOST_REASONS], f"and {more:,} more of the kind"]
-
-
-def _size(rank: Collectives, label: str) -> int | None:
-    return rank.group_sizes[rank.group_places[label]]
 
 
 def _named(label: str) -> str:
@@ -103,11 +97,11 @@ def _parted(ranks: Sequence[Collectives], steps: StepPairs, label: str, members:
         return [members]
     parts: list[list[int]] = []
     for place in members:
-        own = next((part for part in parts if _ends_agree(ranks, steps, part[0], place)), None)
-        if own is None:
+        part = next((part for part in parts if _ends_agree(ranks, steps, part[0], place)), None)
+        if part is None:
             parts.append([place])
         else:
-            own.append(place)
+            part.append(place)
     return parts
 
 
@@ -127,54 +121,41 @@ def _match_group(
     size: int | None,
 ) -> tuple[MatchedGroup, list[str]]:
     """One group's collectives in the steps that all members have, and why not in others."""
-    own = [_GroupRows.of(ranks[place], label, steps.places[:, place]) for place in members]
-    present = np.logical_and.reduce([rows.present for rows in own])
-    counts = np.stack([rows.counts for rows in own])
+    of_members = [_GroupRows.of(ranks[place], label, steps.places[:, place]) for place in members]
+    present = np.logical_and.reduce([rows.present for rows in of_members])
+    counts = np.stack([rows.counts for rows in of_members])
     even = present & (counts == counts[0]).all(axis=0)
-    layout = [rows.of_steps(even) for rows in own]
-    kinds = [_kinds(ranks[place], rows) for place, (rows, _) in zip(members, layout, strict=True)]
-    step = layout[0][1]
-    alike = np.ones(len(step), np.bool_)
-    for other in kinds[1:]:
-        alike &= kinds[0] == other
-    odd = np.unique(step[~alike])
-    kept = ~np.isin(step, odd)
-    first, (rows, _) = ranks[members[0]], layout[0]
-    waits = np.array([waits_for_all(kind) for kind in first.kinds], np.bool_)[first.kind[rows]]
+    layout = [rows.of_steps(even) for rows in of_members]
+    kinds = np.stack([ranks[place].kind_number[rows] for place, (rows, _) in zip(members, layout, strict=True)])
+    rows, step = layout[0]
+    differing = np.unique(step[(kinds != kinds[0]).any(axis=0)])
+    kept = ~np.isin(step, differing)
     matched = MatchedGroup(
         label=label,
         members=tuple(members),
         size=size,
         step=step[kept],
         rows=np.stack([rows[kept] for rows, _ in layout], axis=1),
-        waits=waits[kept],
+        waits=ranks[members[0]].all_wait[rows[kept]],
     )
     numbers = [names[place] for place in members]
-    lacking = [*_lacking(label, numbers, [rows.present for rows in own])]
-    return matched, [*lacking, *_uneven(label, numbers, counts, present & ~even), *_other_kinds(label, odd)]
+    reasons = [*_lacking(numbers, [rows.present for rows in of_members]), *_uneven(numbers, counts, present & ~even)]
+    if len(differing):
+        reasons.append(f"{len(differing)} steps in which ranks run other collectives, or in another order")
+    return matched, [f"{_named(label)}: {reason}" for reason in reasons]
 
 
-def _kinds(rank: Collectives, rows: Ints) -> Ints:
-    """The kind of each of these rows, numbered alike on every rank."""
-    return np.array([number_of_kind(kind) for kind in rank.kinds], np.int64)[rank.kind[rows]]
-
-
-def _lacking(label: str, names: Sequence[int], present: Sequence[Bools]) -> Iterator[str]:
+def _lacking(names: Sequence[int], present: Sequence[Bools]) -> Iterator[str]:
     for name, has in zip(names, present, strict=True):
         if not has.all():
-            yield f"{_named(label)}: {int((~has).sum())} of {len(has)} steps are not in the trace of rank {name}"
+            yield f"{int((~has).sum())} of {len(has)} steps are not in the trace of rank {name}"
 
 
-def _uneven(label: str, names: Sequence[int], counts: Ints, steps: Bools) -> Iterator[str]:
+def _uneven(names: Sequence[int], counts: Ints, steps: Bools) -> Iterator[str]:
     if steps.any():
-        first = counts[:, np.argmax(steps)].tolist()
-        told = ", ".join(f"rank {name} {count}" for name, count in list(zip(names, first, strict=True))[:4])
-        yield f"{_named(label)}: {int(steps.sum())} steps in which ranks differ in their number of collectives ({told})"
-
-
-def _other_kinds(label: str, steps: Ints) -> Iterator[str]:
-    if len(steps):
-        yield f"{_named(label)}: {len(steps)} steps in which ranks run other collectives, or in another order"
+        first = zip(names, counts[:, np.argmax(steps)].tolist(), strict=True)
+        shown = ", ".join(f"rank {name} {count}" for name, count in islice(first, 4))
+        yield f"{int(steps.sum())} steps in which ranks differ in their number of collectives ({shown})"
 
 
 @dataclass(frozen=True, eq=False)

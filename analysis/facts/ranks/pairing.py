@@ -1,17 +1,18 @@
-"""Which step of one rank is which of another's: by their own numbers, else by order, checked on the collectives."""
+"""Which files are of ranks that ran together, and which step of one rank is which of another's."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from ...model.names import number_of_kind, waits_for_all
 from ...model.trace import NONE, Ints
-from .collectives import Collectives
+from ..collectives import Collectives
 
+_RANK: Final = re.compile(r"(?:rank|tp|dp|pp|ep)[-_]?\d+", re.IGNORECASE)
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)  # odd, so that its powers are all different for long
 _MIX_GROUPS: Final = np.uint64(0xD1B54A32D192ED03)
 
@@ -28,6 +29,22 @@ CLEARLY: Final = 4.0
 """Times by which the ends of collectives must agree better for another order than the one by position to be taken."""
 
 
+def sets_of_files(names: Sequence[str], ranks: Sequence[int]) -> list[list[int]]:
+    """Places of files that belong together: all, if no rank is there twice, else by their names but for the rank in
+    them. Files that no name puts beside others of other ranks are in no set.
+    """
+    if _is_set(ranks):
+        return [list(range(len(ranks)))]
+    by_name: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        by_name.setdefault(_RANK.sub("", name), []).append(place)
+    return [places for places in by_name.values() if _is_set([ranks[place] for place in places])]
+
+
+def _is_set(ranks: Sequence[int]) -> bool:
+    return len(ranks) > 1 and len(set(ranks)) == len(ranks)
+
+
 @dataclass(frozen=True, eq=False)
 class StepPairs:
     """The p steps that ranks have in common with at least one other."""
@@ -37,7 +54,7 @@ class StepPairs:
 
 
 def pair_steps(ranks: Sequence[Collectives]) -> StepPairs:
-    """The steps of all ranks that belong together."""
+    """The steps of all ranks that belong together: by their numbers, else by order, checked on the collectives."""
     sources = {rank.step_source for rank in ranks}
     if len(sources) == 1 and (source := sources.pop()) in NUMBERED:
         by_number = _by_number([rank.step_number for rank in ranks])
@@ -51,11 +68,11 @@ def pair_steps(ranks: Sequence[Collectives]) -> StepPairs:
 
 def _by_number(numbers: Sequence[Ints]) -> Ints:
     """[p, ranks] places of each number that two ranks have at least."""
-    found, count = np.unique(np.concatenate([np.unique(own) for own in numbers]), return_counts=True)
+    found, count = np.unique(np.concatenate([np.unique(of_rank) for of_rank in numbers]), return_counts=True)
     shared = found[count >= min(2, len(numbers))]
     places = np.full((len(shared), len(numbers)), NONE, np.int64)
-    for rank, own in enumerate(numbers):
-        distinct, first = np.unique(own, return_index=True)
+    for rank, of_rank in enumerate(numbers):
+        distinct, first = np.unique(of_rank, return_index=True)
         is_shared = np.isin(distinct, shared)
         places[np.searchsorted(shared, distinct[is_shared]), rank] = first[is_shared]
     return places
@@ -71,10 +88,10 @@ def _shifts(ranks: Sequence[Collectives]) -> list[int]:
     following = [0]
     for known in following:  # which grows
         for label in ranks[known].groups:
-            for own in members.pop(label, ()):
-                if own not in shifts:
-                    shifts[own] = shifts[known] + _shift(ranks[known], ranks[own])
-                    following.append(own)
+            for place in members.pop(label, ()):
+                if place not in shifts:
+                    shifts[place] = shifts[known] + _shift(ranks[known], ranks[place])
+                    following.append(place)
     return [shifts.get(rank, 0) for rank in range(len(ranks))]
 
 
@@ -121,12 +138,11 @@ class _Waiting:
     def of(cls, rank: Collectives, shared: Sequence[str]) -> _Waiting:
         number = np.full(len(rank.groups), NONE, np.int64)
         number[[rank.group_places[label] for label in shared]] = np.arange(len(shared))
-        waits = np.array([waits_for_all(kind) for kind in rank.kinds], np.bool_)
-        rows = np.flatnonzero((number[rank.group] != NONE) & waits[rank.kind])
+        rows = np.flatnonzero((number[rank.group] != NONE) & rank.all_wait)
         rows = rows[np.lexsort((rank.ordinal[rows], number[rank.group[rows]], rank.step[rows]))]
-        kinds = np.array([number_of_kind(kind) for kind in rank.kinds], np.uint64)[rank.kind[rows]]
-        mixed = (kinds + np.uint64(1)) * _MIX ** (rank.ordinal[rows].astype(np.uint64) + np.uint64(1))
-        mixed *= _MIX_GROUPS ** (number[rank.group[rows]].astype(np.uint64) + np.uint64(1))
+        columns = (rank.kind_number[rows], rank.ordinal[rows], number[rank.group[rows]])
+        kind, ordinal, group = (column.astype(np.uint64) + np.uint64(1) for column in columns)
+        mixed = kind * _MIX**ordinal * _MIX_GROUPS**group
         signature = np.zeros(rank.steps, np.uint64)
         np.add.at(signature, rank.step[rows], mixed)
         return cls(rank.step[rows], rank.end_ns[rows], signature.view(np.int64))

@@ -73,7 +73,8 @@ def around_fused(scan: Scan) -> Iterator[Finding]:
         yield Already("attention", next((n for n in op.around if n.startswith("_scaled")), op.name or ""), (op,))
         before = scan.before(op, _BEFORE)[::-1]
         mask = tuple(other for other in before if _SDPA in other.around and not other.is_attention)
-        if mask and _makes_mask(mask, op.tensors[3:]):
+        reads_truth = any(tensor.type == "bool" for other in mask for tensor in other.tensors)
+        if reads_truth and mask[-1].output is not None and mask[-1].output in op.tensors[3:]:
             masks.append(mask)
         if repeats := _repeats(scan, op, op.tensors[1]):
             yield Occurrence(
@@ -86,12 +87,6 @@ def around_fused(scan: Scan) -> Iterator[Finding]:
                 "heads × times heads",
             )
     yield from _masks(masks)
-
-
-def _makes_mask(ops: Sequence[StepOp], read: Sequence[Tensor]) -> bool:
-    """They end in a tensor of the dimensions of one that the attention reads, from one of truth values."""
-    reads_truth = any(tensor.type == "bool" for op in ops for tensor in op.tensors)
-    return ops[-1].output is not None and reads_truth and ops[-1].output in read
 
 
 def _masks(masks: Sequence[tuple[StepOp, ...]]) -> Iterator[Finding]:

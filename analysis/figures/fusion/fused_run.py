@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,9 +17,9 @@ from ...facts.context import Context
 from ...model.fusion_document import FusedPartDoc, FusedRunDoc, PromiseDoc
 from ...model.names import is_compiled, unnumbered
 from ...model.statistics import known_sum
+from .advisor import Prices, Rates
 from .scan import Occurrence
 from .step import FusionStep, OpTimes
-from .worth import Prices, Rates
 
 _COMMON: Final = frozenset({"add", "mul", "copy_", "sub", "div", "mm", "addmm", "bmm", "fill_", "where"})
 """Operators that too many patterns have for a name to tell of one."""
@@ -43,13 +43,22 @@ def fused_run(
     eager: Recorded, step: FusionStep, found: Sequence[Occurrence], rates: Rates, fused: Recorded
 ) -> FusedRunDoc | None:
     """The comparison; None where either has no kept step."""
-    matched = align(eager.context.trace, eager.context.steps, fused.context.trace, fused.context.steps)
+    matched = align(eager.context, fused.context)
     if not len(matched.reference_ops) or not len(matched.other_ops):
         return None
-    run = _Run(eager, fused, matched, found)
-    prices = Prices(rates, step)
-    kinds = list(dict.fromkeys(o.kind for o in found if o.launches > o.launches_after))
-    promises = [_promise(kind, run, prices) for kind in kinds]
+    run, prices = _Run(eager, fused, matched, found), Prices(rates, step)
+    promises = []
+    for kind in dict.fromkeys(o.kind for o in found if o.launches_saved > 0):
+        worth = prices.worth(o for o in found if o.kind == kind)
+        promises.append(
+            PromiseDoc(
+                kind=kind,
+                launches_promised=worth.launches_saved,
+                launches_came=run.gone[kind],
+                gpu_work_promised_ns=worth.gpu_work_ns,
+                gpu_work_came_ns=run.gone_ns[kind],
+            )
+        )
     return FusedRunDoc(
         eager_trace=eager.context.name,
         fused_trace=fused.context.name,
@@ -68,44 +77,35 @@ class _Run:
     """Replaced kernels of both sides, by what they belong to."""
 
     def __init__(self, eager: Recorded, fused: Recorded, matched: Alignment, found: Sequence[Occurrence]) -> None:
-        self.found = found
         self._eager, self._fused = eager, fused
         self._before_ns = dict(zip(matched.reference_ops.tolist(), eager.times.ns, strict=True))
         self._after_ns = dict(zip(matched.other_ops.tolist(), fused.times.ns, strict=True))
         self._kind_of = {row: o.kind for o in found for op in o.ops for row in op.gpu_ops}
         self._telling = _telling(found)
-        replaced = [(before.tolist(), after.tolist()) for before, after in matched.replacements()]
-        self._replaced = self._without_moved(replaced)
+        self._replaced = self._without_moved([(b.tolist(), a.tolist()) for b, a in matched.replacements()])
         self.gone: Counter[str] = Counter()
         self.gone_ns: defaultdict[str, float] = defaultdict(float)
         for before, after in self._replaced:
-            self._count(before, self._before_ns, [self._kind_of.get(row) for row in before], 1)
-            self._count(after, self._after_ns, [self._owner(row, before) for row in after], -1)
+            kinds = [(self._kind_of.get(row), 1, self._before_ns[row]) for row in before]
+            kinds += [(self._owner(row, before), -1, -self._after_ns[row]) for row in after]
+            for kind, count, ns in kinds:
+                if kind is not None:
+                    self.gone[kind] += count
+                    self.gone_ns[kind] += ns
 
     def _without_moved(self, runs: Sequence[_Rows]) -> list[_Rows]:
         """The runs without ops that went in one place and came, by name, in another: those only changed their turn."""
-        went = Counter(self._name(self._eager, row) for before, _ in runs for row in before)
-        came = Counter(self._name(self._fused, row) for _, after in runs for row in after)
-        moved = went & came
-        sides: list[list[list[int]]] = []
-        for side, recorded in ((0, self._eager), (1, self._fused)):
-            left = moved.copy()
-            sides.append([])
-            for run in runs:
-                kept = []
-                for row in run[side]:
-                    name = self._name(recorded, row)
-                    left[name] -= 1
-                    if left[name] < 0:
-                        kept.append(row)
-                sides[-1].append(kept)
-        return [(before, after) for before, after in zip(*sides, strict=True) if before or after]
+        recorded = (self._eager, self._fused)
+        went, came = (Counter(self._name(recorded[side], row) for run in runs for row in run[side]) for side in (0, 1))
+        moved = (went & came, went & came)
 
-    def _count(self, rows: Sequence[int], ns_of: Mapping[int, float], kinds: Sequence[str | None], sign: int) -> None:
-        for row, kind in zip(rows, kinds, strict=True):
-            if kind is not None:
-                self.gone[kind] += sign
-                self.gone_ns[kind] += sign * ns_of[row]
+        def stays(side: int, row: int) -> bool:
+            name = self._name(recorded[side], row)
+            moved[side][name] -= 1
+            return moved[side][name] < 0
+
+        kept = [([row for row in b if stays(0, row)], [row for row in a if stays(1, row)]) for b, a in runs]
+        return [(before, after) for before, after in kept if before or after]
 
     def _owner(self, row: int, before: Sequence[int]) -> str | None:
         """The candidate that a fused kernel's name tells of, else the one that most kernels went from there."""
@@ -126,27 +126,21 @@ class _Run:
             kinds = dict.fromkeys([*map(self._kind_of.get, before), *(self._owner(row, before) for row in after)])
             own = tuple(kind for kind in kinds if kind is not None)
             groups.setdefault((own, names_before, names_after), []).append((before, after))
-        parts = [self._part(*key, places) for key, places in groups.items()]
+        parts = [
+            FusedPartDoc(
+                kinds=list(kinds),
+                before=list(before),
+                after=list(after),
+                operators=[text for text in dict.fromkeys(map(_operators_in, after)) if text],
+                places=len(places),
+                kernels_before=len(before) * len(places),
+                kernels_after=len(after) * len(places),
+                before_ns=sum(self._before_ns[row] for rows, _ in places for row in rows),
+                after_ns=sum(self._after_ns[row] for _, rows in places for row in rows),
+            )
+            for (kinds, before, after), places in groups.items()
+        ]
         return sorted(parts, key=lambda part: -part.kernels_before)
-
-    def _part(
-        self,
-        kinds: Sequence[str],
-        before: Sequence[str],
-        after: Sequence[str],
-        places: Sequence[_Rows],
-    ) -> FusedPartDoc:
-        return FusedPartDoc(
-            kinds=list(kinds),
-            before=list(before),
-            after=list(after),
-            operators=[text for text in dict.fromkeys(map(_operators_in, after)) if text],
-            places=len(places),
-            kernels_before=len(before) * len(places),
-            kernels_after=len(after) * len(places),
-            before_ns=sum(self._before_ns[row] for rows, _ in places for row in rows),
-            after_ns=sum(self._after_ns[row] for _, rows in places for row in rows),
-        )
 
     @staticmethod
     def _name(recorded: Recorded, row: int) -> str:
@@ -163,22 +157,11 @@ def _telling(found: Sequence[Occurrence]) -> dict[str, list[str]]:
     """Words of a fused kernel's name that tell of each kind: operators that are not in every pattern."""
     words: dict[str, dict[str, None]] = {}
     for o in found:
-        own = words.setdefault(o.kind, {})
+        telling = words.setdefault(o.kind, {})
         for op in o.ops:
             name = op.name or ""
             if name not in _COMMON:
-                own[name.rstrip("_")] = None
+                telling[name.rstrip("_")] = None
             if any(_ATTENTION in around for around in op.around):
-                own[_ATTENTION] = None
-    return {kind: list(own) for kind, own in words.items()}
-
-
-def _promise(kind: str, run: _Run, prices: Prices) -> PromiseDoc:
-    worth = prices.worth(o for o in run.found if o.kind == kind)
-    return PromiseDoc(
-        kind=kind,
-        launches_promised=worth.launches_saved,
-        launches_came=run.gone[kind],
-        gpu_work_promised_ns=worth.gpu_work_ns,
-        gpu_work_came_ns=run.gone_ns[kind],
-    )
+                telling[_ATTENTION] = None
+    return {kind: list(telling) for kind, telling in words.items()}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from ...model import units
+from ...model.document import TraceDoc
 from ...model.fusion_document import CandidateDoc, FusedRunDoc, FusionDoc, WorthDoc
-from ...model.units import MISSING, duration, number, plural
+from ...model.units import MISSING, byte_size, duration, number, plural
 from ...story.blocks import Block, Fact, Listing
-from ...story.tables import Column, Row, Table
+from ...story.tables import Cells, Column, Row, Table
+from ..figure import Figure
 
-TOLD: Final = 5  # candidates without --verbose
+MOST: Final = 5  # candidates without --verbose
 PARTS: Final = 8
 MATCHED: Final = "from the eager step; as recorded, kernels matched by name and order"
 PRODUCTS: Final = "torch.compile puts no products of matrices together: qkv and gate_up are for the model's author"
@@ -19,6 +20,12 @@ _TAU_WORDS: Final = {"tau_step": "host time per launch, unprofiled"}
 _HOW_TO_GET: Final = (
     "no shapes of operators' inputs in the file: record with record_shapes=True (and with_stack=True for lines), "
     "or with `launchscope profile`"
+)
+_PARTS: Final[Cells] = (
+    (Column("of", right=False), lambda part: ", ".join(part.kinds) or MISSING),
+    (Column("kernels"), lambda part: f"{number(part.kernels_before)} → {number(part.kernels_after)}"),
+    (Column("GPU work"), lambda part: f"{duration(part.before_ns)} → {duration(part.after_ns)}"),
+    (Column("became", right=False, least=24, foreign=True), lambda part: " · ".join(part.operators) or MISSING),
 )
 
 
@@ -34,8 +41,7 @@ def fusion_story(fusion: FusionDoc | None, run: FusedRunDoc | None = None, *, ve
     elif verbose:
         yield Fact("fusion", [f"nothing to fuse found in a step of {plural(fusion.launches, 'launch', 'launches')}"])
     if verbose:
-        for candidate in fusion.candidates:
-            yield Fact(candidate.kind, list(_details(candidate)))
+        yield from (Fact(candidate.kind, list(_details(candidate))) for candidate in fusion.candidates)
     if fusion.already and (verbose or not fusion.candidates):
         yield Fact("fused already", [" · ".join(already(fusion))])
     if verbose and fusion.abstained:
@@ -44,7 +50,9 @@ def fusion_story(fusion: FusionDoc | None, run: FusedRunDoc | None = None, *, ve
         yield _promises(run)
         yield Fact("promised, came", [MATCHED, PRODUCTS])
         if verbose:
-            yield _parts(run)
+            more = len(run.parts) - PARTS
+            notes = [f"{plural(more, 'other part')} in the JSON report"] if more > 0 else []
+            yield Listing(Table.of(_PARTS, run.parts[:PARTS]), notes)
 
 
 def already(fusion: FusionDoc) -> list[str]:
@@ -58,22 +66,21 @@ def not_sure(fusion: FusionDoc) -> list[str]:
 
 
 def _candidates(fusion: FusionDoc, *, verbose: bool) -> Listing:
-    told = fusion.candidates if verbose else fusion.candidates[:TOLD]
-    rows = [_cells(_times(each.title, each.places), each, each.launches_per_step) for each in told]
-    if len(fusion.candidates) > 1:
-        left = len(fusion.candidates) - len(told)
-        label = "all" if not left else f"all, with {plural(left, 'other')}"
-        rows.append(_cells(label, fusion.total, sum(each.launches_per_step for each in fusion.candidates)))
     columns = [Column("could be fused", right=False), Column("launches"), Column("saves in\neager")]
-    columns += [Column("saves in\na graph"), Column("bytes saved", rank=1)]
-    columns = columns if verbose else columns[:-1]
-    return Listing(Table(columns, [Row(cells[: len(columns)]) for cells in rows]))
+    columns += [Column("saves in\na graph"), *([Column("bytes saved", rank=1)] if verbose else [])]
 
+    def row(label: str, worth: WorthDoc, launches: int) -> Row:
+        counts = f"{number(launches)} → {number(launches - worth.launches_saved)}"
+        cells = [label, counts, duration(worth.eager_saves_ns), duration(worth.graph_saves_ns)]
+        return Row([*cells, byte_size(worth.bytes_saved)][: len(columns)])
 
-def _cells(label: str, worth: WorthDoc, launches: int) -> list[str]:
-    size = MISSING if worth.bytes_saved is None else units.byte_size(worth.bytes_saved)
-    counts = f"{number(launches)} → {number(launches - worth.launches_saved)}"
-    return [label, counts, duration(worth.eager_saves_ns), duration(worth.graph_saves_ns), size]
+    shown = fusion.candidates if verbose else fusion.candidates[:MOST]
+    rows = [row(_times(each.title, each.places), each, each.launches_per_step) for each in shown]
+    if len(fusion.candidates) > 1:
+        others = len(fusion.candidates) - len(shown)
+        label = "all" if not others else f"all, with {plural(others, 'other')}"
+        rows.append(row(label, fusion.total, sum(each.launches_per_step for each in fusion.candidates)))
+    return Listing(Table(columns, rows))
 
 
 def basis(fusion: FusionDoc, *, verbose: bool) -> Iterator[str]:
@@ -100,19 +107,14 @@ def _all(low: float | None, high: float | None) -> str:
 
 
 def _details(candidate: CandidateDoc) -> Iterator[str]:
-    names = " → ".join(candidate.operators[:12]) + (" → …" if len(candidate.operators) > 12 else "")
     yield f"{_times(candidate.title, candidate.places)} · {_layers(candidate.layers)}"
-    yield names
+    yield " → ".join([*candidate.operators[:12], *(["…"] if len(candidate.operators) > 12 else [])])
     if candidate.where:
         yield f"at {', '.join(candidate.where)}"
-    ranges = {
-        "eager": (candidate.eager_low_ns, candidate.eager_high_ns),
-        "in a graph": (candidate.graph_low_ns, candidate.graph_high_ns),
-    }
-    told = [
-        f"{name} {duration(low)} to {duration(high)}" for name, (low, high) in ranges.items() if None not in (low, high)
-    ]
-    yield " · ".join([*told, f"kernels take {duration(candidate.kernels_ns)} now"])
+    ranges = {"eager": candidate.saves_ns(in_graph=False), "in a graph": candidate.saves_ns(in_graph=True)}
+    known = {name: (low, high) for name, (_, low, high) in ranges.items() if None not in (low, high)}
+    texts = [f"{name} {duration(low)} to {duration(high)}" for name, (low, high) in known.items()]
+    yield " · ".join([*texts, f"kernels take {duration(candidate.kernels_ns)} now"])
     yield f"known by: {candidate.relied_on}"
     yield f"how: {candidate.how}"
 
@@ -132,45 +134,26 @@ def _times(text: str, places: int) -> str:
 
 def _promises(run: FusedRunDoc) -> Listing:
     """Per kind what torch.compile was promised to do and did."""
-    rows = [
-        Row(
-            [
-                promise.kind,
-                number(promise.launches_promised),
-                number(promise.launches_came),
-                duration(promise.gpu_work_promised_ns),
-                duration(promise.gpu_work_came_ns),
-            ]
-        )
-        for promise in run.promises
+    figures = [
+        (each.kind, each.launches_promised, each.launches_came, each.gpu_work_promised_ns, each.gpu_work_came_ns)
+        for each in run.promises
     ]
     came = run.launches_before - run.launches_after
     work = run.gpu_work_before_ns - run.gpu_work_after_ns
-    rows.append(
-        Row(["all", number(run.launches_promised), number(came), duration(run.gpu_work_promised_ns), duration(work)])
-    )
-    columns = [Column("torch.compile fused", right=False), Column("launches\npromised"), Column("came")]
-    columns += [Column("GPU work\npromised"), Column("came")]
-    return Listing(Table(columns, rows))
-
-
-def _parts(run: FusedRunDoc) -> Listing:
+    figures.append(("all", run.launches_promised, came, run.gpu_work_promised_ns, work))
     rows = [
-        Row(
-            [
-                ", ".join(part.kinds) or MISSING,
-                f"{number(part.kernels_before)} → {number(part.kernels_after)}",
-                f"{duration(part.before_ns)} → {duration(part.after_ns)}",
-                " · ".join(part.operators) or MISSING,
-            ]
-        )
-        for part in run.parts[:PARTS]
+        Row([kind, number(promised), number(did), duration(promised_ns), duration(did_ns)])
+        for kind, promised, did, promised_ns, did_ns in figures
     ]
-    columns = [
-        Column("of", right=False),
-        Column("kernels"),
-        Column("GPU work"),
-        Column("became", right=False, least=24, foreign=True),
-    ]
-    left = len(run.parts) - PARTS
-    return Listing(Table(columns, rows), [f"{plural(left, 'other part')} in the JSON report"] if left > 0 else [])
+    columns = [Column("torch.compile fused", right=False), Column("launches\npromised"), Column("came")]
+    return Listing(Table([*columns, Column("GPU work\npromised"), Column("came")], rows))
+
+
+def _tables(trace: TraceDoc, verbose: bool) -> Iterable[Block]:
+    """Of a bare trace: a profile tells its own."""
+    return fusion_story(trace.fusion, verbose=verbose) if trace.trace_pass is None else ()
+
+
+FUSION: Final[Figure[FusionDoc]] = Figure(
+    "fusion", "operators that could be one kernel", FusionDoc, None, tables=_tables
+)

@@ -77,26 +77,32 @@ def qkv(scan: Scan) -> Iterator[Finding]:
     """Three products of the same rows in a row, before an attention that has heads of their sizes."""
     unsure = -1
     for op in scan.free():
-        rows = op.rows
+        rows, made = op.rows, op.output
         group = [] if rows is None or op.position <= unsure else _same_rows(scan, op, rows)
+        is_projection = op.name in _PROJECTIONS
         if len(group) < 2 or rows is None:
-            yield from _merged_qkv(scan, op)
+            heads = _head_widths(scan, op) if is_projection else None
+            if made is not None and heads is not None and made.width == heads[0] + 2 * heads[1]:
+                yield Already("qkv", f"one projection of {made.width:,}", (op,))
             continue
         widths = [other.output.width for other in group if other.output is not None]
         heads = _head_widths(scan, group[-1])
+        kind, title = "projections", "projections of one input"
+        relied_on = "products in a row whose input is alike, and of which none has an output of that shape"
         if heads is not None and widths == [heads[0], heads[1], heads[1]]:
+            kind, title = "qkv", "QKV projection"
             relied_on = (
                 "three products in a row whose input is alike; their widths are those of the query "
                 f"({heads[0]:,}) and of key and value ({heads[1]:,}) of the attention that follows"
             )
-            yield _merge(group, rows, "qkv", "QKV projection", relied_on)
-        elif rows.width not in widths[:-1] and op.name in _PROJECTIONS:
-            relied_on = "products in a row whose input is alike, and of which none has an output of that shape"
-            yield _merge(group, rows, "projections", "projections of one input", relied_on)
-        elif len(group) > 2 or heads is not None:
-            reason = "products in a row, but one's output has the shape of the next one's input, and no attention"
-            unsure = group[-1].position
-            yield Abstention("qkv", f"{reason} with heads of their sizes follows", tuple(group))
+        elif rows.width in widths[:-1] or not is_projection:
+            if len(group) > 2 or heads is not None:
+                reason = "products in a row, but one's output has the shape of the next one's input, and no attention"
+                unsure = group[-1].position
+                yield Abstention("qkv", f"{reason} with heads of their sizes follows", tuple(group))
+            continue
+        size = None if rows.bytes is None else rows.bytes * (len(group) - 1)
+        yield Occurrence(kind, title, tuple(group), max(op.launches for op in group), size, relied_on)
 
 
 def _same_rows(scan: Scan, op: StepOp, rows: Tensor) -> list[StepOp]:
@@ -106,11 +112,6 @@ def _same_rows(scan: Scan, op: StepOp, rows: Tensor) -> list[StepOp]:
         return other.name == op.name and other.rows == rows and other.output is not None
 
     return list(takewhile(is_alike, scan.run(op.position, 4)))
-
-
-def _merge(group: Sequence[StepOp], rows: Tensor, kind: str, title: str, relied_on: str) -> Occurrence:
-    size = None if rows.bytes is None else rows.bytes * (len(group) - 1)
-    return Occurrence(kind, title, tuple(group), max(op.launches for op in group), size, relied_on)
 
 
 def _head_widths(scan: Scan, projection: StepOp) -> tuple[int, int] | None:
@@ -136,14 +137,6 @@ def _head_widths(scan: Scan, projection: StepOp) -> tuple[int, int] | None:
 def _width(dims: tuple[int, ...]) -> int:
     """heads × head size of [batch, heads, positions, head size]."""
     return dims[1] * dims[3] if len(dims) == 4 else 0
-
-
-def _merged_qkv(scan: Scan, op: StepOp) -> Iterator[Already]:
-    """A product as wide as query, key and value together, alone before its attention."""
-    if op.output is not None and op.name in _PROJECTIONS:
-        heads = _head_widths(scan, op)
-        if heads is not None and op.output.width == heads[0] + 2 * heads[1]:
-            yield Already("qkv", f"one projection of {op.output.width:,}", (op,))
 
 
 def merged_gate_up(scan: Scan) -> Iterator[Finding]:

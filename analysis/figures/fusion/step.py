@@ -7,8 +7,8 @@ of the `cuda` pass of the same mode, which stretches neither them nor the host b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import Final
@@ -17,8 +17,8 @@ import numpy as np
 
 from ...facts.alignment import in_launch_order, match_names, step_ops
 from ...facts.context import Context
-from ...facts.repetition import LEAST_REPEATS, find_repetition
 from ...facts.stacks import stacks_at
+from ...facts.step_repetition import LEAST_REPEATS, find_repetition
 from ...facts.tensor_shapes import ELEMENTWISE, PACKED_PRODUCTS, Input, Tensor, inputs_of, output_of
 from ...model.columns import follow
 from ...model.names import users_line
@@ -43,7 +43,7 @@ class StepOp:
     launches: int
     ns: float  # of its GPU ops
     host_ns: float | None  # the host's before its launches; None where no recording tells
-    line: str | None  # of the model's code, where Python stacks were recorded
+    line: str | None  # of the model's code, a library's too, where Python stacks were recorded
     are_kernels: bool = True  # all of its GPU ops: none is a copy or a set
 
     @property
@@ -127,24 +127,24 @@ def fusion_step(context: Context, times: OpTimes | None = None) -> FusionStep | 
     trace = context.trace
     if not trace.shapes:
         return None
-    rows = step_ops(trace, context.steps)
-    launched = rows[trace.gpu_ops.launch_row[rows] != NONE]
+    rows = step_ops(context)
+    launched = np.flatnonzero(trace.gpu_ops.launch_row[rows] != NONE)
     if not len(launched):
         return None
-    ns_of = dict(zip(rows.tolist(), trace.gpu_ops.dur_ns[rows].tolist() if times is None else times.ns, strict=True))
-    host = None if times is None else times.host_ns
-    host_of = None if host is None else dict(zip(rows.tolist(), host, strict=True))
-    ops = _with_list_types(_operators(trace, launched, ns_of, host_of))
+    ns = trace.gpu_ops.dur_ns[rows] if times is None else np.array(times.ns)
+    host_ns = None if times is None or times.host_ns is None else np.array(times.host_ns)[launched].tolist()
+    ops = list(_operators(trace, rows[launched], ns[launched].tolist(), host_ns))
     if not any(op.inputs for op in ops):
         return None
     layer_of, layers = _layers(ops)
     return FusionStep(tuple(ops), tuple(layer_of), layers)
 
 
-def _operators(
-    trace: Trace, rows: Ints, ns_of: Mapping[int, float], host_of: Mapping[int, float] | None
-) -> Iterator[StepOp]:
-    """GPU ops, grouped by the call of an operator that launched them one after the other."""
+def _operators(trace: Trace, rows: Ints, ns: Sequence[float], host_ns: Sequence[float] | None) -> Iterator[StepOp]:
+    """GPU ops, grouped by the call of an operator that launched them one after the other.
+
+    Tensors of lists have no type in the file: they get that of what was written just before.
+    """
     launches, host = trace.launches, trace.host_ops
     launch_row = trace.gpu_ops.launch_row[rows]
     operator_row = launches.operator_row[launch_row]
@@ -152,53 +152,40 @@ def _operators(
     stacks = stacks_at(trace, launches.start_ns[launch_row], launches.process[launch_row], launches.thread[launch_row])
     is_operator = np.zeros(len(trace.names), np.bool_)
     is_operator[host.name[host.kind == HostKind.OPERATOR]] = True
-    is_kernel = trace.gpu_ops.is_kernel
+    is_kernel = trace.gpu_ops.is_kernel[rows]
     known: dict[int, tuple[Input, ...]] = {NONE: ()}
+    written: str | None = None
     keys = list(zip(operator_row.tolist(), launch_row.tolist(), strict=True))
     groups = groupby(range(len(rows)), key=lambda at: keys[at][0] if keys[at][0] != NONE else -2 - keys[at][1])
     for position, (_, places) in enumerate(groups):
-        its = list(places)
-        first = its[0]
+        group = list(places)
+        first = group[0]
         row, shapes = int(operator_row[first]), int(shapes_row[first])
-        stack = [trace.name(name) for name in stacks[first]]
+        frames = [frame for name in stacks[first] if not _NOT_A_MODEL.search(frame := trace.name(name))]
         operators = [trace.name(name).removeprefix(_ATEN) for name in stacks[first] if is_operator[name]]
         if shapes not in known:
             known[shapes] = inputs_of(trace.shapes[shapes])
-        gpu_ops = tuple(int(rows[place]) for place in its)
-        yield StepOp(
+        op = StepOp(
             position=position,
             name=None if row == NONE else trace.name(int(host.name[row])).removeprefix(_ATEN),
             around=tuple(operators[:-1]),
-            inputs=known[shapes],
-            gpu_ops=gpu_ops,
-            launches=len({keys[place][1] for place in its}),
-            ns=sum(ns_of[op] for op in gpu_ops),
-            host_ns=None if host_of is None else sum(host_of[op] for op in gpu_ops),
-            line=_line_of_model(stack),
-            are_kernels=bool(is_kernel[list(gpu_ops)].all()),
+            inputs=tuple(_of_type(given, written) for given in known[shapes]),
+            gpu_ops=tuple(rows[group].tolist()),
+            launches=len({keys[place][1] for place in group}),
+            ns=sum(ns[place] for place in group),
+            host_ns=None if host_ns is None else sum(host_ns[place] for place in group),
+            line=users_line([frame for frame in frames if _LIBRARY.search(frame)] or frames),
+            are_kernels=bool(is_kernel[group].all()),
         )
+        written = written if op.output is None else op.output.type
+        yield op
 
 
-def _line_of_model(stack: Sequence[str]) -> str | None:
-    """The innermost Python frame that is neither torch's nor ours: a library's model counts as the user's."""
-    frames = [frame for frame in stack if not _NOT_A_MODEL.search(frame)]
-    return users_line([frame for frame in frames if _LIBRARY.search(frame)] or frames)
-
-
-def _with_list_types(ops: Iterator[StepOp]) -> list[StepOp]:
-    """Tensors of lists have no type in the file: they get that of what was written just before."""
-    found: list[StepOp] = []
-    kind: str | None = None
-    for op in ops:
-        inputs = tuple(
-            tuple(part._replace(type=kind) for part in given)
-            if isinstance(given, tuple) and not isinstance(given, Tensor)
-            else given
-            for given in op.inputs
-        )
-        found.append(op if inputs == op.inputs else replace(op, inputs=inputs))
-        kind = found[-1].output.type if found[-1].output is not None else kind
-    return found
+def _of_type(given: Input, kind: str | None) -> Input:
+    """An input whose tensors have this type where it is a list."""
+    if given is None or isinstance(given, Tensor):
+        return given
+    return tuple(part._replace(type=kind) for part in given)
 
 
 def _is_attention(ops: Sequence[StepOp], op: StepOp) -> bool:
@@ -210,42 +197,29 @@ def _is_attention(ops: Sequence[StepOp], op: StepOp) -> bool:
 
 
 def _layers(ops: Sequence[StepOp]) -> tuple[list[int | None], int | None]:
-    """The layer of each operator; null where nothing repeats. Each attention is a layer; without, what repeats is."""
-    numbers: dict[tuple[str | None, tuple[Input, ...]], int] = {}
-    tokens = np.array([numbers.setdefault((op.name, op.inputs), len(numbers)) for op in ops], np.int64)
-    starts, end = _layers_by_attention(ops, tokens) or _layers_by_repetition(tokens)
-    if not starts:
-        return [None] * len(ops), None
-    number = np.searchsorted(starts, np.arange(len(ops)), side="right") - 1
-    return [int(each) if each >= 0 and at < end else None for at, each in enumerate(number.tolist())], len(starts)
-
-
-def _layers_by_attention(ops: Sequence[StepOp], tokens: Ints) -> tuple[list[int], int] | None:
-    """Where each layer starts, and where the last one ends; None with fewer than two attentions.
+    """The layer of each operator; null where nothing repeats. Each attention is a layer; without, what repeats is.
 
     A layer begins with the first operator that stands before the second attention as before the first: behind it are
     the first layer's own, and before it what comes before all layers.
     """
+    numbers: dict[tuple[str | None, tuple[Input, ...]], int] = {}
+    tokens = np.array([numbers.setdefault((op.name, op.inputs), len(numbers)) for op in ops], np.int64)
     attentions = [op.position for op in ops if _is_attention(ops, op)]
-    if len(attentions) < 2:
-        return None
-    first, second = attentions[:2]
-    before = 0
-    while before < min(first, second - first - 1) and tokens[first - before - 1] == tokens[second - before - 1]:
-        before += 1
-    if not before:
-        return None
-    behind = second - before - first
-    return [at - before for at in attentions], min(attentions[-1] + behind, len(ops))
-
-
-def _layers_by_repetition(tokens: Ints) -> tuple[list[int], int]:
-    found = find_repetition(tokens) if len(tokens) >= LEAST_REPEATS else None
-    if found is None:
-        return [], 0
-    layers = found.length // found.period
-    starts = [found.start + layer * found.period for layer in range(layers)]
-    return starts, starts[-1] + found.period
+    starts: list[int] = []
+    end = before = 0
+    if len(attentions) > 1:
+        first, second = attentions[:2]
+        while before < min(first, second - first - 1) and tokens[first - before - 1] == tokens[second - before - 1]:
+            before += 1
+        starts = [at - before for at in attentions] if before else []
+        end = min(attentions[-1] + second - before - first, len(ops))
+    if not starts and len(tokens) >= LEAST_REPEATS and (found := find_repetition(tokens)) is not None:
+        starts = [found.start + layer * found.period for layer in range(found.length // found.period)]
+        end = starts[-1] + found.period
+    if not starts:
+        return [None] * len(ops), None
+    number = np.searchsorted(starts, np.arange(len(ops)), side="right") - 1
+    return [int(each) if each >= 0 and at < end else None for at, each in enumerate(number.tolist())], len(starts)
 
 
 def op_times(context: Context, names: Sequence[str], host_submit_ns: float | None) -> OpTimes | None:
@@ -267,7 +241,7 @@ def op_times(context: Context, names: Sequence[str], host_submit_ns: float | Non
 
 def names_of_step(context: Context) -> list[str]:
     """What the GPU ops of a typical step are matched by, in launch order."""
-    return match_names(context.trace, step_ops(context.trace, context.steps))
+    return match_names(context.trace, step_ops(context))
 
 
 def _host_ns(context: Context, rows: Ints) -> Reals:

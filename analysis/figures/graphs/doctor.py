@@ -84,13 +84,18 @@ def _graph_launch(context: Context) -> GraphLaunchDoc:
     nodes = np.bincount(launch_row[launch_row != NONE], minlength=len(launches))
     profiled = float(np.median(launches.dur_ns[rows]))
     host, exposed, source = profiled, float(exposed_ns.sum()), "as profiled"
-    costs = _launch_costs_ns(context, nodes) if context.own_capture else None
-    if costs is not None:
+    costs = None  # unprofiled, of launching a graph of so many nodes
+    if context.own_capture and context.calibration and graph_launch_cost_ns(1, context.calibration) is not None:
+        costs = np.array([graph_launch_cost_ns(count, context.calibration) for count in nodes.tolist()], np.float64)
         launched = launch_row[gaps.next_op[before_replay]]
         exposed = float(np.minimum(exposed_ns, _unhidden(context, launched, costs[launched])).sum())
         host, source = float(np.median(costs[rows])), "calibration"
     is_known = costs is not None or not context.own_capture
-    steps = context.replaying if context.headline_steady is None else context.replaying & (context.to_next_ns != NONE)
+    steps = (
+        context.replaying
+        if context.headline_steady is None
+        else context.replaying & (context.period_ns[context.device] != NONE)
+    )
     return GraphLaunchDoc(
         count=len(rows),
         per_step=context.per_step(len(rows), context.replaying),
@@ -100,13 +105,6 @@ def _graph_launch(context: Context) -> GraphLaunchDoc:
         source=source,
         exposed_ns=None if not is_known else context.per_step(exposed, steps) if context.has_steps else exposed,
     )
-
-
-def _launch_costs_ns(context: Context, nodes: Ints) -> Reals | None:
-    """Unprofiled host cost of launching a graph of so many nodes; None without a calibration of it."""
-    if context.calibration is None or graph_launch_cost_ns(1, context.calibration) is None:
-        return None
-    return np.array([graph_launch_cost_ns(count, context.calibration) for count in nodes.tolist()], np.float64)
 
 
 def _unhidden(context: Context, rows: Ints, costs: Reals) -> Reals:
@@ -142,9 +140,9 @@ def _fallback(context: Context) -> FallbackDoc | None:
         steps=[steps.names[row] for row in np.flatnonzero(fell).tolist()],
         of=int(steps.kept.sum()),
         kernels=float(np.median(kernels[fell])),
-        period_ns=_median(context.to_next_ns[fell]),
+        period_ns=_median(context.period_ns[context.device][fell]),
         replayed_kernels=float(np.median(kernels[context.replaying])),
-        replayed_period_ns=_median(context.to_next_ns[context.replaying]),
+        replayed_period_ns=_median(context.period_ns[context.device][context.replaying]),
         shared_kernels=(names[0] & names[1]).total() / max(each.total() for each in names),
         other_shapes=list(islice(_other_shapes(context, here, there), SHAPES)),
     )

@@ -52,7 +52,7 @@ def between_replays(context: Context) -> list[BetweenDoc]:
     rows = np.flatnonzero(_between(context, context.steps.blocking_step, calls.start_ns))
     columns = (calls.api[rows], calls.operator_row[rows], stacks.of_blocking_call[rows])
     waits = _places(context, *columns, calls.dur_ns[rows].astype(np.float64), _idle_around(context)[rows])
-    with_period = context.replaying & (context.to_next_ns != NONE) if context.has_steps else context.replaying
+    with_period = context.replaying & (context.period_ns[context.device] != NONE)
     docs = [_document(context, "sync", wait, context.per_step(wait.sums[1], with_period)) for wait in waits]
     alone = (ops.launch_row != NONE) & ~follow(launches.is_graph, ops.launch_row, absent=False)
     alone &= _between(context, context.steps.op_step, ops.start_ns)

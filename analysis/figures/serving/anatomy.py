@@ -17,7 +17,7 @@ from .launches import ServingLaunches, ServingSteps, may_sample, sampling_in_rep
 from .step_kinds import KINDS, step_kinds
 
 LEAST_SERVING: Final = 0.9
-"""Share of the steps that must sample and copy back for a loop without annotations to be a serving loop."""
+"""Share of the steps that must sample, in a replay or not, and copy back for an unnamed loop to be a serving loop."""
 
 NO_RANGE: Final = "the last step ends before it begins, so its host time can't be split"
 NO_NEXT: Final = "no step follows, so where the step ends is not known"
@@ -45,7 +45,9 @@ def serving(context: Context) -> ServingDoc | str | None:
     if (steps.end_ns < steps.start_ns).any():
         return NO_RANGE
     phases = host_phases(trace, launches, steps)
-    if not is_named and not _is_serving(phases, steps.used):
+    reasons = [phases.reasons[step] for step in steps.used.tolist()]
+    serves = [COPY_BACK not in each and each.get(SAMPLE) in (None, IN_REPLAY) for each in reasons]
+    if not is_named and float(np.mean(serves)) < LEAST_SERVING:
         return None
     figures = ServingFigures.of(context, launches, phases, steps, sampling)
     sampling_ns = figures.busy_ns[:, SAMPLE]
@@ -76,13 +78,6 @@ def _launching_thread(trace: Trace, sampling: Bools, steps: ServingSteps) -> Ser
         return None
     process, thread = threads[:, int(np.argmax(counts))].tolist()
     return ServingLaunches.of(trace, sampling, process, thread)
-
-
-def _is_serving(phases: HostPhases, used: Ints) -> bool:
-    """Whether nearly all steps sample, or their replays do, and copy back."""
-    reasons = [phases.reasons[step] for step in used.tolist()]
-    serves = [COPY_BACK not in each and each.get(SAMPLE) in (None, IN_REPLAY) for each in reasons]
-    return float(np.mean(serves)) >= LEAST_SERVING
 
 
 def _kind(

@@ -103,9 +103,9 @@ def _added(steps: int, step: Ints, phase: Ints, values: Ints | int) -> Ints:
 def _uncovered_ns(start_ns: Ints, end_ns: Ints, step: Ints) -> Ints:
     """How much of each op none before it in its step covers: an instant counts once, for the op that came first."""
     found = np.zeros(len(step), np.int64)
-    for own in np.split(np.arange(len(step)), np.flatnonzero(np.diff(step)) + 1):
-        reached = np.maximum.accumulate(np.append(start_ns[own[:1]], end_ns[own[:-1]]))
-        found[own] = np.maximum(end_ns[own] - np.maximum(start_ns[own], reached), 0)
+    for rows in np.split(np.arange(len(step)), np.flatnonzero(np.diff(step)) + 1):
+        reached = np.maximum.accumulate(np.append(start_ns[rows[:1]], end_ns[rows[:-1]]))
+        found[rows] = np.maximum(end_ns[rows] - np.maximum(start_ns[rows], reached), 0)
     return found
 
 
@@ -131,8 +131,8 @@ def _idle_ns(
     otherwise = _last_begun(context.first_op_ns[gaps.device], gaps.start_ns)
     found = np.zeros((len(steps), len(PHASES)), np.int64)
     for part, step in zip(parts, (before, after, gpu.step[gaps.next_op]), strict=True):
-        own = np.where(np.isin(step, steps.used), step, otherwise)
-        np.add.at(found, own[own >= 0], part[own >= 0])
+        step = np.where(np.isin(step, steps.used), step, otherwise)
+        np.add.at(found, step[step >= 0], part[step >= 0])
     return found
 
 

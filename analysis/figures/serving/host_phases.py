@@ -56,8 +56,8 @@ class HostPhases:
         """[query, phase] time of each phase inside each range; what lies outside of every step is OTHER's."""
         found = np.zeros((len(since_ns), len(PHASES)), np.int64)
         for phase in range(len(PHASES)):
-            own = self.phase == phase
-            found[:, phase] = Intervals.union(self.start_ns[own], self.end_ns[own]).covered_ns(since_ns, until_ns)
+            rows = self.phase == phase
+            found[:, phase] = Intervals.union(self.start_ns[rows], self.end_ns[rows]).covered_ns(since_ns, until_ns)
         found[:, OTHER] += until_ns - since_ns - found.sum(axis=1)
         return found
 
@@ -72,15 +72,15 @@ def host_phases(trace: Trace, launches: ServingLaunches, steps: ServingSteps) ->
         has_next = step < len(steps) - 1
         by_structure, reason = _by_structure(launches, start, end, has_next)
         reasons.append(reason)
-        own = _clipped(named[first[step] :], start, end)
-        rows += [(*stretch, step) for stretch in _filled(launches, own, by_structure, start, end, has_next)]
-    start_ns, end_ns, phase, evidence, of_step = np.array(rows, np.int64).reshape(-1, 5).T
-    return HostPhases(start_ns, end_ns, phase, of_step, evidence, tuple(reasons))
+        of_step = _clipped(named[first[step] :], start, end)
+        rows += [(*stretch, step) for stretch in _filled(launches, of_step, by_structure, start, end, has_next)]
+    start_ns, end_ns, phase, evidence, step_of = np.array(rows, np.int64).reshape(-1, 5).T
+    return HostPhases(start_ns, end_ns, phase, step_of, evidence, tuple(reasons))
 
 
 def _filled(
     launches: ServingLaunches,
-    own: Sequence[Stretch],
+    named: Sequence[Stretch],
     by_structure: Sequence[Stretch],
     start: int,
     end: int,
@@ -92,15 +92,15 @@ def _filled(
     """
     found: list[Stretch] = []
     at = start
-    for place, stretch in enumerate(own):
-        same = place > 0 and own[place - 1][2] == stretch[2]
+    for place, stretch in enumerate(named):
+        same = place > 0 and named[place - 1][2] == stretch[2]
         if same and not launches.between(at, stretch[0]).is_model.any():
             found += [(at, stretch[0], stretch[2], BY_STRUCTURE)] if stretch[0] > at else []
         else:
             found += _clipped(by_structure, at, stretch[0])
         found.append(stretch)
         at = stretch[1]
-    if own and has_next:  # behind the last named phase the next step's are awaited
+    if named and has_next:  # behind the last named phase the next step's are awaited
         return [*found, (at, end, BETWEEN, BY_STRUCTURE)] if at < end else found
     return [*found, *_clipped(by_structure, at, end)]
 
@@ -159,36 +159,36 @@ def _by_structure(
 ) -> tuple[list[Stretch], dict[int, str]]:
     """One step's stretches by what it launches, without a hole, and why a phase has none."""
     reasons: dict[int, str] = {}
-    own = launches.between(start, end)
-    model = np.flatnonzero(own.is_model)
+    launched = launches.between(start, end)
+    model = np.flatnonzero(launched.is_model)
     if not len(model):
         return [(start, end, OTHER, BY_STRUCTURE)], dict.fromkeys((PREPARE, FORWARD, SAMPLE, COPY_BACK), NO_FORWARD)
     first, last = int(model[0]), int(model[-1])
-    copies_in = np.flatnonzero(own.is_copy_in[:first])
+    copies_in = np.flatnonzero(launched.is_copy_in[:first])
     prepared = start
     if not len(copies_in):
         reasons[PREPARE] = NO_COPY_IN
-    elif own.is_graph[first]:  # what is eager before a graph fills its inputs
-        prepared = int(own.start_ns[first])
+    elif launched.is_graph[first]:  # what is eager before a graph fills its inputs
+        prepared = int(launched.start_ns[first])
     else:
-        prepared = int(own.end_ns[copies_in[-1]])
-    if own.draws[:last].any():
+        prepared = int(launched.end_ns[copies_in[-1]])
+    if launched.draws[:last].any():
         reasons[SAMPLE] = TWO_SAMPLINGS
-    elif own.draws_in_replay[last]:
+    elif launched.draws_in_replay[last]:
         reasons[SAMPLE] = IN_REPLAY
-    elif not own.draws[last + 1 :].any():
+    elif not launched.draws[last + 1 :].any():
         reasons[SAMPLE] = NO_SAMPLING
     samples = SAMPLE not in reasons
-    leaves = _leaves(launches, own, int(np.flatnonzero(own.draws)[-1]) if samples else last, end)
-    sampled, ended = leaves or (int(own.end_ns[-1]), int(own.end_ns[-1]))
-    ends = [(prepared, PREPARE), (int(own.start_ns[last + 1]) if samples else sampled, FORWARD)]
+    leaves = _leaves(launches, launched, int(np.flatnonzero(launched.draws)[-1]) if samples else last, end)
+    sampled, ended = leaves or (int(launched.end_ns[-1]), int(launched.end_ns[-1]))
+    ends = [(prepared, PREPARE), (int(launched.start_ns[last + 1]) if samples else sampled, FORWARD)]
     ends += [(sampled, SAMPLE)] if samples else []
     if leaves is None:
         reasons[COPY_BACK] = NO_COPY_OUT
     else:
         ends.append((ended, COPY_BACK))
     if has_next:  # copies to the GPU behind the copy back are the next step's already
-        later = own.start_ns[own.is_copy_in & (own.start_ns >= ended)]
+        later = launched.start_ns[launched.is_copy_in & (launched.start_ns >= ended)]
         ends += [(int(later[0]) if len(later) else end, BETWEEN), (end, PREPARE)]
     else:
         ends.append((end, OTHER))
@@ -200,10 +200,10 @@ def _by_structure(
     return found, reasons
 
 
-def _leaves(launches: ServingLaunches, own: ServingLaunches, last: int, end: int) -> tuple[int, int] | None:
+def _leaves(launches: ServingLaunches, launched: ServingLaunches, last: int, end: int) -> tuple[int, int] | None:
     """From the first copy to the host, or wait, after this launch to the end of the last wait, or of the copies."""
-    copies = np.flatnonzero(own.is_copy_out[last + 1 :]) + last + 1
-    waits = launches.waits_between(int(own.end_ns[last]), end)
-    starts = np.append(own.start_ns[copies[:1]], waits.start_ns[:1])
-    ends = np.append(own.end_ns[copies[-1:]], waits.end_ns[-1:])
+    copies = np.flatnonzero(launched.is_copy_out[last + 1 :]) + last + 1
+    waits = launches.waits_between(int(launched.end_ns[last]), end)
+    starts = np.append(launched.start_ns[copies[:1]], waits.start_ns[:1])
+    ends = np.append(launched.end_ns[copies[-1:]], waits.end_ns[-1:])
     return (int(starts.min()), min(int(ends.max()), end)) if len(starts) else None

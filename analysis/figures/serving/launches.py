@@ -12,7 +12,6 @@ from typing import Any, Final, Self
 import numpy as np
 
 from ...facts.context import Context
-from ...facts.steps import has_period
 from ...model.columns import follow
 from ...model.intervals import Intervals
 from ...model.trace import NONE, Bools, HostKind, Ints, OpKind, Trace
@@ -56,7 +55,7 @@ class ServingSteps:
     def of(cls, context: Context) -> Self | None:
         """None where no step counts."""
         steps, first = context.steps, context.first_op_ns[context.device]
-        periods = has_period(first, steps)
+        periods = context.period_ns[context.device] != NONE
         used = np.flatnonzero(periods) if periods.any() else steps.kept_rows
         if not len(used):
             return None
@@ -174,8 +173,8 @@ def matching(trace: Trace, pattern: re.Pattern[str], names: Ints) -> Bools:
 def _with_operators(trace: Trace, process: int, thread: int, start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
     """Each call with the outermost operator around it, as far as no other call lies in it."""
     host = trace.host_ops
-    own = (host.kind == HostKind.OPERATOR) & (host.process == process) & (host.thread == thread)
-    around = Intervals.union(host.start_ns[own], host.end_ns[own])
+    operators = (host.kind == HostKind.OPERATOR) & (host.process == process) & (host.thread == thread)
+    around = Intervals.union(host.start_ns[operators], host.end_ns[operators])
     if not len(around) or not len(start_ns):
         return start_ns.copy(), end_ns.copy()
     row = np.searchsorted(around.start_ns, start_ns, side="right") - 1

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
+
+from ...facts.context import Context
 from ...model.document import ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary, TraceDoc
 from ...model.units import MISSING, duration, number, plural
+from ...model.withheld import Withheld, known
 from ...story.blocks import Listing, marked
 from ...story.tables import Column, Row, Table
+from ..figure import Figure
+from .anatomy import serving
 
 WORDS: Final = {
     "schedule": "schedule",
@@ -44,11 +50,6 @@ def serving_story(trace: TraceDoc) -> Iterator[Listing]:
         yield Listing(Table(columns, rows).without_empty_columns(MISSING), notes)
 
 
-def withheld_elsewhere(withheld: Mapping[str, str]) -> dict[str, str]:
-    """What is withheld elsewhere: the reasons of phases stand beside them."""
-    return {path: reason for path, reason in withheld.items() if not path.startswith("serving.")}
-
-
 def title(serving: ServingDoc, kind: ServingKindDoc) -> str:
     """How many steps, of what kind and engine."""
     steps = plural(kind.count, f"{kind.kind or 'serving'} step")
@@ -80,3 +81,39 @@ def _times(host: Summary | None, blocked: Summary | None, busy: Summary, idle: S
 def mean(summary: Summary | None) -> float | None:
     """Per step; null without steps."""
     return None if summary is None or not summary.count else summary.total / summary.count
+
+
+def _compute(context: Context) -> ServingDoc | Withheld | None:
+    found = serving(context)
+    if isinstance(found, str):
+        return Withheld(found)
+    if found is None:
+        return None
+    kinds = [_kind(kind, found.kinds_reason or "no annotation tells it") for kind in found.kinds]
+    return msgspec.structs.replace(found, kinds=kinds)
+
+
+def _kind(kind: ServingKindDoc, otherwise: str) -> ServingKindDoc:
+    return msgspec.structs.replace(
+        kind,
+        kind=known(kind.kind, otherwise),
+        period_ns=known(kind.period_ns, "no step follows these on this device"),
+        phases=[_phase(phase) for phase in kind.phases],
+    )
+
+
+def _phase(phase: ServingPhaseDoc) -> ServingPhaseDoc:
+    reason = phase.reason or "no launch of the host's is of this phase"
+    return msgspec.structs.replace(
+        phase, host_ns=known(phase.host_ns, reason), blocked_ns=known(phase.blocked_ns, reason)
+    )
+
+
+SERVING: Final = Figure(
+    "serving",
+    "phases of a serving engine's steps",
+    ServingDoc,
+    _compute,
+    tables=lambda trace, verbose: serving_story(trace),
+    tells_reasons=True,
+)

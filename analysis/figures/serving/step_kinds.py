@@ -152,7 +152,7 @@ def _decodes(
     light = with_replay
     if names:
         lightest = names[int(np.argmin(work))]
-        light = np.array([own == lightest for own in names], np.bool_)
+        light = np.array([each == lightest for each in names], np.bool_)
         if light.all():
             return None, "all steps run the same kernels, so nothing tells prefill from decode"
     if work[~light].min() < LEAST_RATIO * work[light].max() or work[light].max() > DECODE_SPREAD * work[light].min():

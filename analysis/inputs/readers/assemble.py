@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from ...model.columns import follow, numbered
 from ...model.errors import UnreadableInput
 from ...model.intervals import last_reaching, outermost_first, threads
 from ...model.trace import NONE, BlockingCalls, GpuOps, HostKind, HostOps, Ints, Launches, Notice, Source, Table, Trace
@@ -149,16 +150,16 @@ def link(process: Ints, correlation: Ints, calls: Calls) -> tuple[Ints, Ints]:
     The earliest call with a (process, correlation id) is the launch: a runtime call wraps the driver call it makes.
     """
     known = np.flatnonzero(calls.correlation != NONE)
-    processes = np.unique(np.concatenate([calls.process[known], process]), return_inverse=True)[1]
-    ids, places = np.unique(np.concatenate([calls.correlation[known], correlation]), return_inverse=True)
-    of_calls, of_ops = np.split(processes * len(ids) + places, [len(known)])
-    keys, earliest = np.unique(of_calls, return_index=True)
-    call_of_op = np.full(len(of_ops), NONE, np.int64)
-    if len(keys):
-        at = np.minimum(np.searchsorted(keys, of_ops), len(keys) - 1)
-        call_of_op = np.where((keys[at] == of_ops) & (correlation != NONE), known[earliest[at]], NONE)
-    launches = np.unique(call_of_op[call_of_op != NONE])
-    return launches, np.where(call_of_op == NONE, NONE, np.searchsorted(launches, call_of_op))
+    number = numbered(
+        np.concatenate([calls.process[known], process]), np.concatenate([calls.correlation[known], correlation])
+    )
+    of_calls, of_ops = np.split(number, [len(known)])
+    earliest = np.full(int(number.max(initial=NONE)) + 1, NONE, np.int64)
+    earliest[of_calls[::-1]] = known[::-1]  # the last one that is written stays
+    call_of_op = np.where(correlation == NONE, NONE, earliest[of_ops])
+    is_launch = np.zeros(len(calls), np.bool_)
+    is_launch[call_of_op[call_of_op != NONE]] = True
+    return np.flatnonzero(is_launch), follow(np.cumsum(is_launch) - 1, call_of_op)
 
 
 def innermost_operators(host_ops: HostOps, calls: Calls, slack_ns: int) -> Ints:

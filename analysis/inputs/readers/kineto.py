@@ -91,8 +91,8 @@ def read_kineto(
     lost = _lost_records(head)
     notices += lost
     if columns.untimed:
-        told = f"{columns.untimed:,} records have no readable time and were left out; the file's writer is at fault"
-        notices.append(Notice("unreadable_times", told, columns.untimed))
+        text = f"{columns.untimed:,} records have no readable time and were left out; the file's writer is at fault"
+        notices.append(Notice("unreadable_times", text, columns.untimed))
     facts = FileFacts(
         source=source,
         events=columns.entries,

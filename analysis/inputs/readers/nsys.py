@@ -71,7 +71,7 @@ def read_nsys_bytes(data: bytes, source: Source) -> Trace:
 def _read(database: Database, source: Source, progress: Callable[[str, int, int], None] | None = None) -> Trace:
     _require_activities(database)
     if progress is not None:
-        database = database.told((*_OPS, *_CALLS, _GRAPHS, _RANGES, _STRINGS), progress)
+        database = database.with_progress((*_OPS, *_CALLS, _GRAPHS, _RANGES, _STRINGS), progress)
     op_rows = [database.read(table, _OP_COLUMNS) for table in _OPS]
     call_rows = [database.read(table, _CALL_COLUMNS) for table in _CALLS]
     graphs = database.read(_GRAPHS, ("globalPid", "correlationId"))

@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -46,6 +46,13 @@ a second, and reads 13."""
 _MOST_COPIED: Final = 4 << 30
 """Bytes of a file and its log: a disk copies them in well under the time that reading them takes."""
 
+_PRAGMAS: Final = (
+    "trusted_schema=OFF",
+    "ignore_check_constraints=ON",
+    "cell_size_check=ON",
+    "mmap_size=0",
+    "query_only=ON",
+)
 _COMPUTED: Final = re.compile(r"\bAS\s*\(", re.IGNORECASE)
 _REMEDY: Final = "copy it again or export it again: nsys export --type sqlite REPORT.nsys-rep"
 _INTEGER: Final = "CASE typeof({0}) WHEN 'integer' THEN {0} WHEN 'real' THEN CAST({0} AS INTEGER) ELSE {1} END"
@@ -90,7 +97,7 @@ class Database:
     tables: dict[str, tuple[str, ...]]
     tell: Callable[[int], None] = lambda rows: None  # rows that were read
 
-    def told(self, tables: Sequence[str], progress: Callable[[str, int, int], None]) -> Database:
+    def with_progress(self, tables: Sequence[str], progress: Callable[[str, int, int], None]) -> Database:
         """The same, with ``progress`` told of the rows read out of these tables, as about that share of the file."""
         rows = max(1, sum(self._last_row(table) for table in tables if table in self.tables))
         read = 0
@@ -154,13 +161,10 @@ def open_file(path: Path, name: str) -> Iterator[Database]:
     size, log_bytes = path.stat().st_size, sum(log.stat().st_size for log in logs)
     with path.open("rb") as file:  # also beside a log, which may be of another file, or of nothing
         _check_size(file.read(_HEADER_BYTES), size, name)
-    with _copied(path, logs, name) if logs else nullcontext(path) as whole, _told(name):
+    with _copied(path, logs, name) if logs else nullcontext(path) as whole, _errors_in_words(name):
         uri = f"{whole.as_uri()}?mode=ro{'' if logs else '&immutable=1'}"
-        connection = sqlite3.connect(uri, uri=True, isolation_level=None)
-        try:
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
             yield _guarded(connection, name, size + log_bytes)
-        finally:
-            connection.close()
 
 
 @contextmanager
@@ -186,17 +190,13 @@ def _copied(path: Path, logs: Sequence[Path], name: str) -> Iterator[Path]:
 def open_bytes(data: bytes, name: str) -> Iterator[Database]:
     """Open the bytes of a file, as unpacked from an archive."""
     _check_size(data[:_HEADER_BYTES], len(data), name)
-    with _told(name):
-        connection = sqlite3.connect(":memory:", isolation_level=None)
-        try:
-            connection.deserialize(data[: _WAL_VERSION.start] + b"\1\1" + data[_WAL_VERSION.stop :])
-            yield _guarded(connection, name, len(data))
-        finally:
-            connection.close()
+    with _errors_in_words(name), closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.deserialize(data[: _WAL_VERSION.start] + b"\1\1" + data[_WAL_VERSION.stop :])
+        yield _guarded(connection, name, len(data))
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _errors_in_words(name: str) -> Iterator[None]:
     """SQLite's errors in words; its own text may quote the file."""
     try:
         yield
@@ -237,13 +237,7 @@ def _guarded(connection: sqlite3.Connection, name: str, size: int) -> Database:
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     deadline = time.monotonic() + _SECONDS + size / _BYTES_PER_SECOND
     connection.set_progress_handler(lambda: time.monotonic() > deadline, _INSTRUCTIONS)
-    for pragma in (
-        "trusted_schema=OFF",
-        "ignore_check_constraints=ON",
-        "cell_size_check=ON",
-        "mmap_size=0",
-        "query_only=ON",
-    ):
+    for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").close()
     connection.set_authorizer(_may)
     tables = _real_tables(connection, name)
@@ -271,8 +265,8 @@ def _real_tables(connection: sqlite3.Connection, name: str) -> dict[str, tuple[s
     if any(sql is not None and sql.startswith("CREATE TABLE ") and _COMPUTED.search(sql) for _, sql in rows):
         raise UnreadableInput(f"{name}: an SQLite file with computed columns, which no export has: export it again")
     tables = [table for table, sql in rows if table and sql and sql.startswith("CREATE TABLE ")]
-    return {table: _columns(connection, table) for table in tables if re.fullmatch(r"\w+", table)}
-
-
-def _columns(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
-    return tuple(str(row[1]) for row in connection.execute(f'PRAGMA table_info("{table}")'))
+    return {
+        table: tuple(str(row[1]) for row in connection.execute(f'PRAGMA table_info("{table}")'))
+        for table in tables
+        if re.fullmatch(r"\w+", table)
+    }

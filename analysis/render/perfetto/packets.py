@@ -220,23 +220,21 @@ class PacketSequence:
         return [message_head(_PACKET, size_of(head) + size), *head, *event]
 
     def _packet(self) -> Any:
-        packet = TracePacket()
-        packet.trusted_packet_sequence_id = self._id
-        packet.sequence_flags = TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
-        return packet
+        flags = TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
+        return TracePacket(trusted_packet_sequence_id=self._id, sequence_flags=flags)
 
     def _track(self, name: str, parent: int | None, description: str) -> Any:
         packet = self._packet()
-        track = packet.track_descriptor
-        track.uuid = next(self._uuids)
-        track.name = name
-        if description:
-            track.description = description
-        if parent is not None:
-            track.parent_uuid = parent
-        track.child_ordering = TrackDescriptor.EXPLICIT
-        track.sibling_order_rank = self._tracks
-        track.sibling_merge_behavior = TrackDescriptor.SIBLING_MERGE_BEHAVIOR_NONE
+        track = TrackDescriptor(
+            uuid=next(self._uuids),
+            parent_uuid=parent,
+            name=name,
+            description=description or None,
+            child_ordering=TrackDescriptor.EXPLICIT,
+            sibling_order_rank=self._tracks,
+            sibling_merge_behavior=TrackDescriptor.SIBLING_MERGE_BEHAVIOR_NONE,
+        )
+        packet.track_descriptor.CopyFrom(track)
         self._tracks += 1
         return packet
 
@@ -285,11 +283,9 @@ class PacketSequence:
 
     def _iids(self, kind: Interned, texts: Texts) -> Ints:
         """The numbers that stand for the texts of a table, for those that a slice has."""
-        used = np.zeros(len(texts.of), np.bool_)
-        used[texts.place[texts.place != NONE]] = True
+        used = np.unique(texts.place[texts.place != NONE])
         iids = np.zeros(len(texts.of), np.int64)
-        for place in np.flatnonzero(used).tolist():
-            iids[place] = self._iid(kind, texts.of[place])
+        iids[used] = [self._iid(kind, texts.of[place]) for place in used.tolist()]
         return iids
 
     def _intern(self, slices: Slices) -> None:

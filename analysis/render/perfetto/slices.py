@@ -72,11 +72,15 @@ def _inferred(analysis: TraceAnalysis) -> Texts:
     return Texts(of_name[ops.name], list(operators.values()))
 
 
-def api_call_slices(analysis: TraceAnalysis, first_flow: int) -> Slices:
-    """Launches, then blocking calls that launch nothing, then other API calls; see ``api_call_threads``."""
+def api_call_slices(analysis: TraceAnalysis, first_flow: int) -> tuple[Slices, Ints, Ints]:
+    """Launches, then blocking calls that launch nothing, then other API calls; and the process and thread of each."""
     trace, steps, times = analysis.trace, analysis.steps, analysis.launch_times
-    launches, blocking, other = trace.launches, _only_blocking(trace), _other_api(trace)
-    calls, host = trace.blocking_calls, trace.host_ops
+    launches, calls, host = trace.launches, trace.blocking_calls, trace.host_ops
+    blocking, other = _only_blocking(trace), np.flatnonzero(host.kind == HostKind.API)
+
+    def column(name: str) -> Ints:
+        return np.concatenate([getattr(launches, name), getattr(calls, name)[blocking], getattr(host, name)[other]])
+
     launch_row = trace.gpu_ops.launch_row
     by_launch = np.argsort(launch_row, kind="stable")
     unlinked = int((launch_row == NONE).sum())
@@ -94,9 +98,9 @@ def api_call_slices(analysis: TraceAnalysis, first_flow: int) -> Slices:
         "gpu_ops": gpu_ops,
         "correlation": launches.correlation,
     }
-    return Slices(
-        start_ns=np.concatenate([launches.start_ns, calls.start_ns[blocking], host.start_ns[other]]),
-        end_ns=np.concatenate([launches.end_ns, calls.end_ns[blocking], host.end_ns[other]]),
+    slices = Slices(
+        start_ns=column("start_ns"),
+        end_ns=column("end_ns"),
         name=Texts(api, trace.names),
         category=Texts(kind.astype(np.int8), _API_CATEGORIES),
         numbers={name: np.concatenate([values, rest + ABSENT]) for name, values in of_launches.items()},
@@ -106,12 +110,7 @@ def api_call_slices(analysis: TraceAnalysis, first_flow: int) -> Slices:
             first_flow + by_launch[unlinked:],
         ),
     )
-
-
-def api_call_threads(trace: Trace) -> tuple[Ints, Ints]:
-    """(process, thread) of each row of ``api_call_slices``."""
-    tables = (trace.launches, trace.blocking_calls.take(_only_blocking(trace)), trace.host_ops.take(_other_api(trace)))
-    return np.concatenate([t.process for t in tables]), np.concatenate([t.thread for t in tables])
+    return slices, column("process"), column("thread")
 
 
 def host_op_slices(trace: Trace) -> Slices:
@@ -255,10 +254,6 @@ def _only_blocking(trace: Trace) -> Ints:
     pairs = [(getattr(launches, name), getattr(calls, name)) for name in ("process", "thread", "start_ns", "api")]
     number = numbered(*(np.concatenate(pair) for pair in pairs))
     return np.flatnonzero(~np.isin(number[len(launches) :], number[: len(launches)]))
-
-
-def _other_api(trace: Trace) -> Ints:
-    return np.flatnonzero(trace.host_ops.kind == HostKind.API)
 
 
 def _step_notes(steps: Steps, shown: Ints) -> dict[str, Texts]:

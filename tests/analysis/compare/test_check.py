@@ -16,7 +16,7 @@ from launchscope.analysis.compare.snapshot import BlockingSite
 from launchscope.analysis.model.errors import ConfigError, UnreadableInput
 from launchscope.fixtures.builder import trace
 
-from ..captures import two_modes, write_capture
+from ..captures import shipped, two_modes, write_capture
 from .snapshots import steps
 
 CAPTURE = Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip"
@@ -52,10 +52,10 @@ def test_a_doctored_capture_is_a_regression_with_its_cause() -> None:
     )
     now = [
         msgspec.structs.replace(each, blocking_calls=1.0, blocking_sites=(item,)) if each.mode == "eager" else each
-        for each in look_at(CAPTURE, Reading()).snapshots
+        for each in look_at(shipped("llama_1b.zip"), Reading()).snapshots
     ]
     for path in baselines.save(now, Path("now"), NOW):
-        document = launchscope.check(path, CAPTURE, modes=read(path))
+        document = launchscope.check(path, shipped("llama_1b.zip"), modes=read(path))
         if read(path) == "eager":
             assert document.exit_code == 1
             assert document.parts[0].causes == [

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-import launchscope
 import msgspec
 import pytest
 from launchscope.analysis.compare.compare import compare
@@ -14,8 +13,9 @@ from launchscope.analysis.compare.documents import SCHEMA, ComparisonDoc
 from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
 from launchscope.analysis.report import analyze
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ...cases import NAMED_CASES
+from ..captures import shipped
 from ..facts.ranks.ranks_by_hand import ALL_REDUCE
 from ..profile.rank_captures import two_ranks
 
@@ -366,7 +366,7 @@ def test_every_named_case_compares_with_itself(name: str) -> None:
 @cache
 def llama() -> dict[str, TraceAnalysis]:
     """The first `cuda` pass of every mode."""
-    report = analyze(Path(launchscope.__file__).parent / "fixtures/captures/llama_1b.zip")
+    report = shipped("llama_1b.zip")
     return {each.mode or "": each for each in reversed(report.analyses) if each.trace_pass == "cuda"}
 
 

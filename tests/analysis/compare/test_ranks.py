@@ -10,13 +10,14 @@ from launchscope.analysis.compare.baselines import setup_difference
 from launchscope.analysis.compare.compared_paths import compare
 from launchscope.analysis.compare.snapshot import snapshots_of
 from launchscope.analysis.predict.textbook import measured_values
-from launchscope.analysis.report import load
+
+from ..captures import shipped
 
 DEGREES = Path(__file__).parents[3] / "fixtures" / "captures" / "degrees"
 
 
 def test_the_number_of_ranks_is_a_part_of_the_setup() -> None:
-    (one, _), (two, _) = (snapshots_of(load(DEGREES / f"ranks-{ranks}.zip").document) for ranks in (1, 2))
+    (one, _), (two, _) = (snapshots_of(shipped(f"degrees/ranks-{ranks}.zip").document) for ranks in (1, 2))
     assert (one.ranks, two.ranks) == (1, 2)
     assert setup_difference(one, two) == "ranks 1, not 2"
     assert setup_difference(two, two) == ""
@@ -31,7 +32,7 @@ def test_a_comparison_says_which_rank_it_is_of() -> None:
 
 
 def test_the_textbook_starts_from_work_without_waiting() -> None:
-    report = load(DEGREES / "ranks-2.zip")
+    report = shipped("degrees/ranks-2.zip")
     profile = report.document.profile
     assert profile is not None
     eager = profile.modes["eager"]

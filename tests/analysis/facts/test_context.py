@@ -18,13 +18,14 @@ from launchscope.analysis.facts.context import Context, by_device
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.many.document import RankRow
-from launchscope.analysis.many.figures import find_figures
-from launchscope.fixtures.cases import NAMED_CASES
+from launchscope.analysis.many.one_file import find_figures
+
+from ...cases import NAMED_CASES
 
 ANALYSIS = Path(launchscope.__file__).parent / "analysis"
 TRACES = Path(launchscope.__file__).parent / "fixtures" / "traces"
 RECORDED = sorted(TRACES.glob("*.*"))
-USERS = [*sorted((ANALYSIS / "figures").rglob("*.py")), ANALYSIS / "many" / "figures.py"]
+USERS = [*sorted((ANALYSIS / "figures").rglob("*.py")), ANALYSIS / "many" / "one_file.py"]
 HANDED_ON = {"Steps", "GraphReplays", "CallStacks", "Gaps", "Threads", "TraceFacts", "LaunchTimes"}
 """Facts that a figure asks its Context for; it takes none of them as an argument."""
 

@@ -7,21 +7,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launchscope.analysis.facts.gaps import Gaps, find_gaps
-from launchscope.analysis.facts.steps import find_steps, first_op_ns, steady_windows
+from launchscope.analysis.facts.context import Context
+from launchscope.analysis.facts.gaps import Gaps, gaps_inside
 from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.model.document import CAUSES, TAXES
 from launchscope.analysis.model.trace import NONE
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
+
+from ...cases import NAMED_CASES
 
 US = 1000
 TRACES = Path(__file__).parents[3] / "fixtures" / "traces"
 
 
 def gaps(builder: TraceBuilder, device: int = 0, windows: list[tuple[int, int]] | None = None) -> Gaps:
-    built = builder.build()
-    return find_gaps(built, find_steps(built), device, windows)
+    context = Context(builder.build())
+    if windows is None:
+        return context.gaps[device]
+    return gaps_inside(context.gaps[device], windows, context.trace, context.threads, context.busy[device])
 
 
 def causes(found: Gaps) -> dict[str, float]:
@@ -157,7 +160,7 @@ class TestSync:
 
     def test_remark_names_the_thread_and_the_call(self) -> None:
         built = self.gap().sync(6, 60).launch(42, 5, thread=2).kernel(50, 1).build()
-        frame = find_gaps(built, find_steps(built), 0).to_frame(built)
+        frame = Context(built).gaps[0].to_frame(built)
         assert frame["detail"].tolist() == [
             "the launching thread did nothing while thread 1 sat in cudaStreamSynchronize"
         ]
@@ -245,17 +248,13 @@ class TestOps:
         found = gaps(trace().launch(0, 1).kernel(10, 5).kernel(20, -8).kernel(30, 5))
         assert (found.window_ns, found.busy_ns, found.op_sum_ns) == (25 * US, 10 * US, 2 * US)
 
-    def test_an_absent_device_has_no_window(self) -> None:
-        found = gaps(trace().launch(0, 1).kernel(10, 5), device=3)
-        assert (len(found), found.window_ns, found.taxes_ns()) == (0, 0, dict.fromkeys(TAXES, 0))
-
 
 class TestWindows:
     def test_steady_windows(self) -> None:
         """Steps 0–3 of five, 100 apart, each busy 11: p ends at 68 after the step's start, k starts at 15."""
         built = NAMED_CASES["eager steps"]().build()
-        steps = find_steps(built)
-        found = find_gaps(built, steps, 0, steady_windows(first_op_ns(built, steps, 0), steps))
+        found = Context(built).steady[0]
+        assert found is not None
         assert (found.window_ns, found.busy_ns) == (400 * US, 44 * US)
         assert found.boundary.sum() == 4
         assert taxes(found)["between_steps"] == 4 * (106 - 68)
@@ -294,7 +293,7 @@ class TestDocument:
     def test_named_cases(self, name: str) -> None:
         built = NAMED_CASES[name]().build()
         for device in built.devices:
-            found = find_gaps(built, find_steps(built), device)
+            found = Context(built).gaps[device]
             frame = found.to_frame(built)
             assert len(frame) == len(found)
             assert frame[[f"{cause}_ns" for cause in CAUSES]].to_numpy().sum() == found.idle_ns == frame["dur_ns"].sum()
@@ -323,7 +322,7 @@ class TestDocument:
 def test_real_traces_exactly(name: str, window: int, busy: int, count: int, expected: dict[str, int]) -> None:
     """Figures worked out by an independent program with exact arithmetic."""
     read = open_trace(TRACES / f"{name}.json.gz")
-    found = find_gaps(read, find_steps(read), 0)
+    found = Context(read).gaps[0]
     assert (found.window_ns, found.busy_ns, found.op_sum_ns, len(found)) == (window, busy, busy, count)
     assert {cause: doc.ns for cause, doc in found.by_cause().items()} == expected
 
@@ -339,7 +338,7 @@ def test_the_launch_part_before_a_replay_is_told_apart() -> None:
         .launch(at=40, dur=5)
         .kernel(at=46, dur=1)
     ).build()
-    launch = find_gaps(built, find_steps(built), 0).by_cause()["launch"]
+    launch = Context(built).gaps[0].by_cause()["launch"]
     assert (launch.ns, launch.before_replay_ns) == (23_000, 18_000)
 
 

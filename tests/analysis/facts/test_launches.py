@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from launchscope.analysis.facts.launches import by_api, by_operator, launch_times, launches_doc, queue_depth
-from launchscope.analysis.facts.stacks import CallStacks
-from launchscope.analysis.facts.steps import find_steps
+from launchscope.analysis.facts.context import Context
+from launchscope.analysis.facts.launches import queue_depth
 from launchscope.analysis.model.document import OperatorDoc, QueueDepthDoc
 from launchscope.fixtures.builder import trace
 
@@ -13,7 +12,7 @@ US = 1000
 
 def test_overhead_latency_and_queue_time_of_the_earliest_op() -> None:
     builder = trace().graph_launch(at=10, dur=5).kernel(at=40, dur=3, stream=8).kernel(at=30, dur=3)
-    times = launch_times(builder.build())
+    times = Context(builder.build()).launch_times
     assert times.overhead_ns.tolist() == [5 * US]
     assert times.latency_ns.tolist() == [20 * US]
     assert times.queue_ns.tolist() == [15 * US]
@@ -21,19 +20,21 @@ def test_overhead_latency_and_queue_time_of_the_earliest_op() -> None:
 
 
 def test_an_op_that_starts_before_the_call_returns_has_a_negative_queue_time() -> None:
-    times = launch_times(trace().launch(at=10, dur=20).kernel(at=25, dur=3).build())
+    times = Context(trace().launch(at=10, dur=20).kernel(at=25, dur=3).build()).launch_times
     assert (times.latency_ns.tolist(), times.queue_ns.tolist()) == ([15 * US], [-5 * US])
 
 
 def test_an_op_that_starts_before_the_call_starts_has_a_negative_latency() -> None:
-    assert launch_times(trace().launch(at=10, dur=2).kernel(at=7, dur=3).build()).latency_ns.tolist() == [-3 * US]
+    assert Context(trace().launch(at=10, dur=2).kernel(at=7, dur=3).build()).launch_times.latency_ns.tolist() == [
+        -3 * US
+    ]
 
 
 def test_counts_by_api_name_most_first() -> None:
     builder = trace().launch(at=0, dur=1, api="cuLaunchKernelEx").kernel(at=2, dur=1)
     for at in (10, 20):
         builder.launch(at=at, dur=1).kernel(at=at + 2, dur=1)
-    assert list(by_api(builder.build()).items()) == [("cudaLaunchKernel", 2), ("cuLaunchKernelEx", 1)]
+    assert list(Context(builder.build()).launches.by_api.items()) == [("cudaLaunchKernel", 2), ("cuLaunchKernelEx", 1)]
 
 
 def test_rows_by_operator_and_stack() -> None:
@@ -42,8 +43,7 @@ def test_rows_by_operator_and_stack() -> None:
     builder.launch(at=20, dur=2).kernel(at=25, dur=1)
     builder.op("aten::add", 50, 10).launch(at=52, dur=2).kernel(at=60, dur=1)
     builder.annotation("decode#3", 70, 20).launch(at=72, dur=2).kernel(at=80, dur=1)  # no operator around it
-    recorded = builder.build()
-    assert by_operator(recorded, CallStacks.of(recorded)) == [
+    assert Context(builder.build()).launches.by_operator == [
         OperatorDoc(operator="aten::mm", launches=2, kernels=2, stack=["m.py(3): forward", "aten::linear", "aten::mm"]),
         OperatorDoc(operator="aten::add", launches=1, kernels=1, stack=["m.py(3): forward", "aten::add"]),
         OperatorDoc(operator=None, launches=1, kernels=1, stack=["m.py(3): forward"]),
@@ -60,8 +60,7 @@ def test_rows_per_step_are_over_kept_steps_alone() -> None:
             builder.op("aten::mm", at, 2).launch(at=at, dur=1).kernel(at=at + 1, dur=1)
         if number == 2:
             builder.op("aten::item", 280, 8).launch(at=281, dur=2, api="cudaMemcpyAsync").memcpy(285, 1)
-    recorded = builder.build()
-    rows = by_operator(recorded, CallStacks.of(recorded), find_steps(recorded))
+    rows = Context(builder.build()).launches.by_operator
     assert [(row.operator, row.launches, row.launches_per_step, row.kernels_per_step) for row in rows] == [
         ("aten::mm", 120, 20.0, 20.0),
         ("aten::item", 1, 0.25, 0.0),
@@ -70,15 +69,13 @@ def test_rows_per_step_are_over_kept_steps_alone() -> None:
 
 def test_operators_of_another_thread_are_not_around_a_launch() -> None:
     builder = trace().op("aten::mm", 0, 100, thread=2).launch(at=10, dur=2).kernel(at=20, dur=1)
-    recorded = builder.build()
-    assert by_operator(recorded, CallStacks.of(recorded)) == [
+    assert Context(builder.build()).launches.by_operator == [
         OperatorDoc(operator=None, launches=1, kernels=1, stack=[])
     ]
 
 
 def test_without_launches_the_document_has_nulls() -> None:
-    recorded = trace().kernel(at=0, dur=5, launch=False).build()
-    doc = launches_doc(recorded, launch_times(recorded), CallStacks.of(recorded))
+    doc = Context(trace().kernel(at=0, dur=5, launch=False).build()).launches
     assert (doc.overhead_ns.median, doc.latency_ns.count, doc.by_api, doc.by_operator) == (None, 0, {}, [])
 
 

@@ -7,14 +7,16 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from launchscope.analysis.facts.repetition import find_repetition
-from launchscope.analysis.facts.step_annotations import normalised_name
-from launchscope.analysis.facts.steps import Steps, find_steps, first_op_ns, periods_ns, steady_windows, step_busy_ns
+from launchscope.analysis.facts.context import Context
+from launchscope.analysis.facts.step_repetition import find_repetition
+from launchscope.analysis.facts.step_sources import normalised_name
+from launchscope.analysis.facts.steps import Steps
 from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.model.trace import NONE
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
+
+from ...cases import NAMED_CASES
 
 US = 1000
 TRACES = Path(__file__).parents[3] / "fixtures" / "traces"
@@ -33,7 +35,7 @@ def loop(steps: int, launches: int = 1, *, annotate: str | None = None, period: 
 
 
 def found(builder: TraceBuilder, **options: object) -> Steps:
-    return find_steps(builder.build(), **options)  # type: ignore[arg-type]
+    return Context(builder.build(), **options).steps  # type: ignore[arg-type]
 
 
 def marks(count: int, *, period: int = 100, length: int = 90, shift: int = 0) -> list[tuple[int, int]]:
@@ -144,7 +146,7 @@ class TestSources:
         for event in builder.events():
             if 40 <= event["ts"] < 4040:
                 partly.raw(event)
-        assert find_steps(whole).found == 5
+        assert Context(whole).steps.found == 5
         steps = found(partly)
         assert (steps.found, steps.dropped, sorted(steps.reasons)) == (5, 2, [0, 4])
         assert "start of the file" in steps.reasons[0]
@@ -341,18 +343,15 @@ class TestDropped:
 class TestFigures:
     def test_steady_windows_reach_to_the_first_op_of_the_step_after_each_run(self) -> None:
         builder = loop(6, 1, annotate="step {}").annotation("compile_fx_inner", 201, 3)  # step 2 is dropped
-        steps = found(builder)
-        assert steady_windows(first_op_ns(builder.build(), steps, 0), steps) == [
-            (4 * US, 204 * US),
-            (304 * US, 504 * US),
-        ]
-        assert periods_ns(first_op_ns(builder.build(), steps, 0), steps).tolist() == [100 * US] * 4
+        context = Context(builder.build())
+        assert context.windows[0] == [(4 * US, 204 * US), (304 * US, 504 * US)]
+        assert context.periods_ns.tolist() == [100 * US] * 4
 
     def test_a_lone_step_has_no_window(self) -> None:
         builder = trace().step(0).launch(at=0, dur=2).kernel(at=4, dur=5)
-        first, steps = first_op_ns(builder.build(), found(builder), 0), found(builder)
-        assert steady_windows(first, steps) == []
-        assert periods_ns(first, steps).tolist() == []
+        context = Context(builder.build())
+        assert context.windows[0] == []
+        assert context.periods_ns.tolist() == []
 
     def test_a_steps_busy_time_is_the_union_of_its_own_ops(self) -> None:
         builder = (
@@ -362,22 +361,23 @@ class TestFigures:
             .launch(at=18, dur=2).kernel(at=22, dur=1, stream=9)  # within
             .step(1, at=100, dur=50).launch(at=110, dur=2).kernel(at=30, dur=40)
         )  # fmt: skip
-        assert step_busy_ns(builder.build(), found(builder), 0).tolist() == [15 * US, 40 * US]
+        assert Context(builder.build()).step_busy_ns[0].tolist() == [15 * US, 40 * US]
 
     def test_a_stray_record_of_1970_leaves_other_steps_busy_time_alone(self) -> None:
         builder = trace()
         for step in range(40):
             at = 1_700_000_000_000_000 + 100 * step
             builder.step(step, at, 90).launch(at + 1, 2).kernel(0 if step == 20 else at + 4, 30)
-        assert set(step_busy_ns(builder.build(), found(builder), 0).tolist()) == {30 * US}
+        assert set(Context(builder.build()).step_busy_ns[0].tolist()) == {30 * US}
 
     def test_devices_have_windows_of_their_own(self) -> None:
         builder = loop(3, 1, annotate="step {}")
         for step in range(3):
             builder.launch(at=step * 100 + 6, dur=1).kernel(at=step * 110 + 20, dur=5, device=1)
-        recorded, steps = builder.build(), found(builder)
-        assert steady_windows(first_op_ns(recorded, steps, 1), steps) == [(20 * US, 240 * US)]
-        assert steady_windows(first_op_ns(recorded, steps, 3), steps) == []
+        context = Context(builder.build())
+        assert context.windows[1] == [(20 * US, 240 * US)]
+        with pytest.raises(KeyError):
+            context.windows[3]
 
 
 CASES = {
@@ -393,16 +393,16 @@ CASES = {
 @pytest.mark.parametrize("case", NAMED_CASES)
 def test_named_cases(case: str) -> None:
     recorded = NAMED_CASES[case]().build()
-    steps = find_steps(recorded)
+    context = Context(recorded)
+    steps = context.steps
     assert (steps.source, steps.found) == CASES.get(case, ("profiler_step", 1))
     assert (steps.dropped, len(steps.reasons), int((~steps.kept).sum())) == (0, 0, 0)
     linked = recorded.gpu_ops.launch_row != NONE
     assert (steps.op_step[linked] == steps.launch_step[recorded.gpu_ops.launch_row[linked]]).all()
     for device in recorded.devices:
-        first = first_op_ns(recorded, steps, device)
-        windows = steady_windows(first, steps)
-        assert sum(end - start for start, end in windows) == periods_ns(first, steps).sum()
-        assert len(step_busy_ns(recorded, steps, device)) == steps.found
+        periods = context.period_ns[device]
+        assert sum(end - start for start, end in context.windows[device]) == periods[periods != NONE].sum()
+        assert len(context.step_busy_ns[device]) == steps.found
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_named_cases(case: str) -> None:
 )
 def test_recorded_traces(name: str, expected: tuple[str, int, list[int]]) -> None:
     recorded = open_trace(TRACES / f"{name}.json.gz")
-    steps = find_steps(recorded)
+    steps = Context(recorded).steps
     assert (steps.source, steps.found, steps.count_kept(steps.op_step).tolist()) == expected
 
 

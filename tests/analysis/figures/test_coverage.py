@@ -14,7 +14,8 @@ from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.model.document import CoverageDoc
 from launchscope.analysis.model.trace import Trace
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
+
+from ...cases import NAMED_CASES
 
 TRACES = Path(__file__).parents[3] / "fixtures" / "traces"
 

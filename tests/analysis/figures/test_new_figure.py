@@ -117,7 +117,7 @@ def test_the_page_its_csv_and_the_dataframe_have_it(home: Path) -> None:
 def test_the_table_of_ranks_has_it(home: Path) -> None:
     ranks = [f"rank{rank}.json" for rank in range(8)]
     found = json.loads(launchscope_of(home, "analyze", "--ranks", *ranks, "--format", "json"))
-    assert [row["figures"] for row in found["rows"]] == [{"short_kernel_time": share} for share in [0.0, *[0.25] * 7]]
+    assert [row["figures"]["short_kernel_time"] for row in found["rows"]] == [0.0, *[0.25] * 7]
     assert [each for each in found["distributions"] if each["figure"] == "short_kernel_time" and each["max_at"] == 1]
     assert "kernel time in short kernels" in launchscope_of(home, "analyze", "--ranks", *ranks)
 
@@ -144,6 +144,12 @@ def test_check_limits_it(home: Path) -> None:
     (home / "launchscope.toml").write_text('[limits]\nshort_kernel_time = "<= 0.1"\n')
     assert "kernel time in short kernels" in launchscope_of(home, "check", "before.json", status=1)
     launchscope_of(home, "check", "after.json")
+
+
+def test_check_limits_it_without_steps(home: Path) -> None:
+    trace().launch(0, 5).kernel(10, 5).launch(20, 5).kernel(30, 15).write(home / "no-steps.json")
+    (home / "launchscope.toml").write_text('[limits]\nshort_kernel_time = "<= 0.3"\n')
+    launchscope_of(home, "check", "no-steps.json")
 
 
 def test_the_list_of_figures_has_it(home: Path) -> None:

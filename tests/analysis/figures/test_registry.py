@@ -13,7 +13,8 @@ from launchscope.analysis.facts.context import Context
 from launchscope.analysis.figures.figure import Figure
 from launchscope.analysis.figures.registry import FIGURES, values
 from launchscope.analysis.model.document import TraceDoc
-from launchscope.fixtures.cases import NAMED_CASES
+
+from ...cases import NAMED_CASES
 
 ABOUT_THE_RECORDING = {"name", "mode", "trace_pass", "repeat", "rank", "source", "headline_device", "withheld"}
 """What a report says of a trace that is no figure; ``serving_reason`` says why one is not there."""
@@ -27,9 +28,8 @@ def test_every_figure_of_the_report_is_in_it_and_the_other_way_round() -> None:
 
 
 def test_every_figure_that_a_module_makes_is_in_it() -> None:
-    modules = [
-        importlib.import_module(f"{figures.__name__}.{each.name}") for each in pkgutil.iter_modules(figures.__path__)
-    ]
+    found = pkgutil.walk_packages(figures.__path__, f"{figures.__name__}.")
+    modules = [importlib.import_module(each.name) for each in found]
     made = {id(each) for module in modules for each in vars(module).values() if isinstance(each, Figure)}
     assert made == {id(figure) for figure in FIGURES}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
+
+from ...cases import NAMED_CASES
 
 
 def withheld(builder: TraceBuilder) -> dict[str, str]:

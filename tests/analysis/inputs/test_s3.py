@@ -41,7 +41,11 @@ def test_a_bucket_is_read_by_two_processes_and_not_again(bucket: str, tmp_path: 
 def test_dask_workers_read_the_bucket_themselves(bucket: str) -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        n_workers=1,
+        threads_per_worker=1,
+        dashboard_address=None,
+        scheduler_kwargs={"dashboard_address": ":0"},  # any port: another cluster may run here
+        silence_logs=50,
     ) as cluster:
         document = analyze_ranks(sources([bucket]), dask=cluster.scheduler_address)
     assert [row.kernels for row in document.rows] == [4, 4, 4, None, 4, 9, 4, 4]

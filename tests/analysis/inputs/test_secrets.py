@@ -20,8 +20,8 @@ from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.secrets import (
     is_secret,
+    message_without_secrets,
     text_without_secrets,
-    told_without_secrets,
     value_without_secrets,
     without_secrets,
 )
@@ -181,7 +181,7 @@ def test_hosts_stay_apart_where_urls_are_compared() -> None:
 
 def test_nor_does_what_a_library_says_of_it() -> None:
     said = f"403 for {SIGNED}; signature 0123abcd of me:hunter2 (hunter2), t/ken"
-    told = told_without_secrets(said, SIGNED)
+    told = message_without_secrets(said, SIGNED)
     assert not [secret for secret in ("hunter2", "0123abcd", "ken)", "t/ken") if secret in told]
 
 
@@ -200,7 +200,7 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("FSSPEC_HTTPS", json.dumps(any_certificate))  # of worker processes
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(tmp_path / "served"))) as server:
         server.socket = own_certificate(tmp_path).wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"https://me:hunter2@127.0.0.1:{server.server_port}"
         server.shutdown()
 

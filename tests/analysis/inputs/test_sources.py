@@ -23,8 +23,8 @@ from launchscope.analysis.model.paths import natural_order
 from launchscope.analysis.profile import health
 from launchscope.analysis.report import Report, analyze, analyze_sources, load
 from launchscope.cli import run
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ...cases import NAMED_CASES
 from ..captures import two_modes, write_capture
 
 GRAPH = NAMED_CASES["graph replay"]().json()

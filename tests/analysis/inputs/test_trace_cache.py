@@ -29,7 +29,8 @@ from launchscope.analysis.model.trace import Notice, Table, Trace
 from launchscope.analysis.report import analyze, load
 from launchscope.cli import run
 from launchscope.fixtures.builder import trace
-from launchscope.fixtures.cases import NAMED_CASES
+
+from ...cases import NAMED_CASES
 
 TRACES = sorted((Path(launchscope.__file__).parent / "fixtures" / "traces").iterdir())
 KEY = b"a file as it was"

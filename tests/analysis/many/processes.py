@@ -18,7 +18,7 @@ def workers_of(process: int | None = None) -> list[int]:
     for task in Path(f"/proc/{process or os.getpid()}/task").iterdir():
         with contextlib.suppress(OSError):  # threads and processes end meanwhile
             children += (task / "children").read_text().split()
-    return [int(child) for child in children if b"many.worker" in _command(child)]
+    return [int(child) for child in children if b"many.pool" in _command(child)]
 
 
 def _command(process: str) -> bytes:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from launchscope.analysis.inputs.sources import Source
 from launchscope.analysis.many.document import RankRow
-from launchscope.analysis.many.reading import Job
+from launchscope.analysis.many.one_file import Job
 from launchscope.fixtures.builder import TraceBuilder, trace
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from launchscope.analysis.inputs.sources import sources
-from launchscope.analysis.many import carried as carrying
+from launchscope.analysis.many import one_file
 from launchscope.analysis.many.across import compared
-from launchscope.analysis.many.carried import CarriedCollectives, carried
 from launchscope.analysis.many.document import AlignmentDoc, RankRow
-from launchscope.analysis.many.figures import find_figures
+from launchscope.analysis.many.one_file import Finished, RankCollectives, find_figures, from_bytes, to_bytes
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.report import analyze
 from launchscope.fixtures.builder import TraceBuilder
@@ -27,8 +26,8 @@ def together(*made: TraceBuilder) -> tuple[list[RankRow], AlignmentDoc]:
         trace = each.build()
         found = find_figures(RankRow(path=f"{place}", name=f"{place}", rank=trace.rank), trace)
         rows.append(found.row)
-        if (its := carried(found)) is not None:
-            own[place] = its
+        if found.collectives is not None:
+            own[place] = found.collectives
     return compared(rows, own)
 
 
@@ -116,7 +115,7 @@ def test_a_file_with_few_steps_does_not_take_the_others_away() -> None:
 
 def test_of_long_recordings_the_first_steps_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here two of them; the verdict then takes busy and waiting time of the same steps."""
-    monkeypatch.setattr(carrying, "MOST", 2)
+    monkeypatch.setattr(one_file, "MOST", 2)
     rows, alignment = together(
         *(rank_trace(rank, waiting=waiting, period=700) for rank, waiting in enumerate([0, 350]))
     )
@@ -131,20 +130,24 @@ def test_a_file_that_is_not_reliable_is_left_out() -> None:
     assert alignment.unmatched == ["rank 2: its file is not reliable"]
 
 
-def test_what_is_carried_comes_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def first_collectives() -> tuple[RankRow, RankCollectives]:
+    """Of a rank, as they come back from a worker."""
     found = find_figures(RankRow(path="a", name="a"), rank_trace(0, waiting=10).build())
-    own = carried(found)
-    assert own is not None
-    row = found.row
+    back = from_bytes(to_bytes(found), Finished)
+    assert back.row == found.row
+    assert back.collectives is not None
+    return back.row, back.collectives
+
+
+def test_collectives_come_back_from_a_worker_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    row, its = first_collectives()
     assert (row.collectives, row.communication_exposed_ns, row.communication_hidden_ns) == (1, 15_000, 0)
-    back = own.restored()
+    back = its.collectives
     assert (len(back), back.steps, back.rank, back.world_size) == (6, 6, 0, 8)
     assert back.dur_ns.tolist() == [15_000] * 6
-    monkeypatch.setattr(carrying, "MOST", 3)
-    fewer = carried(found)
-    assert isinstance(fewer, CarriedCollectives)
-    assert (len(fewer.restored()), fewer.restored().steps) == (3, 3)
-    assert len(fewer.busy_ns.values()) == 3
+    monkeypatch.setattr(one_file, "MOST", 3)
+    _, fewer = first_collectives()
+    assert (len(fewer.collectives), fewer.collectives.steps, len(fewer.busy_ns)) == (3, 3, 3)
 
 
 TWO_RUNS = {"a": (0, 100), "b": (300, 0)}

@@ -32,7 +32,12 @@ pytestmark = [
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(  # type: ignore[no-untyped-call]
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        scheduler_kwargs={"dashboard_address": ":0"},  # any port: another cluster may run here
+        silence_logs=50,
     ) as cluster:
         yield cluster
 

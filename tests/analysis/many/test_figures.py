@@ -9,10 +9,10 @@ import pytest
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.many.document import MOST_IN_SERIES, RankRow
-from launchscope.analysis.many.figures import find_figures
+from launchscope.analysis.many.one_file import find_figures
 from launchscope.analysis.model.trace import Trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ...cases import NAMED_CASES
 from .rank_files import rank_trace
 
 TRACES = sorted((Path(launchscope.__file__).parent / "fixtures" / "traces").glob("*.*"))

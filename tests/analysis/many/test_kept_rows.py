@@ -10,10 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from launchscope.analysis.inputs.sources import Source, Sources, sources
-from launchscope.analysis.many import kept_rows
+from launchscope.analysis.many import ranks
 from launchscope.analysis.many.document import RanksDocument
-from launchscope.analysis.many.kept_rows import KeptRows
-from launchscope.analysis.many.ranks import analyze_ranks
+from launchscope.analysis.many.ranks import KeptRows, analyze_ranks
 from launchscope.analysis.model.errors import LaunchscopeError
 
 from .processes import is_reading, wait_for, workers_of
@@ -72,7 +71,7 @@ def test_other_options_and_other_versions_are_other_rows(
     run(folder, kept)
     assert run(folder, kept, step_regex="Profiler").resumed == 0
     assert run(folder, kept, strict=True).resumed == 0
-    monkeypatch.setattr(kept_rows, "__version__", "9.9")
+    monkeypatch.setattr(ranks, "__version__", "9.9")
     assert run(folder, kept).resumed == 0
 
 
@@ -102,11 +101,11 @@ def test_what_may_go_better_next_time_is_not_kept(tmp_path: Path) -> None:
 def test_other_code_of_any_room_makes_other_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = tmp_path / "inputs" / "readers"
     room.mkdir(parents=True)
-    monkeypatch.setattr(kept_rows, "_ANALYSIS", tmp_path)
+    monkeypatch.setattr(ranks, "_ANALYSIS", tmp_path)
     found = []
     for code in ("a = 1", "a = 2"):
         (room / "kineto.py").write_text(code)
-        found.append(kept_rows._code.__wrapped__())
+        found.append(ranks._code.__wrapped__())
     assert found[0] != found[1]
 
 

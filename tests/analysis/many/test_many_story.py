@@ -7,9 +7,8 @@ import json
 import msgspec
 import pytest
 from launchscope.analysis.many import many_story
-from launchscope.analysis.many.distributions import distributions
 from launchscope.analysis.many.document import AlignmentDoc, RankRow, RanksDocument, StepSeriesDoc
-from launchscope.analysis.many.odd_ones import odd_ones
+from launchscope.analysis.many.outliers import distributions, outliers
 from launchscope.analysis.model.document import Summary, WarningDoc
 from rich.cells import cell_len
 
@@ -57,7 +56,7 @@ def document(rows: list[RankRow], **more: object) -> RanksDocument:
         "workers": 2,
         "alignment": AlignmentDoc(kind="none", reason="only durations are compared"),
         "distributions": known,
-        "odd": odd_ones(rows, known),
+        "odd": outliers(rows, known),
         "rows": rows,
     }
     return RanksDocument(**(facts | more))  # type: ignore[arg-type]
@@ -82,14 +81,14 @@ def test_it_fits(width: int) -> None:
     assert any("3 of 60 ranks stand out: rank 41, rank 30, rank 17" in line for line in lines)
 
 
-def test_the_rows_are_the_odd_ones_and_the_extremes_and_the_rest_is_counted() -> None:
+def test_the_rows_are_the_outliers_and_the_extremes_and_the_rest_is_counted() -> None:
     lines = text(many(), 140).splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("rank  host"))
     end = lines.index(f"{many_story.OF_MEANS}")
     rows = [line.split()[0] for line in lines[start + 1 : end] if line.strip()]
     assert rows[-2:] == ["…", "rank41.json"] or rows[-1] == "…"
     assert {"17", "30", "41"} <= set(rows)
-    assert len(rows) - 1 <= many_story.TOLD
+    assert len(rows) - 1 <= many_story.MOST_ROWS
     assert f"… {60 - (len(rows) - 1)} more" in lines
 
 
@@ -153,12 +152,10 @@ def test_parquet_has_a_row_per_rank_and_the_same_columns_for_any() -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     from io import BytesIO
 
-    from launchscope.analysis.many import ranks_parquet
-
     doc = many()
-    table = parquet.read_table(BytesIO(ranks_parquet.render(doc)))
+    table = parquet.read_table(BytesIO(many_story.render_parquet(doc)))
     assert table.num_rows == 60
-    empty = parquet.read_table(BytesIO(ranks_parquet.render(document([]))))
+    empty = parquet.read_table(BytesIO(many_story.render_parquet(document([]))))
     assert empty.schema.equals(table.schema)
     first = table.slice(17, 1).to_pylist()[0]
     assert (first["rank"], first["period_ns_median"], first["launches"]) == (17, 2e7, 900.0)

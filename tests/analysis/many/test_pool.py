@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from launchscope.analysis.many.one_file import finish
 from launchscope.analysis.many.pool import finished_by_processes
-from launchscope.analysis.many.reading import finish
 from launchscope.analysis.model.errors import LaunchscopeError
 
 from .processes import is_reading, kill_reader, wait_for, workers_of

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 from launchscope.analysis.model.columns import follow, named, numbered
 from launchscope.analysis.model.trace import NONE, one_value_shared
 
@@ -28,6 +30,12 @@ def test_names_are_null_where_there_is_none() -> None:
 def test_rows_that_are_alike_in_every_column_get_one_number() -> None:
     assert numbered(ints(5, 5, 1, 5), ints(7, 7, 9, 2)).tolist() == [2, 2, 0, 1]
     assert numbered(ints(), ints()).tolist() == []
+
+
+@given(st.lists(st.integers(-4, 4) | st.integers(-(2**62), 2**62), max_size=30), st.sampled_from([np.int64, np.int8]))
+def test_the_numbers_of_one_column_are_places_among_its_values(values: list[int], dtype: type) -> None:
+    column = np.array(values).astype(dtype)
+    assert numbered(column).tolist() == [sorted(set(column.tolist())).index(value) for value in column.tolist()]
 
 
 def test_a_column_of_one_value_takes_no_memory_and_does_not_hold_the_one_it_came_from() -> None:

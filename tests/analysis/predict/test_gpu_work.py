@@ -10,15 +10,15 @@ from typing import Any
 import launchscope
 import numpy as np
 import pytest
-from launchscope.analysis.facts.op_classes import CLASSES, class_of
 from launchscope.analysis.model.errors import LaunchscopeError
-from launchscope.analysis.predict.plan_changes import OTHER_KERNELS, ROWS, SAVED, changed_times
+from launchscope.analysis.predict.plan_changes import CLASSES, OTHER_KERNELS, ROWS, SAVED, changed_times, class_of
 from launchscope.analysis.predict.whatif import what_if
 from launchscope.analysis.report import Report, load
 from launchscope.analysis.step_model.bound import StepBytes
 from launchscope.analysis.step_model.knobs import Knobs
 
-LLAMA = Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip"
+from ..captures import shipped
+
 MATMUL, ATTENTION, OTHER = (CLASSES.index(name) for name in ("matmul", "attention", "other"))
 
 OP_NS = np.array([60.0, 30.0, 10.0])
@@ -94,7 +94,7 @@ def test_a_class_is_never_quicker_than_nothing() -> None:
 
 @cache
 def llama() -> Report:
-    return load(LLAMA)
+    return shipped("llama_1b.zip")
 
 
 def measured() -> list[dict[str, Any]]:

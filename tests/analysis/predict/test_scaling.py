@@ -11,7 +11,8 @@ import pytest
 from launchscope.analysis.model.document import ModeDoc, ProfileDoc, RankDoc, RanksDoc, RanksOfStepDoc, StepTimeDoc
 from launchscope.analysis.predict import sweep_story
 from launchscope.analysis.predict.sweep import Measured, ranks_rows, sweep_document
-from launchscope.analysis.report import load
+
+from ..captures import shipped
 
 ONE = Path(launchscope.__file__).parent / "fixtures" / "captures" / "llama_1b.zip"
 UNKNOWN: dict[str, Any] = {
@@ -42,7 +43,7 @@ def together(step_ns: float | None, *ranks: RankDoc) -> RanksOfStepDoc:
 
 @pytest.fixture(scope="module")
 def one() -> ProfileDoc:
-    profile = load(ONE).document.profile
+    profile = shipped("llama_1b.zip").document.profile
     assert profile is not None
     return profile
 

@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import launchscope
 import numpy as np
 import pytest
 from launchscope.analysis.model.errors import LaunchscopeError
@@ -18,12 +17,12 @@ from launchscope.analysis.report import Report, load
 from launchscope.analysis.step_model.knobs import Knobs
 from launchscope.fixtures.builder import trace
 
-CAPTURES = Path(launchscope.__file__).parent / "fixtures" / "captures"
+from ..captures import shipped
 
 
 @cache
 def llama() -> Report:
-    return load(CAPTURES / "llama_1b.zip")
+    return shipped("llama_1b.zip")
 
 
 def measured(mode: str) -> float:
@@ -101,7 +100,7 @@ def test_a_step_that_waits_for_the_gpu_is_met_without_its_profiler() -> None:
 
 def test_a_step_that_waits_for_a_replay_is_met() -> None:
     """Recorded, the host takes 0.5 ms in each graph launch while the GPU is idle; unprofiled 6 µs by calibration."""
-    told = what_if(load(CAPTURES / "serve_graph.zip"), Knobs())
+    told = what_if(shipped("serve_graph.zip"), Knobs())
     assert told.recorded_ns == pytest.approx(2.65e6, rel=0.01)
     assert told.unprofiled_ns == pytest.approx(2.09e6, rel=0.01)
     assert told.unprofiled_error == pytest.approx(0, abs=0.01)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 
 import pytest
 from launchscope.analysis.model.capture import (
@@ -23,9 +22,9 @@ from launchscope.analysis.model.capture import (
 from launchscope.analysis.model.graph_document import FindingDoc
 from launchscope.analysis.profile.graph_reasons import profile_findings
 from launchscope.analysis.profile.measured_mode import MeasuredMode
-from launchscope.analysis.report import analyze
 
-CAPTURES = Path(__file__).parents[3] / "fixtures" / "captures"
+from ..captures import shipped
+
 LINE = "model.py:42 in decode: if x.sum().item() > 0:"
 
 
@@ -203,7 +202,7 @@ def test_a_capture_that_the_target_swallowed() -> None:
 
 @cache
 def recorded(name: str) -> list[FindingDoc]:
-    document = analyze(CAPTURES / name).document
+    document = shipped(name).document
     assert document.profile is not None
     return document.profile.graph_findings
 

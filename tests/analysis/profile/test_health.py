@@ -10,8 +10,8 @@ import pytest
 from launchscope.analysis.profile.health import HealthDocument, TraceHealthDoc
 from launchscope.analysis.report import load
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ...cases import NAMED_CASES
 from ...nsys_builder import ExportBuilder, export
 from ..captures import two_modes, write_capture
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.model.errors import LaunchscopeError
-from launchscope.analysis.profile.ladder import better_ladder, curve, judge_ladder
+from launchscope.analysis.predict.sweep import better_ladder, curve, judge_ladder
 
 
 def test_thirteen_rows_in_the_bucket_of_sixteen_waste_three() -> None:

@@ -12,6 +12,7 @@ from launchscope.analysis import report_story
 from launchscope.analysis.model.document import WarningDoc
 from launchscope.analysis.report import load
 
+from ..captures import shipped
 from .rank_captures import two_ranks
 
 RANKS_2 = Path(__file__).parents[3] / "fixtures" / "captures" / "degrees" / "ranks-2.zip"
@@ -51,6 +52,7 @@ def test_two_gpus_by_the_raw_manifest() -> None:
     assert told.count == 2
     assert "in 2 of 3 processes (rank 0 25.9 ms against 22.3 ms, rank 0 23.5 ms against 17.7 ms)" in told.message
     assert warned(RANKS_2, "graph") == []
-    flat = " ".join(report_story.render_terminal(load(RANKS_2), width=140, color=False, verbose=False).split())
+    shown = report_story.render_terminal(shipped("degrees/ranks-2.zip"), width=140, color=False, verbose=False)
+    flat = " ".join(shown.split())
     assert "which rank is late differs between processes" in flat
     assert "[late_rank_differs]" in flat

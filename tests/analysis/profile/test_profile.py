@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from math import isfinite
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -23,10 +22,9 @@ from launchscope.analysis.model.capture import (
 )
 from launchscope.analysis.model.document import FloorDoc, ModeDoc, ProfileDoc
 from launchscope.analysis.profile.profile import TAX_FIELDS, profile_document
-from launchscope.analysis.report import load
 from launchscope.fixtures.builder import TraceBuilder, trace
 
-from ..captures import MACHINE, STARTED, TRACES, US, graph_trace, process, two_modes
+from ..captures import MACHINE, STARTED, TRACES, US, graph_trace, process, shipped, two_modes
 from ..figures.test_analyses import numbers
 
 REASONED = tuple(
@@ -453,7 +451,7 @@ def test_clocks_and_samples_are_kept() -> None:
     ],
 )
 def test_a_floor_is_told_with_what_sets_it(name: str, source: str) -> None:
-    found = load(Path(__file__).parents[3] / "fixtures" / "captures" / f"{name}.zip").document.profile
+    found = shipped(f"{name}.zip").document.profile
     assert found is not None
     assert found.verdict is not None
     (left,) = [action for action in found.verdict.actions if action.kind == "left"]

@@ -12,9 +12,9 @@ import pytest
 from launchscope.analysis import report_story
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.model.document import ActionDoc, ReportDocument, UnreadDoc, VerdictDoc
-from launchscope.fixtures.cases import NAMED_CASES
 from rich.cells import cell_len
 
+from ...cases import NAMED_CASES
 from . import documents
 from .documents import MS, report
 

@@ -18,11 +18,10 @@ from launchscope.dashboard.charts.bound_chart import bound_figure, chart_rem
 from launchscope.dashboard.charts.durations_chart import durations_figure, log_bins
 from launchscope.dashboard.charts.idle_chart import idle_figure
 from launchscope.dashboard.opened_report import OpenedReport, open_bands
-from launchscope.dashboard.plotting import Figure, clipped, log_ticks, tick_words
-from launchscope.dashboard.theme import DARK, LIGHT, Theme
+from launchscope.dashboard.plotting import DARK, LIGHT, Figure, Theme, clipped, log_ticks, tick_words
 from launchscope.fixtures.builder import trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ...cases import NAMED_CASES
 from ..opening import built, capture, case, two_modes
 
 US = 1e3

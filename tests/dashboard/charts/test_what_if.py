@@ -14,7 +14,6 @@ from launchscope.analysis.model.document import CAUSES
 from launchscope.analysis.step_model.bound import predict
 from launchscope.analysis.step_model.knobs import Knobs
 from launchscope.dashboard.band import Band
-from launchscope.dashboard.charts.readout import Row, readout
 from launchscope.dashboard.charts.sketch_chart import (
     as_graph,
     coarse,
@@ -24,13 +23,13 @@ from launchscope.dashboard.charts.sketch_chart import (
     sketch_figure,
 )
 from launchscope.dashboard.charts.starting_point import StartingPoint, apply, is_moved, slider_marks, starting_point
-from launchscope.dashboard.charts.what_if_chart import what_if_figure
+from launchscope.dashboard.charts.what_if_chart import Row, readout, what_if_figure
 from launchscope.dashboard.opened_report import OpenedReport
-from launchscope.dashboard.theme import DARK, LIGHT
+from launchscope.dashboard.plotting import DARK, LIGHT
 from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ...cases import NAMED_CASES
 from ..opening import built, capture, case, two_modes
 
 US = 1e3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launchscope.analysis.many.distributions import distributions
 from launchscope.analysis.many.document import AlignmentDoc, OddDoc, RankRow, RanksDocument, StepSeriesDoc
+from launchscope.analysis.many.outliers import distributions
 from launchscope.analysis.model.statistics import summarize
 from launchscope.fixtures.builder import trace
 

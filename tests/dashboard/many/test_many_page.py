@@ -11,17 +11,16 @@ import msgspec
 import numpy as np
 import pytest
 from launchscope.analysis.many.document import RankRow, RanksDocument
-from launchscope.analysis.many.odd_ones import missing_words
+from launchscope.analysis.many.outliers import missing_words
 from launchscope.analysis.report import Report
 from launchscope.dashboard.many import app
 from launchscope.dashboard.many.charts import alike_words, distribution_figure, heat_of, order, step_in_timeline
+from launchscope.dashboard.many.layout import table as rank_table
 from launchscope.dashboard.many.rank_pages import RankPages
-from launchscope.dashboard.many.tables import table as rank_table
-from launchscope.dashboard.many.view import ManyView, from_query, to_query
-from launchscope.dashboard.many.words import compared, labels, notes
+from launchscope.dashboard.many.view import ManyView, compared, from_query, labels, notes, to_query
 from launchscope.dashboard.page.server import Access
+from launchscope.dashboard.plotting import LIGHT
 from launchscope.dashboard.rank_heat import heat_figure
-from launchscope.dashboard.theme import LIGHT
 from werkzeug.test import Client, TestResponse
 
 from .rows_by_hand import MS, table

@@ -41,7 +41,9 @@ def chain() -> TraceBuilder:
     ],
 )
 def test_tables_stand_only_where_there_is_something_to_show(opened: OpenedReport, more: set[str]) -> None:
-    assert table_names(opened, opened.bands) == [name for name in TABLES if name in {*ALWAYS, *more}]
+    known = {*ALWAYS, "blocking calls", "fusion", "graphs", "ranks", "serving"}  # other figures have tables, too
+    shown = [name for name in table_names(opened, opened.bands) if name in known]
+    assert shown == [name for name in TABLES if name in {*ALWAYS, *more}]
 
 
 def test_a_chain_is_a_row_with_its_saving_and_the_range_of_it() -> None:

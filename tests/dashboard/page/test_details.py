@@ -45,48 +45,46 @@ def graph() -> TraceBuilder:
 
 def test_an_op_with_its_launch_and_stack(tmp_path: Path) -> None:
     found = told(opened(tmp_path, eager=eager()), "eager.json", 5)
-    assert (found.name, found.short_name, found.category, found.device, found.stream) == (
-        "silu",
-        "silu",
-        "kernel",
-        0,
-        7,
+    assert (found.name, found.short_name) == ("silu", "silu")
+    op = dict(found.op)
+    assert op["where"] == "20.0 µs into step 2 · device 0, stream 7"
+    assert (op["duration"], op["all of this name"]) == ("5.00 µs", "median 5.00 µs, p90 5.70 µs")
+    assert found.launch == (
+        ("API", "cudaLaunchKernel"),
+        ("overhead", "5.00 µs"),
+        ("latency", "7.00 µs"),
+        ("queue time", "2.00 µs"),
+        ("thread", "1"),
     )
-    assert (found.step, found.step_name, found.start_in_step_ns, found.dur_ns) == (1, "ProfilerStep#1", 20_000, 5_000)
-    assert (found.median_ns, found.p90_ns) == (5_000, 5_700)
-    launch = found.launch
-    assert launch is not None
-    assert (launch.api, launch.thread, launch.overhead_ns, launch.latency_ns, launch.queue_ns, launch.ops) == (
-        "cudaLaunchKernel", 1, 5_000, 7_000, 2_000, 1,
-    )  # fmt: skip
-    assert (found.operator, found.operator_inferred) == ("aten::silu", False)
-    assert found.stack == ("model.py(7): forward", "aten::silu")
-    assert found.node is None
+    assert op["operator"] == "aten::silu"
+    assert op["stack"] == ("model.py(7): forward", "aten::silu")
+    assert "in a graph" not in op
 
 
 def test_the_gap_before_it_and_what_the_host_did(tmp_path: Path) -> None:
     """gemm ends at 14 µs, silu starts at 29: its launch is from 22 to 27, its operator from 21."""
-    gap = told(opened(tmp_path, eager=eager()), "eager.json", 1).gap
-    assert gap is not None
-    assert (gap.dur_ns, gap.parts_ns) == (15_000, (("host", 8_000), ("launch", 5_000), ("dispatch", 2_000)))
-    assert (gap.previous, gap.boundary) == ("gemm", False)
-    assert gap.host == ("aten::silu 8.00 µs", "inside model.py(7): forward")
+    assert told(opened(tmp_path, eager=eager()), "eager.json", 1).gap == (
+        ("idle", "15.0 µs"),
+        ("host", "8.00 µs"),
+        ("launch", "5.00 µs"),
+        ("dispatch", "2.00 µs"),
+        ("after", "gemm"),
+        ("the host", ("aten::silu 8.00 µs", "inside model.py(7): forward")),
+    )
 
 
 def test_all_its_other_occurrences(tmp_path: Path) -> None:
     found = told(opened(tmp_path, eager=eager()), "eager.json", 4)
-    assert (found.occurrences, found.occurrences_in_step, found.occurrences_in_all) == ((4, 7), 2, 8)
+    assert dict(found.op)["how many"] == "2 in the step, 8 in all"
 
 
 def test_its_place_in_a_graph(tmp_path: Path) -> None:
     found = told(opened(tmp_path, graph=graph()), "graph.json", 7)
-    node, launch, gap = found.node, found.launch, found.gap
-    assert node is not None
-    assert (node.graph, node.replay, node.replays, node.ordinal, node.nodes) == ("graph 0", 2, 4, 1, 3)
-    assert launch is not None
-    assert (launch.api, launch.ops, launch.is_first) == ("cudaGraphLaunch", 3, False)
-    assert gap is not None
-    assert (gap.parts_ns, gap.host) == ((("graph", 1_000),), ())
+    op, launch, gap = dict(found.op), dict(found.launch), dict(found.gap)
+    assert (op["in a graph"], op["replay"]) == ("node 2 of 3, graph 0", "3 of 4")
+    assert (launch["API"], launch["launched"]) == ("cudaGraphLaunch", "3 GPU ops")
+    assert gap["graph"] == "1.00 µs"
+    assert gap.keys().isdisjoint({"host", "launch", "dispatch", "the host"})
 
 
 def test_counterparts_in_the_other_bands_are_inferred(tmp_path: Path) -> None:
@@ -113,15 +111,15 @@ def test_why_there_is_no_counterpart(tmp_path: Path) -> None:
     page = opened(tmp_path, eager=eager(), loose=loose)
     assert told(page, "eager.json", 0).without_counterpart == (("loose.json", "no kept step in loose.json"),)
     found = told(page, "loose.json", 1)
-    assert (found.step, found.step_name, found.start_in_step_ns, found.launch) == (None, None, 81_000, None)
-    assert found.why_no_launch == "its launch is not in the file"
+    assert dict(found.op)["where"] == "device 0, stream 7"
+    assert found.launch == (("none", "its launch is not in the file"),)
 
 
 def test_an_op_whose_launch_came_before_the_recording(tmp_path: Path) -> None:
     early = trace().kernel(0, 5, launch=False).launch(10, 5).kernel(20, 5)
     found = told(opened(tmp_path, early=early), "early.json", 0)
-    assert found.why_no_launch == "its launch is not in the file: it came before the recording began"
-    assert found.gap is None
+    assert found.launch == (("none", "its launch is not in the file: it came before the recording began"),)
+    assert found.gap == (("no gap", "it started while another op ran, or first"),)
 
 
 def test_what_is_not_there_has_no_details(tmp_path: Path) -> None:
@@ -160,5 +158,5 @@ class TestLlama:
             assert back["eager"] == row
 
     def test_a_recording_with_stacks_names_the_users_line(self) -> None:
-        stack = told(llama(), "eager-stacks-3", 800).stack
+        stack = dict(told(llama(), "eager-stacks-3", 800).op)["stack"]
         assert stack[-2:] == ("launchscope/fixtures/models/llama.py(68): forward", "aten::mul")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from launchscope.dashboard.opened_report import OpenedReport
+from launchscope.dashboard.opened_report import OpenedReport, Watched
 from launchscope.dashboard.page.cards import sentence
 from launchscope.dashboard.page.index_page import first_response
 from launchscope.dashboard.page.server import Access
 from launchscope.dashboard.site.serve import build_app
 from launchscope.dashboard.view import View
-from launchscope.dashboard.watched import Watched
 from launchscope.fixtures.builder import TraceBuilder, trace
 from markupsafe import escape
 

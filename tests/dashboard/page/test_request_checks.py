@@ -15,11 +15,10 @@ from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.report import analyze
 from launchscope.dashboard.many import app as many_app
 from launchscope.dashboard.many.rank_pages import RankPages
-from launchscope.dashboard.opened_report import open_bands
+from launchscope.dashboard.opened_report import Watched, open_bands
 from launchscope.dashboard.page.index_page import IndexPage
 from launchscope.dashboard.page.server import Access
 from launchscope.dashboard.site.serve import build_app
-from launchscope.dashboard.watched import Watched
 from werkzeug.test import Client, TestResponse
 
 from ...analysis.many.rank_files import write_ranks

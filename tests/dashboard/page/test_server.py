@@ -8,10 +8,9 @@ from pathlib import Path
 import flask
 import pytest
 from launchscope.analysis.report import load
-from launchscope.dashboard.opened_report import open_bands
+from launchscope.dashboard.opened_report import Watched, open_bands
 from launchscope.dashboard.page.server import COOKIE, Access, guard, is_loopback
 from launchscope.dashboard.site.serve import build_app
-from launchscope.dashboard.watched import Watched
 
 from ...analysis.captures import two_modes, write_capture
 

@@ -17,8 +17,8 @@ from launchscope.dashboard.opened_report import OpenedReport
 from launchscope.dashboard.page import tables
 from launchscope.dashboard.page.tables import TABLES, table
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ...cases import NAMED_CASES
 from ..opening import built, capture, case, two_modes
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from launchscope.dashboard.page.view_parts import control_values, only
+from launchscope.dashboard.page.actions import control_values, only
 from launchscope.dashboard.view import View
 
 from ..test_opened_report import demo

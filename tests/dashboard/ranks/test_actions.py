@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from launchscope.dashboard.opened_report import OpenedReport
-from launchscope.dashboard.page.actions import shown_cells, view_after
-from launchscope.dashboard.page.view_parts import control_values, stores
+from launchscope.dashboard.page.actions import control_values, shown_cells, stores, view_after
 from launchscope.dashboard.view import View, from_query, to_query
 
 from ..opening import capture

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from launchscope.dashboard.plotting import DARK, LIGHT
 from launchscope.dashboard.rank_heat import Heat, cell_at, cells, color_range, heat_figure, heat_words
-from launchscope.dashboard.theme import DARK, LIGHT
 
 MS = 1e6
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from launchscope.analysis.report import load
-from launchscope.dashboard.one_file.html import render
 from launchscope.dashboard.opened_report import open_bands
-from launchscope.dashboard.page.rank_table import clock_words, has_one_clock
+from launchscope.dashboard.page.figure_tables import clock_words, has_one_clock
+from launchscope.dashboard.page.one_file import render
 from launchscope.dashboard.page.sections import compare_sections
 from launchscope.dashboard.page.tables import table, table_names
+from launchscope.dashboard.plotting import LIGHT
 from launchscope.dashboard.rank_sets import RankFigure, clocks
-from launchscope.dashboard.theme import LIGHT
 from launchscope.dashboard.timeline.stage import stage
 from launchscope.dashboard.timeline.timeline import timeline_figure
 from launchscope.dashboard.view import View

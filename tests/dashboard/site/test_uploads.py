@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 import flask
 import pytest
 from launchscope.analysis.report import Report, analyze
-from launchscope.dashboard.opened_report import open_bands
+from launchscope.dashboard.opened_report import Watched, open_bands
 from launchscope.dashboard.page.server import COOKIE, Access
 from launchscope.dashboard.site.serve import build_app
 from launchscope.dashboard.site.uploads import Uploads, label_of
-from launchscope.dashboard.watched import Watched
 from launchscope.fixtures.builder import trace
 from werkzeug.serving import make_server
 from werkzeug.test import Client, TestResponse

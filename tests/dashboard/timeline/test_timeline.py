@@ -17,7 +17,7 @@ from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.model.document import CAUSES
 from launchscope.analysis.model.kernel_names import short_names
 from launchscope.dashboard.band import Band
-from launchscope.dashboard.theme import CAUSE_COLORS, DARK, LIGHT, Theme, luminance, text_on
+from launchscope.dashboard.plotting import CAUSE_COLORS, DARK, LIGHT, Theme, luminance, text_on
 from launchscope.dashboard.timeline.heat_strip import Lane, Rects, heat_strip
 from launchscope.dashboard.timeline.hover import escaped
 from launchscope.dashboard.timeline.lanes import prepare
@@ -26,7 +26,8 @@ from launchscope.dashboard.timeline.stage import stage
 from launchscope.dashboard.timeline.timeline import MOST_RECTS, Figure, legend_items, search_count, timeline_figure
 from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import (
+
+from ...cases import (
     NAMED_CASES,
     eager_steps,
     graph_replay,
@@ -37,7 +38,6 @@ from launchscope.fixtures.cases import (
     two_streams,
     worker_thread,
 )
-
 from ..opening import capture
 
 KINDS = {"gpu_op": "gpu_ops", "launch": "launches", "blocking": "blocking_calls", "host_op": "host_ops"}

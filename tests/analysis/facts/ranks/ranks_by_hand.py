@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from launchscope.analysis.facts.ranks.collectives import Collectives, collectives_of
+from launchscope.analysis.facts.collectives import Collectives, collectives_of
 from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
 from launchscope.fixtures.builder import TraceBuilder, trace
 

@@ -4,10 +4,9 @@ import time
 
 import numpy as np
 import pytest
-from launchscope.analysis.facts.ranks.clocks import clock_offsets, launch_skews_ns
-from launchscope.analysis.facts.ranks.collectives import Collectives
+from launchscope.analysis.facts.collectives import Collectives
 from launchscope.analysis.facts.ranks.matching import match
-from launchscope.analysis.facts.ranks.waiting import arrivals, mostly_awaited, waits_of
+from launchscope.analysis.facts.ranks.waiting import arrivals, clock_offsets, launch_skews_ns, mostly_awaited, waits_of
 from launchscope.fixtures.builder import trace
 
 from .ranks_by_hand import ALL_REDUCE, BROADCAST, Collective, collectives, rank_trace
@@ -28,7 +27,7 @@ def test_transfer_is_the_shortest_and_the_rest_is_waiting() -> None:
     assert early.step_transfer_ns.tolist() == late.step_transfer_ns.tolist() == [20_000] * 4
     assert early.step_waiting_ns.tolist() == early.exposed_waiting_ns.tolist() == [90_000] * 4
     assert late.step_waiting_ns.tolist() == [0] * 4
-    assert early.told.all()
+    assert early.split.all()
     assert not early.unsplit_ns.any()
 
 
@@ -58,7 +57,7 @@ def test_a_step_of_which_a_rank_lacks_a_collective_is_refused_and_the_others_are
     told = "process group [0, 1]: 1 steps in which ranks differ in their number of collectives (rank 0 2, rank 1 1)"
     assert matching.refused == (told,)
     early, _ = waits_of(matching)
-    assert early.told.tolist() == [True, False, True, True]
+    assert early.split.tolist() == [True, False, True, True]
     assert early.step_waiting_ns.tolist() == [90_000, 0, 90_000, 90_000]
     assert early.unsplit_ns.tolist() == [0, 110_000, 0, 0]
 

@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launchscope.analysis.facts.ranks.clocks import clock_offsets, launch_skews_ns
 from launchscope.analysis.facts.ranks.matching import match
-from launchscope.analysis.facts.ranks.waiting import arrivals, waits_of
+from launchscope.analysis.facts.ranks.waiting import arrivals, clock_offsets, launch_skews_ns, waits_of
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.model.trace import NONE
 from launchscope.analysis.profile.rank_documents import traces_document
 from launchscope.analysis.profile.ranks_together import put_together
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ....cases import NAMED_CASES
 from .ranks_by_hand import ALL_GATHER, ALL_REDUCE, BROADCAST, analysed, collectives
 
 US = 1000
@@ -64,7 +63,7 @@ def test_transfer_and_waiting_add_up(of_ranks: list[list[list[tuple[int, int, st
         assert (waits.waiting_ns[known] >= 0).all()
         assert (waits.exposed_waiting_ns >= 0).all()
         assert (waits.exposed_waiting_ns + waits.unsplit_ns <= rank.exposed_ns).all()
-        assert not waits.unsplit_ns[waits.told].any()
+        assert not waits.unsplit_ns[waits.split].any()
     for own in arrivals(matching):
         assert (own.last <= own.of).all()
     assert sum(own.last.sum() for own in arrivals(matching)) <= sum(len(group.step) for group in matching.groups)
@@ -83,7 +82,7 @@ def test_documents_of_any_ranks(of_ranks: list[list[list[tuple[int, int, str, in
         if (
             rank.gpu_work_without_waiting_ns is not None
             and analysis.context.waits is not None
-            and analysis.context.waits.told.all()
+            and analysis.context.waits.split.all()
         ):
             assert rank.gpu_work_without_waiting_ns <= rank.gpu_work_ns
         communication = analysis.document.communication

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from launchscope.analysis.model.document import ModeDoc, ReportDocument
 from launchscope.analysis.model.fusion_document import CandidateDoc, FusedRunDoc, FusionDoc
-from launchscope.analysis.report import load
+
+from ...captures import shipped
 
 CAPTURES = Path(__file__).parents[4] / "fixtures" / "captures"
 PLAIN = "llama_1b.zip"
@@ -25,7 +26,7 @@ SMALL = "fusion/qwen3_0_6b.zip"
 
 @cache
 def report(name: str) -> ReportDocument:
-    return load(CAPTURES / name).document
+    return shipped(name).document
 
 
 def fusion(name: str) -> FusionDoc:

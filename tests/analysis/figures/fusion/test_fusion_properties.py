@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.facts.context import Context
 from launchscope.analysis.facts.tensor_shapes import Input, Tensor, inputs_of
-from launchscope.analysis.figures.fusion.advisor import findings, fusion_doc
+from launchscope.analysis.figures.fusion.advisor import Prices, Rates, findings, fusion_doc
 from launchscope.analysis.figures.fusion.scan import Already, Finding, Occurrence
 from launchscope.analysis.figures.fusion.step import FusionStep, StepOp, fusion_step
-from launchscope.analysis.figures.fusion.worth import Prices, Rates
 from launchscope.fixtures.builder import trace
 
 from . import test_fusion_patterns as patterns

@@ -11,12 +11,12 @@ from launchscope.analysis.report import Report, analyze
 from launchscope.analysis.report_story import render_terminal as render
 from launchscope.fixtures.builder import trace
 
-CAPTURES = Path(__file__).parents[4] / "fixtures" / "captures"
+from ...captures import shipped
 
 
 @cache
 def captured(name: str) -> Report:
-    return analyze(CAPTURES / name)
+    return shipped(name)
 
 
 def lines(report: Report, *, verbose: bool = False, width: int = 80) -> list[str]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from launchscope.analysis.figures.fusion.advisor import findings, fusion_doc
+from launchscope.analysis.figures.fusion.advisor import TAU_STEP, Prices, Rates, bytes_of, findings, fusion_doc
 from launchscope.analysis.figures.fusion.scan import Occurrence
 from launchscope.analysis.figures.fusion.step import FusionStep
-from launchscope.analysis.figures.fusion.worth import TAU_STEP, Prices, Rates, bytes_of
 from launchscope.analysis.model.fusion_document import FusionDoc
 
 from .fusion_steps import Op, step_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,13 +19,11 @@ from launchscope.analysis.model.graph_document import (
     GraphStepDoc,
     OutsideDoc,
 )
-from launchscope.analysis.report import analyze
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ....cases import NAMED_CASES
+from ...captures import shipped
 from ...test_accounting import builders
-
-CAPTURES = Path(__file__).parents[4] / "fixtures" / "captures"
 
 
 def replaying(
@@ -323,7 +320,7 @@ def test_counts_close_on_any_trace(builder: TraceBuilder, trace_pass: str | None
 
 @cache
 def recorded(name: str) -> dict[tuple[str | None, str | None, int | None], GraphDoctorDoc]:
-    traces = analyze(CAPTURES / name).document.traces
+    traces = shipped(name).document.traces
     return {(t.mode, t.trace_pass, t.repeat): t.graph_doctor for t in traces if t.graph_doctor is not None}
 
 

@@ -13,7 +13,8 @@ from launchscope.analysis.figures.serving.anatomy import NO_RANGE
 from launchscope.analysis.figures.serving.host_phases import IN_REPLAY, NO_COPY_IN, NO_SAMPLING, TWO_SAMPLINGS
 from launchscope.analysis.model.document import PHASES, ServingDoc, ServingKindDoc, ServingPhaseDoc, Summary, TraceDoc
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
+
+from ....cases import NAMED_CASES
 
 TO_HOST = "Memcpy DtoH (Device -> Pinned)"
 ARGMAX = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::ArgMaxOps<float>>>"

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launchscope.analysis.facts.steps import first_op_ns, has_period
 from launchscope.analysis.figures.analyses import TraceAnalysis
 from launchscope.analysis.model.document import ServingDoc, ServingKindDoc
+from launchscope.analysis.model.trace import NONE
 from launchscope.analysis.report import load
 
 FOLDER = Path(__file__).parents[4] / "fixtures" / "captures" / "serving"
@@ -55,7 +55,7 @@ def _starts_that_count(form: str) -> list[int]:
     found = analysis(form)
     device = found.document.headline_device
     assert device is not None
-    rows = np.flatnonzero(has_period(first_op_ns(found.trace, found.steps, device), found.steps))
+    rows = np.flatnonzero(found.context.period_ns[device] != NONE)
     starts: list[int] = found.steps.start_ns[rows].tolist()
     return starts
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import pytest
 from launchscope.analysis.model.document import ServingKindDoc, TraceDoc
-from launchscope.analysis.report import load
 
-CAPTURES = Path(__file__).parents[4] / "fixtures" / "captures"
+from ...captures import shipped
 
 
 @cache
 def traces(name: str) -> list[TraceDoc]:
-    return [trace for trace in load(CAPTURES / name).document.traces if trace.trace_pass != "stacks"]
+    return [trace for trace in shipped(name).document.traces if trace.trace_pass != "stacks"]
 
 
 def only_kind(trace: TraceDoc) -> ServingKindDoc:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launchscope.analysis import report_story
-from launchscope.analysis.figures.serving.serving_story import serving_story, withheld_elsewhere
+from launchscope.analysis.figures.serving.serving_story import serving_story
 from launchscope.analysis.model.document import ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary
 from launchscope.analysis.story.blocks import Listing
 
@@ -104,7 +104,3 @@ def test_it_fits_80_columns_and_stands_in_both_outputs() -> None:
     assert "| copy back | 26.0 µs | 16.0 µs | 1.00 µs | 3.00 µs | 1 | structure |" in report_story.render_markdown(
         report(document)
     )
-
-
-def test_reasons_of_phases_are_told_beside_them_only() -> None:
-    assert withheld_elsewhere({"serving.kinds.0.kind": "alike", "bound": "no launch"}) == {"bound": "no launch"}

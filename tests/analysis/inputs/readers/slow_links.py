@@ -1,4 +1,4 @@
-"""What belongs together, found one row after the other: to hold analysis/inputs/readers/correlate.py against."""
+"""What belongs together, found one row after the other: to hold analysis/inputs/readers/assemble.py against."""
 
 from __future__ import annotations
 

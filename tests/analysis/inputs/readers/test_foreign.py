@@ -12,10 +12,11 @@ import pytest
 from launchscope.analysis.inputs.readers import open_trace, read_trace
 from launchscope.analysis.inputs.readers.foreign import recognized
 from launchscope.analysis.model.errors import UnreadableInput
-from launchscope.analysis.render.perfetto import trace_file as perfetto
+from launchscope.analysis.render import perfetto
 from launchscope.analysis.report import load
-from launchscope.fixtures.cases import NAMED_CASES
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace  # type: ignore[import-untyped]
+
+from ....cases import NAMED_CASES
 
 NSYS = b"NVIDIA Tegra Profiler Report 2026@4@1@191-264138605071v0.\n\x0bLocal (CLI)\x12\n"
 XPLANE = b"\n\x93\x8f\x04\x08\x01\x12\x0d/device:GPU:0\x1a\x20\x08\x07\x12\x06Stream"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.facts.steps import find_steps
+from launchscope.analysis.facts.context import Context
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import open_trace, read_trace, sqlite_file
 from launchscope.analysis.inputs.readers.sqlite_file import open_bytes
@@ -68,7 +68,7 @@ class TestEveryYear:
         assert (found.launches.dur_ns.tolist(), found.launches.is_graph.any()) == ([5000] * 9, False)
         assert names(found, found.blocking_calls.api) == ["cudaStreamSynchronize"] * 3
         assert (found.notices, found.complete, found.source.format) == ((), True, "nsys-sqlite")
-        found_steps = find_steps(found)
+        found_steps = Context(found).steps
         assert (found_steps.source, found_steps.names) == ("annotation", ("step 0", "step 1", "step 2"))
         assert found_steps.op_step.tolist() == [0] * 3 + [1] * 3 + [2] * 3
 

@@ -10,7 +10,8 @@ import pytest
 from launchscope.analysis.inputs.readers import read_trace
 from launchscope.analysis.model.trace import Trace
 from launchscope.analysis.report import load
-from launchscope.fixtures.cases import NAMED_CASES
+
+from ....cases import NAMED_CASES
 
 WRITTEN = """{"traceEvents":[
 {"args":{},"cat":"user_annotation","dur":90,"name":"ProfilerStep#0","ph":"X","pid":100,"tid":1,"ts":0},

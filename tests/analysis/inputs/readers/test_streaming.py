@@ -25,8 +25,8 @@ from launchscope.analysis.inputs.sources import sources
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.trace import Source, Table, Trace
 from launchscope.fixtures.builder import TraceBuilder
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ....cases import NAMED_CASES
 from .whole_file_kineto import read_kineto as read_whole
 
 TRACES = Path(launchscope.__file__).parent / "fixtures" / "traces"

@@ -21,11 +21,11 @@ from launchscope.analysis.model.document import CAUSES
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.trace import NONE, Trace
 from launchscope.analysis.render.perfetto import packets as perfetto_packets
-from launchscope.analysis.render.perfetto.trace_file import perfetto_trace, render
+from launchscope.analysis.render.perfetto import perfetto_trace, render
 from launchscope.analysis.report import analyze, load
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ....cases import NAMED_CASES
 from ...captures import two_modes, write_capture
 
 TRACES = Path(launchscope.__file__).parent / "fixtures" / "traces"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from launchscope.analysis.facts.ranks.sets import sets_of_files
+from launchscope.analysis.facts.ranks.pairing import sets_of_files
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Parts of the story that a profile and a bare trace share: verdict, actions, warnings, idle by cause, kernels."""
+"""The verdict, what to do next, warnings and withheld figures as blocks: of a trace, a mode, a rank."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ..model import units
-from ..model.document import (
-    ActionDoc,
-    VerdictDoc,
-    WarningDoc,
-)
+from ..model.document import ActionDoc, VerdictDoc, WarningDoc
 from ..model.units import MISSING, duration, plural, share
 from ..story.blocks import Fact, Headline, Listing
 from ..story.tables import Column, Row, Table
 
 _OF_A_SUMMARY: Final = re.compile(r"(?<=_ns)\.(median|p10|p90)$")
 SHOWN: Final = 5  # warnings, and reasons for what is withheld, without --verbose
-SMALL_CAUSE: Final = 0.01  # of the idle time: causes below share one line
 
 
 def headline(verdict: VerdictDoc, subject: str | None = None) -> Headline:

@@ -4,11 +4,11 @@ import pickle
 
 import numpy as np
 import pytest
-from launchscope.analysis.facts.ranks.collectives import NO_TIME
+from launchscope.analysis.facts.collectives import NO_TIME
 from launchscope.analysis.model.names import kind_of_collective, kind_of_kernel
 from launchscope.fixtures.builder import trace
 
-from .ranks_by_hand import ALL_GATHER, ALL_REDUCE, BROADCAST, analysed, collectives, rank_trace
+from .ranks.ranks_by_hand import ALL_GATHER, ALL_REDUCE, BROADCAST, analysed, collectives, rank_trace
 
 
 def test_collectives_of_steps_in_order() -> None:

@@ -6,19 +6,19 @@ Small enough to go from process to process for hundreds of ranks: a row per coll
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from ...model.columns import follow
-from ...model.intervals import Intervals
-from ...model.names import UNKNOWN, kind_of_collective, kind_of_kernel
-from ...model.trace import NONE, Ints, Trace
-from ..steps import Steps
+from ..model.columns import follow, numbered
+from ..model.intervals import Intervals
+from ..model.names import UNKNOWN, kind_of_collective, kind_of_kernel, number_of_kind, waits_for_all
+from ..model.trace import NONE, Bools, Ints, Reals, Trace
+from .steps import Steps
 
 Value = TypeVar("Value")
 
@@ -67,6 +67,16 @@ class Collectives:
         return len(self.step_number)
 
     @cached_property
+    def kind_number(self) -> Ints:
+        """[n] The kind of each, numbered alike on every rank."""
+        return np.array([number_of_kind(kind) for kind in self.kinds], np.int64)[self.kind]
+
+    @cached_property
+    def all_wait(self) -> Bools:
+        """[n] Nobody can end it before all have arrived."""
+        return np.array([waits_for_all(kind) for kind in self.kinds], np.bool_)[self.kind]
+
+    @cached_property
     def group_places(self) -> dict[str, int]:
         """The index of each label of ``groups``."""
         return {label: place for place, label in enumerate(self.groups)}
@@ -77,11 +87,9 @@ class Collectives:
         order = np.argsort(self.group, kind="stable")
         return np.split(order, np.searchsorted(self.group[order], np.arange(1, len(self.groups))))
 
-    def per_step(self, values: Ints | NDArray[np.float64]) -> NDArray[np.float64]:
+    def per_step(self, values: Ints | Reals) -> Reals:
         """[s] Sum of a figure of the collectives by step."""
-        total = np.zeros(self.steps, np.float64)
-        np.add.at(total, self.step, values)
-        return total
+        return np.asarray(np.bincount(self.step, values, self.steps), np.float64)
 
 
 def collectives_of(trace: Trace, steps: Steps, device: int | None) -> Collectives:
@@ -95,15 +103,17 @@ def collectives_of(trace: Trace, steps: Steps, device: int | None) -> Collective
     rows = np.flatnonzero(communicates & (step_of_op != NONE))
     rows = rows[np.argsort(step_of_op[rows], kind="stable")]
     step = step_of_op[rows]
-    told = _Told.of(trace)
-    collective = ops.collective[rows].tolist()
-    names = zip(collective, ops.name[rows].tolist(), strict=True)
-    kinds, kind = _interned([told.kinds[index] or kind_of_name[name] or UNKNOWN for index, name in names])
-    groups, group = _interned([told.groups[index] for index in collective])
-    parts = _first_covered(step, ops.start_ns[rows], ops.end_ns[rows])
+    named_kinds, named_groups = _recorded(trace)
+    collective, name = ops.collective[rows], ops.name[rows]
+    kinds, kind = _interned(
+        numbered(collective, name), lambda row: named_kinds[collective[row]] or kind_of_name[name[row]] or UNKNOWN
+    )
+    groups, group = _interned(collective, lambda row: named_groups[collective[row]])
+    start_ns, end_ns = ops.start_ns[rows], np.maximum(ops.end_ns[rows], ops.start_ns[rows])
+    parts = _first_covered(step, start_ns, end_ns)
     others = np.flatnonzero(on_device & ~communicates) if len(rows) else rows
-    beside = Intervals.union(ops.start_ns[others], ops.end_ns[others])
-    hidden = beside.covered_ns(*parts)
+    other_work = Intervals.union(ops.start_ns[others], ops.end_ns[others])
+    hidden = other_work.covered_ns(*parts)
     return Collectives(
         rank=trace.rank,
         world_size=trace.world_size,
@@ -114,10 +124,10 @@ def collectives_of(trace: Trace, steps: Steps, device: int | None) -> Collective
         group=group.astype(np.int32),
         step=step.astype(np.int32),
         ordinal=_ordinals(step, group).astype(np.int32),
-        start_ns=ops.start_ns[rows],
-        end_ns=np.maximum(ops.end_ns[rows], ops.start_ns[rows]),
-        launch_start_ns=_launch_starts(trace, rows),
-        hidden_ns=beside.covered_ns(ops.start_ns[rows], np.maximum(ops.end_ns[rows], ops.start_ns[rows])),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        launch_start_ns=follow(trace.launches.start_ns, ops.launch_row[rows], absent=NO_TIME),
+        hidden_ns=other_work.covered_ns(start_ns, end_ns),
         step_source=steps.source if len(steps.kept_rows) else "none",
         step_number=numbers,
         exposed_ns=_sums(step, parts[1] - parts[0] - hidden, len(numbers)),
@@ -138,26 +148,21 @@ def _kept_steps(trace: Trace, steps: Steps) -> tuple[Ints, Ints]:
     return place[steps.op_step], kept.astype(np.int64)
 
 
-@dataclass(frozen=True)
-class _Told:
-    """What the file tells of its collectives, by index into Trace.collectives; the last is that of NONE."""
+def _recorded(trace: Trace) -> tuple[list[str | None], list[tuple[str, int | None]]]:
+    """The kind of each of Trace.collectives, and its group's label and size; the last is that of NONE.
 
-    kinds: list[str | None]
-    groups: list[tuple[str, int | None]]
-
-    @classmethod
-    def of(cls, trace: Trace) -> _Told:
-        """A kernel of which no group is told is of the one group that this rank is in, where the file lists one."""
-        listed = {ranks for ranks in trace.group_ranks if len(ranks) > 1}
-        own = next(iter(listed)) if len(listed) == 1 else None
-        untold = ("", None) if own is None else (f"[{', '.join(map(str, own))}]", len(own))
-        kinds: list[str | None] = []
-        groups: list[tuple[str, int | None]] = []
-        for text in trace.collectives:
-            collective, name, ranks = _decoded(text)
-            kinds.append(kind_of_collective(collective) if isinstance(collective, str) and collective else None)
-            groups.append(_group(name, ranks) or untold)
-        return cls([*kinds, None], [*groups, untold])
+    A kernel without a recorded group is of the one group that this rank is in, where the file lists one.
+    """
+    listed = {ranks for ranks in trace.group_ranks if len(ranks) > 1}
+    only = next(iter(listed)) if len(listed) == 1 else None
+    usual = ("", None) if only is None else (f"[{', '.join(map(str, only))}]", len(only))
+    kinds: list[str | None] = []
+    groups: list[tuple[str, int | None]] = []
+    for text in trace.collectives:
+        collective, name, ranks = _decoded(text)
+        kinds.append(kind_of_collective(collective) if isinstance(collective, str) and collective else None)
+        groups.append(_group(name, ranks) or usual)
+    return [*kinds, None], [*groups, usual]
 
 
 def _decoded(text: str) -> tuple[Any, Any, Any]:
@@ -178,11 +183,14 @@ def _group(name: Any, ranks: Any) -> tuple[str, int | None] | None:
     return (label, listed.count(",") + 1 if whole else None) if label else None
 
 
-def _interned(values: list[Value]) -> tuple[tuple[Value, ...], Ints]:
-    """The distinct values, and of each the index of its own."""
+def _interned(codes: Ints, value_at: Callable[[int], Value]) -> tuple[tuple[Value, ...], Ints]:
+    """The distinct values by their first row, and of each row the index of its own; rows of one code have one value."""
+    _, first, place = np.unique(codes, return_index=True, return_inverse=True)
     index: dict[Value, int] = {}
-    column = np.fromiter((index.setdefault(value, len(index)) for value in values), np.int64, len(values))
-    return tuple(index), column
+    number = np.empty(len(first), np.int64)
+    for code in np.argsort(first).tolist():
+        number[code] = index.setdefault(value_at(int(first[code])), len(index))
+    return tuple(index), number[place]
 
 
 def _first_covered(of: Ints, start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
@@ -190,28 +198,20 @@ def _first_covered(of: Ints, start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
 
     By number, and by start within; a part of no length begins where it ends.
     """
-    begin, end = start_ns.copy(), np.maximum(end_ns, start_ns)
+    begin = start_ns.copy()
     for rows in np.split(np.arange(len(of)), np.flatnonzero(np.diff(of)) + 1):
-        reached = np.maximum.accumulate(end[rows])
-        begin[rows[1:]] = np.maximum(begin[rows[1:]], np.minimum(reached[:-1], end[rows[1:]]))
-    return begin, end
+        reached = np.maximum.accumulate(end_ns[rows])
+        begin[rows[1:]] = np.maximum(begin[rows[1:]], np.minimum(reached[:-1], end_ns[rows[1:]]))
+    return begin, end_ns
 
 
 def _ordinals(step: Ints, group: Ints) -> Ints:
-    """The place of each row among those of its step and group; rows are by step."""
-    order = np.lexsort((np.arange(len(step)), group, step))
-    new = np.ones(len(step), np.bool_)
-    new[1:] = (np.diff(step[order]) != 0) | (np.diff(group[order]) != 0)
-    first = np.flatnonzero(new)
-    place = np.arange(len(step)) - np.repeat(first, np.diff(np.append(first, len(step))))
+    """The place of each row among those of its step and group."""
+    number = numbered(step, group)
+    order = np.argsort(number, kind="stable")
     ordinal = np.empty(len(step), np.int64)
-    ordinal[order] = place
+    ordinal[order] = np.arange(len(step)) - np.searchsorted(number[order], number[order])
     return ordinal
-
-
-def _launch_starts(trace: Trace, rows: Ints) -> Ints:
-    launch = trace.gpu_ops.launch_row[rows]
-    return np.where(launch == NONE, NO_TIME, follow(trace.launches.start_ns, launch))
 
 
 def _sums(step: Ints, values: Ints, steps: int) -> Ints:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from launchscope.analysis.many.distributions import distributions
 from launchscope.analysis.many.document import OddDoc, RankRow
-from launchscope.analysis.many.odd_ones import missing_words, odd_ones
+from launchscope.analysis.many.outliers import distributions, missing_words, outliers
 from launchscope.analysis.model.document import Summary, WarningDoc
 
 from .rank_files import row
@@ -20,7 +19,7 @@ def odd(rows: list[RankRow]) -> list[tuple[int, str]]:
 
 
 def found(rows: list[RankRow]) -> list[OddDoc]:
-    return odd_ones(rows, distributions(rows))
+    return outliers(rows, distributions(rows))
 
 
 def test_a_distribution_is_no_average() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.render.perfetto.placement import clocks_of, placement
-from launchscope.analysis.render.perfetto.trace_file import render
+from launchscope.analysis.render.perfetto import clocks_of, placement, render
 from launchscope.analysis.report import Report, analyze, load
 
 from ...facts.ranks.ranks_by_hand import rank_trace

@@ -20,17 +20,17 @@ from launchscope.cli import outputs, run
 from launchscope.dashboard.charts.bound_chart import bound_figure
 from launchscope.dashboard.charts.durations_chart import durations_figure
 from launchscope.dashboard.charts.idle_chart import idle_figure
-from launchscope.dashboard.one_file import html, zoom_levels
 from launchscope.dashboard.opened_report import OpenedReport, open_bands
+from launchscope.dashboard.page import one_file
 from launchscope.dashboard.page.cards import cards, sentence
 from launchscope.dashboard.page.sections import graph_sections
 from launchscope.dashboard.page.tables import TABLES, table
-from launchscope.dashboard.theme import DARK, LIGHT, Theme
+from launchscope.dashboard.plotting import DARK, LIGHT, Theme
 from launchscope.dashboard.timeline.timeline import timeline_figure
 from launchscope.dashboard.view import View
 from launchscope.fixtures.builder import TraceBuilder, trace
-from launchscope.fixtures.cases import NAMED_CASES
 
+from ...cases import NAMED_CASES
 from ..opening import capture, capture_as_html, case
 
 HOSTILE = "gemm</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e&\"'"
@@ -134,7 +134,7 @@ def test_it_says_what_the_report_says() -> None:
 
 def test_what_to_do_the_doctor_and_the_tables_of_what_was_found_are_in_it() -> None:
     """Also to those who read it without running a script."""
-    fault = Elements(html.render(capture("faults/static_input").report))
+    fault = Elements(one_file.render(capture("faults/static_input").report))
     assert any(each.text.startswith("try overwrite what was captured: ") for each in fault.named("summary"))
     assert "Graph doctor" in {each.text for each in fault.named("h2")}
     assert any(each.text.endswith("[frozen_input]") for each in fault.named("td"))
@@ -149,7 +149,7 @@ def test_the_tables_are_those_of_the_dashboard() -> None:
     bands = [band for key in capture().first if (band := capture().band(key)) is not None]
     cells = iter([each.text for each in elements().named("td")])
     for data in (table(name, capture(), bands) for name in TABLES):
-        for row in data.rows[: html.MOST_ROWS]:
+        for row in data.rows[: one_file.MOST_ROWS]:
             for column in data.columns:
                 value, text = row.get(column["field"]), next(cells)
                 if isinstance(value, int | float):
@@ -174,7 +174,7 @@ def test_the_timelines_are_those_of_the_dashboard_in_both_themes(theme: Theme, a
     assert len(data["timelines"][align]) == 4
     for number, step in list(enumerate(data["timelines"][align]))[::3]:
         view = View(step=number, align="step" if align == "step" else "time")
-        expected = plain(timeline_figure(bands, view, theme, zoom_levels.WIDTH_PX))
+        expected = plain(timeline_figure(bands, view, theme, one_file.WIDTH_PX))
         assert plain(in_theme(data, step, step[0][0], theme)) == expected
         if len(step) == 1:
             assert (align, number) == ("step", 3)  # the first step comes first
@@ -182,13 +182,13 @@ def test_the_timelines_are_those_of_the_dashboard_in_both_themes(theme: Theme, a
         low, high = expected["layout"]["xaxis"]["range"]
         window = (low + (high - low) * 3 / 8, low + (high - low) * 4 / 8)
         view = View(step=number, align=view.align, x=window)
-        expected = plain(timeline_figure(bands, view, theme, zoom_levels.WIDTH_PX))
+        expected = plain(timeline_figure(bands, view, theme, one_file.WIDTH_PX))
         assert plain(in_theme(data, step, step[1][3], theme))["data"] == expected["data"]
 
 
 def test_every_zoom_of_the_first_step_ends_at_the_kernels_of_graphs_too() -> None:
     finest = page_data()["timelines"]["time"][0][-1]
-    assert len(finest) == zoom_levels.PARTS**2
+    assert len(finest) == one_file.PARTS**2
     assert not any(trace["type"] == "heatmap" for piece in finest for trace in unpacked(piece)["data"])
 
 
@@ -200,12 +200,12 @@ def test_the_file_is_below_its_bound_and_says_what_it_leaves_out() -> None:
 
 def test_it_is_the_same_every_time(tmp_path: Path) -> None:
     report = opened(steps(3, 50), tmp_path).report
-    assert html.render(report) == html.render(report)
+    assert one_file.render(report) == one_file.render(report)
 
 
 def test_every_zoom_of_a_small_trace_ends_at_rectangles(tmp_path: Path) -> None:
     """500 kernels and their gaps are too many for one view, an eighth of them is not."""
-    text = html.render(opened(steps(2, 500), tmp_path).report)
+    text = one_file.render(opened(steps(2, 500), tmp_path).report)
     levels = embedded(Elements(text))["timelines"]["time"][0]
     assert [len(level) for level in levels] == [1, 8]
     assert {trace["type"] for trace in unpacked(levels[0][0])["data"]} >= {"heatmap"}
@@ -214,21 +214,21 @@ def test_every_zoom_of_a_small_trace_ends_at_rectangles(tmp_path: Path) -> None:
 
 
 def test_steps_that_find_no_room_are_left_out_and_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zoom_levels, "MOST_STEPS", 3)
-    text = html.render(opened(steps(8), tmp_path).report)
+    monkeypatch.setattr(one_file, "MOST_STEPS", 3)
+    text = one_file.render(opened(steps(8), tmp_path).report)
     assert len(embedded(Elements(text))["timelines"]["time"]) == len(embedded(Elements(text))["timelines"]["step"]) == 3
     assert "The first 3 steps of 8 are in this file." in text
 
 
 def test_the_first_step_is_there_however_little_room(tmp_path: Path) -> None:
     bands = opened(steps(3, 2_000), tmp_path).bands
-    drawn = zoom_levels.timelines(bands, room=0)
+    drawn = one_file.timelines(bands, room=0)
     assert [len(each.levels) for each in (*drawn.time, *drawn.step)] == [1, 1]
     assert not drawn.is_complete
 
 
 def test_a_long_name_ends_in_its_tooltip_and_a_single_recording_is_not_named(tmp_path: Path) -> None:
-    found = Elements(html.render(opened(steps(2, name="k" * 400), tmp_path).report))
+    found = Elements(one_file.render(opened(steps(2, name="k" * 400), tmp_path).report))
     texts = {each.text for each in found.named("td") if each.attributes.get("title") == "k" * 400}
     assert texts == {"k" * 149 + "…"}
     assert "recording" not in {each.text for each in found.named("th")}
@@ -238,13 +238,13 @@ def test_names_of_megabytes_do_not_fill_the_file(tmp_path: Path) -> None:
     builder = steps(2)
     for place in range(20):
         builder.launch(300 + place, 0.2).kernel(300.5 + place, 0.2, name=f"{place}{'k' * 1_000_000}")
-    assert len(html.render(opened(builder, tmp_path).report)) < 6_000_000
+    assert len(one_file.render(opened(builder, tmp_path).report)) < 6_000_000
 
 
 def test_names_are_text_wherever_they_stand(tmp_path: Path) -> None:
     folder = tmp_path / "<b>folder"
     folder.mkdir()
-    text = html.render(opened(steps(2, name=HOSTILE), folder, "<i>trace.json").report)
+    text = one_file.render(opened(steps(2, name=HOSTILE), folder, "<i>trace.json").report)
     found = Elements(text)
     assert not found.named("img")
     assert len(found.named("script")) == 3
@@ -286,7 +286,7 @@ def test_the_policy_admits_the_two_scripts_and_nothing_else() -> None:
 
 def test_the_scripts_can_stand_in_a_capture_as_html() -> None:
     """What would end their element, or be changed by the parser and no longer match its hash."""
-    for script in (html.plotly_script(), (html.HERE / "report.js").read_text("utf-8")):
+    for script in (one_file.plotly_script(), (one_file.FOLDER / "report.js").read_text("utf-8")):
         assert not re.search(r"</script|<!--|\r|\0", script, re.IGNORECASE)
 
 
@@ -302,14 +302,14 @@ def test_every_case_becomes_a_page(name: str) -> None:
     found = case(name)
     if found is None:
         pytest.skip("nothing to open")
-    text = html.render(found.report)
+    text = one_file.render(found.report)
     assert sentence(found) in unescape(text)
     assert len(embedded(Elements(text))["timelines"]["time"]) >= 1
 
 
 def test_several_ranks_are_several_bands(tmp_path: Path) -> None:
     files = [steps(2).write(tmp_path / f"rank{rank}.json") for rank in range(8)]
-    text = html.render(analyze(*files, cache=False))
+    text = one_file.render(analyze(*files, cache=False))
     assert "6 of 8 recordings are in this file." in text
     assert len(Elements(text).named("article")) >= 6
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from launchscope.analysis.facts.excerpt import excerpt
 from launchscope.analysis.model.capture import CaptureWriter, ModeRecord
+from launchscope.analysis.profile.captured_traces import excerpt
 from launchscope.analysis.report import load
 from launchscope.fixtures.builder import TraceBuilder, trace
 

@@ -1,0 +1,288 @@
+"""Where the steps of a trace are on the host's clock: the rules of docs/metrics.md, in order; the first that works."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from ..model.columns import grouped, numbered
+from ..model.document import PHASES
+from ..model.trace import NONE, HostKind, Ints, Notice, Trace
+from .phase_names import ENGINE_STEPS, phase_of
+from .replays import GraphReplays
+from .step_regex import matching
+from .step_repetition import repeated_steps
+
+LEAST_ANNOTATIONS: Final = 3
+LEAST_HELD: Final = 0.9
+"""Share of launches that annotations, or a capture's marks, must hold to be the steps."""
+
+SAME_LAUNCHES: Final = 0.1
+"""Launches per mark may differ from their median by this share; the marks of a drifting clock differ by more."""
+
+_PROFILER_STEP: Final = re.compile("ProfilerStep#")
+_SHOWN_NAMES: Final = 3
+_SHOWN_LENGTH: Final = 40
+
+
+@dataclass(frozen=True, eq=False)
+class StepRanges:
+    """Host ranges of the steps, ascending; ``dropped`` holds the reasons that the source itself knows."""
+
+    source: str
+    names: tuple[str, ...]
+    start_ns: Ints
+    end_ns: Ints
+    dropped: dict[int, str] = field(default_factory=dict)
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the rules go by, and what those that fail have to say."""
+
+    trace: Trace
+    replays: GraphReplays
+    marks_ns: Sequence[tuple[int, int]]
+    step_regex: str | None
+    notices: list[Notice] = field(default_factory=list)
+
+
+Rule = Callable[[Evidence], StepRanges | None]
+
+
+def locate_steps(evidence: Evidence) -> StepRanges:
+    """The ranges that the first rule finds; none where none does."""
+    found = next((ranges for rule in RULES if (ranges := rule(evidence)) is not None), None)
+    if found is None:
+        found = StepRanges("none", (), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        message = (
+            "no steps found, so one window spans the file; wrap each step in record_function or an NVTX range, or name "
+            "them with --step-regex"
+        )
+        if len(evidence.trace.gpu_ops):
+            evidence.notices.append(Notice("no_steps", message))
+    return replace(found, notices=tuple(evidence.notices))
+
+
+def by_regex(evidence: Evidence) -> StepRanges | None:
+    """Ranges whose name matches --step-regex: annotations if any does, else operators, else Python frames."""
+    trace, step_regex = evidence.trace, evidence.step_regex
+    if step_regex is None:
+        return None
+    host = trace.host_ops
+    for kind in (HostKind.ANNOTATION, HostKind.OPERATOR, HostKind.PYTHON):
+        rows = np.flatnonzero(host.kind == kind)
+        names = np.unique(host.name[rows])
+        matched = names[matching(step_regex, [trace.name(name) for name in names.tolist()])]
+        rows = rows[np.isin(host.name[rows], matched)]
+        if len(rows):
+            return _ranges(trace, "annotation", outermost(trace, rows))
+    common = Counter(host.name[host.kind == HostKind.ANNOTATION].tolist()).most_common(_SHOWN_NAMES)
+    names_shown = [trace.name(name) for name, _ in common]
+    listed = ", ".join(repr(name[:_SHOWN_LENGTH] + "…" * (len(name) > _SHOWN_LENGTH)) for name in names_shown)
+    message = (
+        f"--step-regex {step_regex!r} matches no annotation, operator or Python frame; steps were found without it; "
+        f"{f'its annotations: {listed}' if common else 'it has no annotations'}"
+    )
+    evidence.notices.append(Notice("step_regex_unmatched", message))
+    return None
+
+
+def by_marks(evidence: Evidence) -> StepRanges | None:
+    """The tracer's own marks, unless launches per mark show that marks and file go by different clocks."""
+    if not evidence.marks_ns:
+        return None
+    start_ns, end_ns = np.array(sorted(evidence.marks_ns), dtype=np.int64).T
+    held = held_launches(evidence.trace, start_ns, end_ns)
+    measured = held[1:]
+    between = int(held_launches(evidence.trace, start_ns[:1], end_ns[-1:])[0])
+    median = float(np.median(measured)) if len(measured) else 0.0
+    even = len(measured) and np.mean(np.abs(measured - median) <= SAME_LAUNCHES * median) >= LEAST_HELD
+    if not median or not even or held.sum() < LEAST_HELD * between:
+        message = (
+            f"the capture's step marks don't fit the trace: {int(measured.min(initial=0))} to "
+            f"{int(measured.max(initial=0))} launches a step, {int(held.sum())} of {between} inside; steps were found "
+            "without them: record again"
+        )
+        evidence.notices.append(Notice("marks_disagree", message, len(held)))
+        return None
+    names = tuple(f"step {i}" for i in range(len(held)))
+    dropped = {0: "sacrificed: the profiler may lose a session's first records"}
+    return StepRanges("capture", names, start_ns, end_ns, dropped)
+
+
+def by_profiler_step(evidence: Evidence) -> StepRanges | None:
+    """``ProfilerStep#n`` of torch.profiler, an operator in older files."""
+    trace = evidence.trace
+    rows = _named_like(trace, _PROFILER_STEP, HostKind.ANNOTATION, HostKind.OPERATOR)
+    if not len(rows):
+        return None
+    ranges = _ranges(trace, "profiler_step", outermost(trace, rows))
+    holds_any = held_launches(trace, ranges.start_ns, ranges.end_ns).any()
+    return ranges if holds_any or not len(trace.launches) else None
+
+
+def by_name(evidence: Evidence) -> StepRanges | None:
+    """Of the names with at least 3 annotations and 90 % of the launches among them, the one that holds most.
+
+    Where that is a phase of a step, the steps are those ``by_phases`` finds, if it does.
+    """
+    trace = evidence.trace
+    rows = _best_annotations(trace, few=False)
+    if rows is None:
+        return None
+    is_phase = phase_of(trace.name(int(trace.host_ops.name[rows[0]]))) is not None
+    return (by_phases(evidence) if is_phase else None) or _ranges(trace, "annotation", rows)
+
+
+def by_engine(evidence: Evidence, least: int = LEAST_ANNOTATIONS) -> StepRanges | None:
+    """Annotations of a known engine: each step reaches to the next one, as sampling and scheduling follow outside."""
+    trace, host = evidence.trace, evidence.trace.host_ops
+    for pattern in ENGINE_STEPS:
+        rows = _named_like(trace, pattern, HostKind.ANNOTATION)
+        if len(rows) < least:
+            continue
+        rows = outermost(trace, rows)
+        start_ns = host.start_ns[rows]
+        usual_ns = int(np.median(np.diff(start_ns))) if len(rows) > 1 else 0
+        end_ns = np.append(start_ns[1:], max(int(host.end_ns[rows[-1]]), int(start_ns[-1]) + usual_ns))
+        if len(rows) >= least and held_launches(trace, start_ns, end_ns).any():
+            return _ranges(trace, "annotation", rows, end_ns)
+    return None
+
+
+def by_phases(evidence: Evidence) -> StepRanges | None:
+    """Steps whose phases alone are annotated: from where the order of phases begins anew to the next such place.
+
+    None where less than two different phases are.
+    """
+    trace, host = evidence.trace, evidence.trace.host_ops
+    rows = np.flatnonzero(host.kind == HostKind.ANNOTATION)
+    order_of = np.full(len(trace.names), NONE, np.int64)
+    for name in np.unique(host.name[rows]).tolist():
+        phase = phase_of(trace.name(name))
+        order_of[name] = NONE if phase is None else PHASES.index(phase)
+    if len(np.unique(order_of[order_of != NONE])) < 2:
+        return None
+    rows = outermost(trace, rows[order_of[host.name[rows]] != NONE])
+    order = order_of[host.name[rows]]
+    first = np.append(0, np.flatnonzero(order[1:] < order[:-1]) + 1)
+    start_ns = host.start_ns[rows[first]]
+    end_ns = np.append(start_ns[1:], host.end_ns[rows].max())
+    found = len(first) >= LEAST_ANNOTATIONS and held_launches(trace, start_ns, end_ns).all()
+    return _ranges(trace, "annotation", rows[first], end_ns) if found else None
+
+
+def by_repetition(evidence: Evidence) -> StepRanges | None:
+    """The repetition of launches and replays on the thread that launches most."""
+    found = repeated_steps(evidence.trace, evidence.replays)
+    if found is None:
+        return None
+    names = tuple(f"repetition {i}" for i in range(len(found.start_ns)))
+    return StepRanges("repetition", names, *found)
+
+
+def by_few(evidence: Evidence) -> StepRanges | None:
+    """One annotation or two, if they hold 90 % of the whole file's launches."""
+    rows = _best_annotations(evidence.trace, few=True)
+    return None if rows is None else _ranges(evidence.trace, "annotation", rows)
+
+
+def by_lone_engine_step(evidence: Evidence) -> StepRanges | None:
+    """Any number of annotations of a known engine."""
+    return by_engine(evidence, least=1)
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    by_regex,
+    by_marks,
+    by_profiler_step,
+    by_name,
+    by_engine,
+    by_phases,
+    by_repetition,
+    by_few,
+    by_lone_engine_step,
+)
+
+
+def held_launches(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
+    """Number of launches that start in each [start, end)."""
+    starts = trace.launches.start_ns
+    return np.searchsorted(starts, end_ns) - np.searchsorted(starts, start_ns)
+
+
+def normalised_name(name: str) -> str:
+    """The name without numbers and parenthesised arguments: what the steps of one loop have in common."""
+    previous = None
+    while previous != name:
+        previous, name = name, re.sub(r"\([^()]*\)", "", name)
+    name = re.sub(r"\(.*", "", name)  # an argument list that the writer cut short
+    return " ".join(re.sub(r"0[xX][0-9a-fA-F]+|\d+", "", name).split())
+
+
+def outermost(trace: Trace, rows: Ints) -> Ints:
+    """Rows that lie in no other of these, by start. Ranges that overlap in part (two threads): the busier thread's."""
+    host = trace.host_ops
+    rows = rows[np.lexsort((-host.end_ns[rows], host.start_ns[rows]))]
+    reach = np.maximum.accumulate(host.end_ns[rows])
+    nested = np.zeros(len(rows), dtype=np.bool_)
+    nested[1:] = host.end_ns[rows[1:]] <= reach[:-1]
+    rows = rows[~nested]
+    threads = np.unique(host.thread[rows])
+    if (host.start_ns[rows[1:]] >= host.end_ns[rows[:-1]]).all() or len(threads) == 1:
+        return rows
+    by_thread = [outermost(trace, rows[host.thread[rows] == thread]) for thread in threads]
+    return max(by_thread, key=lambda r: int(held_launches(trace, host.start_ns[r], host.end_ns[r]).sum()))
+
+
+def _named_like(trace: Trace, pattern: re.Pattern[str], *kinds: HostKind) -> Ints:
+    """Rows of the host ops of these kinds in whose name the pattern is found."""
+    host = trace.host_ops
+    names = np.array([i for i, name in enumerate(trace.names) if pattern.search(name)], dtype=np.int64)
+    return np.flatnonzero(np.isin(host.kind, kinds) & np.isin(host.name, names))
+
+
+def _ranges(trace: Trace, source: str, rows: Ints, end_ns: Ints | None = None) -> StepRanges:
+    """These host ops as steps, as long as they are or to these ends."""
+    host = trace.host_ops
+    names = tuple(trace.name(name) for name in host.name[rows].tolist())
+    return StepRanges(source, names, host.start_ns[rows], host.end_ns[rows] if end_ns is None else end_ns)
+
+
+def _best_annotations(trace: Trace, *, few: bool) -> Ints | None:
+    """Of the outermost annotations of each normalised name and process, those that hold most launches; None for none.
+
+    ``few``: 1 or 2, that hold 90 % of the file's launches; else at least 3, with 90 % of those from the first one's
+    start to the last one's end. Of names that hold equal numbers the outermost: the fewest ranges, then the first.
+    """
+    host = trace.host_ops
+    best: tuple[int, int, int] | None = None
+    found: Ints | None = None
+    for rows in _annotations_by_name(trace):
+        if (len(rows) < LEAST_ANNOTATIONS) is not few:
+            continue
+        start_ns, end_ns = host.start_ns[rows], host.end_ns[rows]
+        among = len(trace.launches) if few else int(held_launches(trace, start_ns[:1], end_ns[-1:])[0])
+        held = int(held_launches(trace, start_ns, end_ns).sum())
+        rank = (-held, len(rows), int(rows[0]))
+        if among and held / among >= LEAST_HELD and (best is None or rank < best):
+            best, found = rank, rows
+    return found
+
+
+def _annotations_by_name(trace: Trace) -> list[Ints]:
+    """Rows of the outermost annotations of each normalised name and process."""
+    host = trace.host_ops
+    rows = np.flatnonzero(host.kind == HostKind.ANNOTATION)
+    used, place = np.unique(host.name[rows], return_inverse=True)
+    normalised = [normalised_name(trace.name(name)) for name in used.tolist()]
+    number = {name: n for n, name in enumerate(dict.fromkeys(normalised))}
+    group = numbered(host.process[rows], np.array([number[name] for name in normalised], np.int64)[place])
+    return [outermost(trace, rows[its]) for its in grouped(group, int(group.max(initial=NONE)) + 1)]
