@@ -47,7 +47,7 @@ class Report:
     def told(self) -> tuple[TraceAnalysis, ...]:
         """The analyses, of a profile of several ranks those of the one that its modes' figures are of."""
         names = {trace.name for trace in told_traces(self.document)}
-        return tuple(analysis for analysis in self.analyses if analysis.name in names)
+        return tuple(analysis for analysis in self.analyses if analysis.context.name in names)
 
     @property
     def kernels(self) -> pd.DataFrame:
@@ -89,7 +89,7 @@ class Report:
 
     def require_gpu_ops(self) -> None:
         """UnreadableInput with the likely reason when no trace of others holds a GPU op."""
-        if self.document.profile is None and not any(len(each.trace.gpu_ops) for each in self.analyses):
+        if self.document.profile is None and not any(len(each.context.trace.gpu_ops) for each in self.analyses):
             first = self.analyses[0]
             more = f" (nor do {len(self.analyses) - 1:,} others)" if len(self.analyses) > 1 else ""
             raise UnreadableInput(f"{first.document.source.path}: {why_no_gpu_ops(first)}{more}")

@@ -47,7 +47,7 @@ class Band:
 
         Without steps the whole trace is one.
         """
-        steps, ops = self.analysis.steps, self.analysis.trace.gpu_ops
+        steps, ops = self.analysis.context.steps, self.analysis.context.trace.gpu_ops
         if self.device is None:
             return []
         on_device = ops.device == self.device

@@ -92,7 +92,10 @@ def open_bands(report: Report) -> OpenedReport:
         ordered = _rank_by_rank(ranked(of_mode(report.analyses, name), TIMES, mode))
         own: list[Band] = []
         for place, analysis in enumerate(ordered):
-            is_middle = (analysis.trace_pass, analysis.repeat) == (ordered[0].trace_pass, ordered[0].repeat)
+            is_middle = (analysis.context.trace_pass, analysis.context.repeat) == (
+                ordered[0].context.trace_pass,
+                ordered[0].context.repeat,
+            )
             figures = mode if of_rank is None or analysis.document.rank == of_rank else None
             own.append(_mode_band(keys, name, figures, analysis, is_first=place == 0, is_middle=is_middle))
         shown += [band.key for band in own[:1]]
@@ -107,8 +110,8 @@ def _rank_by_rank(recorded: Sequence[TraceAnalysis]) -> list[TraceAnalysis]:
     """Those of the lowest rank as they come; behind each the other ranks' of the same processes."""
     processes: dict[tuple[str | None, int | None], list[TraceAnalysis]] = {}
     for analysis in sorted(recorded, key=_rank):
-        processes.setdefault((analysis.trace_pass, analysis.repeat), []).append(analysis)
-    order = dict.fromkeys((analysis.trace_pass, analysis.repeat) for analysis in recorded)
+        processes.setdefault((analysis.context.trace_pass, analysis.context.repeat), []).append(analysis)
+    order = dict.fromkeys((analysis.context.trace_pass, analysis.context.repeat) for analysis in recorded)
     return [analysis for process in order for analysis in processes[process]]
 
 
@@ -121,8 +124,8 @@ def _mode_band(
 ) -> Band:
     """A recording of a mode; ``is_first``: the one that stands for it, ``is_middle``: of the same processes as that."""
     label, rank = shown_name(name), analysis.document.rank
-    parts = [] if is_middle else [str(analysis.trace_pass), str(analysis.repeat)]
-    words = [] if is_middle else [f"{analysis.trace_pass} pass", f"repeat {analysis.repeat}"]
+    parts = [] if is_middle else [str(analysis.context.trace_pass), str(analysis.context.repeat)]
+    words = [] if is_middle else [f"{analysis.context.trace_pass} pass", f"repeat {analysis.context.repeat}"]
     if rank is not None:
         parts += [] if is_first else [f"rank{rank}"]
         words = [f"rank {rank}", *words]
@@ -135,8 +138,8 @@ def _bare_bands(keys: _Keys, analyses: Sequence[TraceAnalysis]) -> list[Band]:
     bands = []
     for analysis, rank in zip(analyses, ranks, strict=True):
         is_named = rank is None or len(analyses) == 1 or ranks.count(rank) > 1
-        key = keys.add(analysis.name if is_named else f"rank{rank}")
-        bands.append(Band(key, analysis.name if is_named else f"rank {rank}", analysis, None))
+        key = keys.add(analysis.context.name if is_named else f"rank{rank}")
+        bands.append(Band(key, analysis.context.name if is_named else f"rank {rank}", analysis, None))
     return bands
 
 

@@ -61,7 +61,7 @@ class RankSet:
     @cached_property
     def matching(self) -> Matching:
         """Which steps and which collectives of the ranks are the same."""
-        return match([band.analysis.collectives for band in self.bands])
+        return match([band.analysis.context.collectives for band in self.bands])
 
     @cached_property
     def waits(self) -> list[Waits]:
@@ -132,7 +132,7 @@ class RankSet:
 
 def _has_ops(band: Band) -> NDArray[np.bool_]:
     """[kept steps] Those with a GPU op: only they have a place in the timeline. Without steps the file is one."""
-    steps = band.analysis.steps
+    steps = band.analysis.context.steps
     if not len(steps.kept_rows) or band.device is None:
         return np.ones(1, np.bool_)
     has: NDArray[np.bool_] = band.analysis.context.first_op_ns[band.device][steps.kept_rows] != NONE
@@ -169,7 +169,7 @@ def rank_sets(
 
 def _document_of(document: ReportDocument, bands: Sequence[Band]) -> RanksOfStepDoc | None:
     """The part of the report about these traces."""
-    names = {band.analysis.name for band in bands}
+    names = {band.analysis.context.name for band in bands}
     return next((each for each in document.ranks if {n for rank in each.ranks for n in rank.traces} == names), None)
 
 
@@ -184,7 +184,9 @@ def _by_rank(bands: Sequence[Band]) -> tuple[Band, ...]:
 
 def _shared_name(bands: Sequence[Band]) -> str:
     """What the names of traces begin with, for people."""
-    names = {_RANK_IN_NAME.sub("", band.analysis.name).removesuffix(".gz").removesuffix(".json") for band in bands}
+    names = {
+        _RANK_IN_NAME.sub("", band.analysis.context.name).removesuffix(".gz").removesuffix(".json") for band in bands
+    }
     return (names.pop().strip("-_. ") or "traces") if len(names) == 1 else "traces"
 
 

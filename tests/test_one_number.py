@@ -231,7 +231,7 @@ def test_data_frames_and_notebook(capture: Path) -> None:
     modes = modes_of(report)
     steps = report.steps[report.steps["kept"]]
     for name, mode in modes.items():
-        behind = [analysis.name for analysis in behind_figures(of_mode(report.told, name))]
+        behind = [analysis.context.name for analysis in behind_figures(of_mode(report.told, name))]
         of_mode_alone = steps[steps["mode"].fillna("as_written") == name]
         own = [of_mode_alone[of_mode_alone["trace"] == trace] for trace in behind]
         for column in ("launches", "gpu_ops"):

@@ -63,7 +63,9 @@ def compare(a: TraceAnalysis, b: TraceAnalysis, *, stacks: ComparisonDoc | None 
     ``compare(b, a)`` says the same with every sign turned. Time grows with the number of GPU ops, not its square.
     ``stacks`` compares recordings of the same two with Python stacks: places are taken from it.
     """
-    without = [side.name for side in (a, b) if not len(side.steps.kept_rows) or side.document.steps is None]
+    without = [
+        side.context.name for side in (a, b) if not len(side.context.steps.kept_rows) or side.document.steps is None
+    ]
     scope = "whole" if without else "step"
     withheld: dict[str, str] = {}
     if without:
@@ -131,14 +133,14 @@ def _side(analysis: TraceAnalysis) -> SideDoc:
     document = analysis.document
     device = document.headline_device
     return SideDoc(
-        name=analysis.name,
-        mode=analysis.mode,
-        trace_pass=analysis.trace_pass,
-        repeat=analysis.repeat,
+        name=analysis.context.name,
+        mode=analysis.context.mode,
+        trace_pass=analysis.context.trace_pass,
+        repeat=analysis.context.repeat,
         path=document.source.path,
-        device=None if device is None else analysis.trace.device_names.get(device),
-        steps=len(analysis.steps.kept_rows),
-        unreliable=list(analysis.unreliable),
+        device=None if device is None else analysis.context.trace.device_names.get(device),
+        steps=len(analysis.context.steps.kept_rows),
+        unreliable=list(analysis.document.coverage.unreliable),
     )
 
 
@@ -150,18 +152,18 @@ def _notes(a: TraceAnalysis, b: TraceAnalysis, scope: str) -> list[str]:
     devices = [_side(side).device for side in (a, b)]
     if None not in devices and devices[0] != devices[1]:
         notes.append(f"Different GPUs, {devices[0]} and {devices[1]}: times are not comparable, counts may be.")
-    if a.trace_pass != b.trace_pass:
-        passes = [side.trace_pass or "a recording of your own" for side in (a, b)]
+    if a.context.trace_pass != b.context.trace_pass:
+        passes = [side.context.trace_pass or "a recording of your own" for side in (a, b)]
         notes.append(f"Recorded differently ({passes[0]}, {passes[1]}): host times hold what each recording cost.")
     for side in (a, b):
-        if side.unreliable:
-            notes.append(f"{side.name} is not reliable: {'; '.join(side.unreliable)}.")
+        if side.document.coverage.unreliable:
+            notes.append(f"{side.context.name} is not reliable: {'; '.join(side.document.coverage.unreliable)}.")
     return notes
 
 
 def _by_the_same_names(a: TraceAnalysis, b: TraceAnalysis, before: _Calls, after: _Calls) -> tuple[_Calls, _Calls]:
     """Calls without their operators where only one side recorded those, and both sides call the API."""
-    recorded = [bool((side.trace.host_ops.kind == HostKind.OPERATOR).any()) for side in (a, b)]
+    recorded = [bool((side.context.trace.host_ops.kind == HostKind.OPERATOR).any()) for side in (a, b)]
     if recorded[0] == recorded[1]:
         return before, after
     in_both = {call.api for call in before} & {call.api for call in after}
@@ -193,7 +195,7 @@ def _launches(a: TraceAnalysis, b: TraceAnalysis, scope: str) -> list[LaunchChan
 
 def _launch_counts(analysis: TraceAnalysis, scope: str) -> _Calls:
     """Launches per kept step, or of the whole file, by API and operator."""
-    trace, steps = analysis.trace, analysis.steps
+    trace, steps = analysis.context.trace, analysis.context.steps
     rows = np.arange(len(trace.launches))
     if scope == "step":
         rows = np.flatnonzero(np.isin(steps.launch_step, steps.kept_rows))

@@ -55,7 +55,7 @@ def align_either_way(a: TraceAnalysis, b: TraceAnalysis) -> Alignment:
     """
     steps = [AlikeSteps.of(side.context).ops for side in (a, b)]
     keys = [
-        (len(rows), [side.trace.name(name) for name in side.trace.gpu_ops.name[rows].tolist()])
+        (len(rows), [side.context.trace.name(name) for name in side.context.trace.gpu_ops.name[rows].tolist()])
         for side, rows in zip((a, b), steps, strict=True)
     ]
     if keys[0] <= keys[1]:
@@ -89,7 +89,7 @@ def compare_ops(a: TraceAnalysis, b: TraceAnalysis, scope: str, withheld: dict[s
     paired = _paired(before, after, found)
     for which, side in (("before", before), ("after", after)):
         if len(side.alike.rows) < 2:
-            reason = f"only one step of its kind {which} ({side.analysis.name}): its own spread is not known"
+            reason = f"only one step of its kind {which} ({side.analysis.context.name}): its own spread is not known"
             withheld |= dict.fromkeys(("slower", "faster"), reason)
     beyond_spread = [doc for doc, is_more in paired if is_more]
     result = ComparedOps(
@@ -122,7 +122,7 @@ class _Side:
 
     @classmethod
     def of(cls, analysis: TraceAnalysis) -> _Side:
-        trace, alike = analysis.trace, AlikeSteps.of(analysis.context)
+        trace, alike = analysis.context.trace, AlikeSteps.of(analysis.context)
         names = [trace.name(name) for name in trace.gpu_ops.name[alike.ops].tolist()]
         of_name = {doc.name: doc.operator for doc in analysis.document.kernels}
         recorded = launching_operators(trace, trace.gpu_ops.launch_row[alike.ops]).tolist()
@@ -135,7 +135,7 @@ class _Side:
                 (of_name.get(name), of_name.get(name) is not None) if its == NONE else (trace.name(its), False)
                 for name, its in zip(names, recorded, strict=True)
             ],
-            in_graph=analysis.graphs.op_replay[alike.ops] != NONE,
+            in_graph=analysis.context.replays.op_replay[alike.ops] != NONE,
         )
 
     def op(self, place: int) -> OpsDoc:
@@ -151,7 +151,7 @@ class _Side:
 
     def category(self, place: int) -> str:
         """kernel, memcpy or memset."""
-        return OpKind(int(self.analysis.trace.gpu_ops.kind[self.alike.ops[place]])).word
+        return OpKind(int(self.analysis.context.trace.gpu_ops.kind[self.alike.ops[place]])).word
 
     def same_op(self, place: int) -> str:
         """What this op is known by on the other side."""
@@ -169,7 +169,7 @@ class _Side:
 
     def stack(self, place: int) -> list[str]:
         """The stack around this op's launch, outermost first; empty where none is recorded."""
-        trace = self.analysis.trace
+        trace = self.analysis.context.trace
         launch = int(trace.gpu_ops.launch_row[self.alike.ops[place]])
         return [] if launch == NONE else stack_of_launch(trace, launch)
 
@@ -260,7 +260,7 @@ def _paired(before: _Side, after: _Side, found: Alignment) -> list[tuple[PairedD
         before_ns, after_ns = before.ns(lefts), after.ns(rights)
         spread_ns = _spread(before, lefts, after, rights)
         least_ns = len(places) * (0.0 if recorded_alike else KERNEL_STRETCH_NS)
-        if before.analysis.trace.whole_us or after.analysis.trace.whole_us:
+        if before.analysis.context.trace.whole_us or after.analysis.context.trace.whole_us:
             least_ns += len(places) * WHOLE_US_NS
         operator, inferred = _likelier(before.operators[lefts[0]], after.operators[rights[0]])
         doc = PairedDoc(

@@ -54,13 +54,13 @@ class _Side:
     def names(self) -> list[str]:
         """Modes of a capture; of traces their names."""
         if self.manifest is None:
-            return [analysis.name for analysis in self.report.analyses]
+            return [analysis.context.name for analysis in self.report.analyses]
         return list(self.manifest.modes)
 
     def recordings(self, name: str) -> list[TraceAnalysis]:
         """A mode's recordings, the best of each pass first; or the one trace of this name."""
         if self.manifest is None:
-            return [analysis for analysis in self.report.analyses if analysis.name == name]
+            return [analysis for analysis in self.report.analyses if analysis.context.name == name]
         return ranked(of_mode(self.report.told, name), OPERATORS, self.timed(name))
 
     def timed(self, name: str) -> ModeDoc | None:
@@ -183,7 +183,7 @@ def _compare_mode(a: _Side, b: _Side, its: str, other: str) -> ComparedModeDoc |
     comparison, unprofiled = traces.compare(*pair, stacks=stacks), _unprofiled(a, b, its, other)
     return ComparedModeDoc(
         name=_named(a, b, its, other),
-        trace_pass=pair[0].trace_pass if pair[0].trace_pass == pair[1].trace_pass else None,
+        trace_pass=pair[0].context.trace_pass if pair[0].context.trace_pass == pair[1].context.trace_pass else None,
         unprofiled=unprofiled,
         figures=mode_figures(a.timed(its), b.timed(other)),
         comparison=comparison,

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from ..facts.collectives import Collectives
 from ..facts.context import Context
-from ..facts.gaps import Gaps
-from ..facts.launches import LaunchTimes
-from ..facts.replays import GraphReplays
-from ..facts.steps import Steps
 from ..facts.trace_times import Waits
 from ..model.document import SourceDoc, TraceDoc
 from ..model.freed_memory import return_freed_memory
@@ -35,55 +29,6 @@ class TraceAnalysis:
 
     context: Context
     document: TraceDoc
-
-    @property
-    def trace(self) -> Trace:
-        return self.context.trace
-
-    @property
-    def name(self) -> str:
-        return self.context.name
-
-    @property
-    def mode(self) -> str | None:
-        return self.context.mode
-
-    @property
-    def trace_pass(self) -> str | None:
-        return self.context.trace_pass
-
-    @property
-    def repeat(self) -> int | None:
-        return self.context.repeat
-
-    @property
-    def steps(self) -> Steps:
-        return self.context.steps
-
-    @property
-    def gaps(self) -> Mapping[int, Gaps]:
-        return self.context.gaps
-
-    @property
-    def headline_steady(self) -> Gaps | None:
-        return self.context.headline_steady
-
-    @property
-    def launch_times(self) -> LaunchTimes:
-        return self.context.launch_times
-
-    @property
-    def graphs(self) -> GraphReplays:
-        return self.context.replays
-
-    @property
-    def collectives(self) -> Collectives:
-        return self.context.collectives
-
-    @property
-    def unreliable(self) -> tuple[str, ...]:
-        """Why the trace is not reliable; empty where it is."""
-        return tuple(self.document.coverage.unreliable)
 
 
 def analyze_trace(trace: Trace, **known: Any) -> TraceAnalysis:

@@ -205,7 +205,7 @@ class RecordedStart:
         return self._planned(self.steps)
 
     def _planned(self, steps: Ints) -> PlannedSteps:
-        found = plan_steps(self.analysis.trace, self.analysis.steps, steps)
+        found = plan_steps(self.analysis.context.trace, self.analysis.context.steps, steps)
         assert found is not None, "a start has steps with launches"
         return found
 
@@ -218,8 +218,8 @@ class RecordedStart:
     @cached_property
     def replay_ns(self) -> tuple[float, float]:
         """Host time of a step inside graph launches: as recorded, and as it is without the profiler."""
-        launches, launch_row = self.analysis.trace.launches, self.analysis.trace.gpu_ops.launch_row
-        rows = np.flatnonzero(launches.is_graph & np.isin(self.analysis.steps.launch_step, self.steps[:-1]))
+        launches, launch_row = self.analysis.context.trace.launches, self.analysis.context.trace.gpu_ops.launch_row
+        rows = np.flatnonzero(launches.is_graph & np.isin(self.analysis.context.steps.launch_step, self.steps[:-1]))
         recorded = float(launches.dur_ns[rows].sum()) / (len(self.steps) - 1)
         if self.costs is None or self.process is None:
             return recorded, recorded
@@ -257,7 +257,7 @@ class RecordedStart:
 
     def _paced(self, host_factor: float) -> Plan:
         """The steps on such a host, graph launches as they were measured, nodes without what CUPTI adds to each."""
-        launches, launch_row = self.analysis.trace.launches, self.analysis.trace.gpu_ops.launch_row
+        launches, launch_row = self.analysis.context.trace.launches, self.analysis.context.trace.gpu_ops.launch_row
         recorded = self.planned.plan
         is_node = launches.is_graph[launch_row[self.planned.op_row]]
         plan = recorded.with_host(host_factor)
@@ -276,7 +276,7 @@ class RecordedStart:
     @property
     def tau_ns(self) -> float:
         """Host time per launch without the profiler, as τ_step of the report."""
-        trace, steps = self.analysis.trace, self.analysis.steps
+        trace, steps = self.analysis.context.trace, self.analysis.context.steps
         recorded = float(np.median(host_submit_ns(trace, steps.launch_step, self.steps[:-1])))
         return recorded * self.host_factor / float(np.median(steps.count_kept(steps.launch_step)))
 
@@ -302,10 +302,10 @@ def find_start(report: Report, mode: str | None) -> RecordedStart:
     else:
         raise LaunchscopeError(f"no mode {name} was measured; there are {', '.join(profile.modes)}")
     for analysis in found:
-        kept = analysis.steps.kept_rows
+        kept = analysis.context.steps.kept_rows
         steps = max(np.split(kept, np.flatnonzero(np.diff(kept) != 1) + 1), key=len)  # the longest run
-        if len(steps) >= _FEWEST and plan_steps(analysis.trace, analysis.steps, steps) is not None:
-            process = next((p for p in processes if p.repeat == analysis.repeat), None)
+        if len(steps) >= _FEWEST and plan_steps(analysis.context.trace, analysis.context.steps, steps) is not None:
+            process = next((p for p in processes if p.repeat == analysis.context.repeat), None)
             return RecordedStart(analysis, steps, process, None if profile is None else profile.calibration)
     raise LaunchscopeError(
         f"no recording{f' of mode {name}' if name else ''} holds {_FEWEST} steps in a row with their launches: steps "

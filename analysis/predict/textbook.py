@@ -85,7 +85,7 @@ def measured_values(report: Report) -> Values:
     if profile is None or name is None:
         return _of_trace(report)
     mode, costs = profile.modes[name], profile.calibration
-    path = report.analyses[0].trace.source.path.partition(".zip")[0] if report.analyses else "its traces"
+    path = report.analyses[0].context.trace.source.path.partition(".zip")[0] if report.analyses else "its traces"
     source = f"{path}, {name}"
     measured = step_of_mode(mode, profile, report.document.target)
     if isinstance(measured, str):

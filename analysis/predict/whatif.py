@@ -138,9 +138,9 @@ def what_if(report: Report, knobs: Knobs, mode: str | None = None) -> WhatIfDoc:
     work_ns = KERNEL_STRETCH_NS * len(planned.op_step) / len(start.steps) if knobs.graph else 0.0  # W's uncertainty
     return WhatIfDoc(
         launchscope=__version__,
-        source=start.analysis.trace.source.path,
-        trace=start.analysis.name,
-        mode=start.analysis.mode,
+        source=start.analysis.context.trace.source.path,
+        trace=start.analysis.context.name,
+        mode=start.analysis.context.mode,
         steps=len(start.steps),
         recorded_ns=recorded,
         recorded_error=recorded_error,
@@ -163,7 +163,7 @@ def _turned(start: RecordedStart, knobs: Knobs, report: Report) -> Iterator[floa
     profile = report.document.profile
     known = None if profile is None else step_bytes(report.document.target, profile.floor, profile.calibration)
     _require_known(knobs, known)
-    classes = op_classes(start.analysis.trace.gpu_ops, start.analysis.trace.names)[planned.op_row]
+    classes = op_classes(start.analysis.context.trace.gpu_ops, start.analysis.context.trace.names)[planned.op_row]
     times = changed_times(plan.op_ns, classes, len(start.steps), known, knobs)
     op_step, origin = planned.op_step, np.arange(len(plan.op_ns))
     shares = (1.0, 1.0, 1.0)

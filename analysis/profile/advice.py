@@ -171,14 +171,14 @@ def with_captured_fusion(
     found: list[TraceAnalysis] = []
     against: FusedRunDoc | None = None
     for analysis in analyses:
-        times = _times(analysis, analyses) if analysis.trace.shapes else None
+        times = _times(analysis, analyses) if analysis.context.trace.shapes else None
         step = None if times is None else fusion_step(analysis.context, times)
         if step is None or times is None:
             found.append(analysis)
             continue
         parts, rates = findings(step), _rates(analysis, calibration)
         found.append(_with(analysis, step, parts, rates, times.source))
-        if analysis.mode == _EAGER and against is None and (fused := _fused(analyses)) is not None:
+        if analysis.context.mode == _EAGER and against is None and (fused := _fused(analyses)) is not None:
             eager = Recorded(analysis.context, times)
             against = fused_run(eager, step, [each for each in parts if isinstance(each, Occurrence)], rates, fused)
     return found, against

@@ -48,7 +48,7 @@ def analyze_files(
         try:
             analysis = analyze_trace(file.open(progress, cache=cache), name=file.name, step_regex=step_regex)
             if strict:
-                require_whole(analysis.trace, analysis.document.warnings)
+                require_whole(analysis.context.trace, analysis.document.warnings)
         except UnreadableInput as error:
             if strict or alone:
                 raise
@@ -58,12 +58,12 @@ def analyze_files(
     if files and not analyses:
         first, reason = next(iter(reasons.items()))
         raise UnreadableInput(f"none of {len(files):,} files can be read; the first: {first.where}: {reason}")
-    if any(len(analysis.trace.gpu_ops) for analysis in analyses.values()):
-        for file in [file for file, analysis in analyses.items() if not len(analysis.trace.gpu_ops)]:
+    if any(len(analysis.context.trace.gpu_ops) for analysis in analyses.values()):
+        for file in [file for file, analysis in analyses.items() if not len(analysis.context.trace.gpu_ops)]:
             reasons[file] = why_no_gpu_ops(analyses.pop(file))
     together = [put_together(each_set, [None] * len(each_set)) for each_set in sets_of_ranks(list(analyses.values()))]
-    ranked = {analysis.name: analysis for each in together for analysis in each.analyses}
-    found = {file: with_fusion(ranked.get(analysis.name, analysis)) for file, analysis in analyses.items()}
+    ranked = {analysis.context.name: analysis for each in together for analysis in each.analyses}
+    found = {file: with_fusion(ranked.get(analysis.context.name, analysis)) for file, analysis in analyses.items()}
     unread = [UnreadDoc(path=file.name, reason=reasons[file]) for file in files if file in reasons]
     return found, unread, [traces_document(each) for each in together]
 

@@ -39,7 +39,7 @@ def analyze_capture(
             trace = source.open_in(capture, path, progress)
             found = [_analyze(capture, session, part, step_regex) for session, part in _parts(trace, of_one_file)]
             for each in found if strict else ():
-                require_whole(each.trace, each.document.warnings)
+                require_whole(each.context.trace, each.document.warnings)
             analyses += found
         except UnreadableInput as error:
             if strict:
@@ -65,8 +65,8 @@ def _together(manifest: Manifest, analyses: Sequence[TraceAnalysis]) -> list[Tog
     hosts = {record.rank: record.host for record in manifest.ranks}
     sets: dict[tuple[str | None, str | None, int | None], list[TraceAnalysis]] = {}
     for each in analyses:
-        sets.setdefault((each.mode, each.trace_pass, each.repeat), []).append(each)
-    return [put_together(each, [hosts.get(rank.trace.rank or 0) for rank in each]) for each in sets.values()]
+        sets.setdefault((each.context.mode, each.context.trace_pass, each.context.repeat), []).append(each)
+    return [put_together(each, [hosts.get(rank.context.trace.rank or 0) for rank in each]) for each in sets.values()]
 
 
 def _main_rank(
@@ -76,8 +76,8 @@ def _main_rank(
     if not manifest.ranks:
         return manifest, analyses, []
     first = min(record.rank for record in manifest.ranks)
-    own_mode = [each for each in analyses if each.trace.rank == first]
-    others = [each for each in analyses if each.trace.rank != first]
+    own_mode = [each for each in analyses if each.context.trace.rank == first]
+    others = [each for each in analyses if each.context.trace.rank != first]
     of_first = tuple(record for record in manifest.ranks if record.rank == first)
     return msgspec.structs.replace(manifest.of_rank(first), ranks=of_first), own_mode, others
 
@@ -174,7 +174,9 @@ def _reference_of(analysis: TraceAnalysis, analyses: Sequence[TraceAnalysis]) ->
     """The trace that knows the operators of this one's kernels, or None."""
     own_mode = mode_of(analysis) or ""
     for mode in (UNGRAPHED.get(own_mode, own_mode), "eager"):
-        others = [each for each in of_mode(analyses, mode) if each is not analysis and each.trace_pass != TIMES[0]]
+        others = [
+            each for each in of_mode(analyses, mode) if each is not analysis and each.context.trace_pass != TIMES[0]
+        ]
         if others:
             return ranked(others, OPERATORS)[0]
     return None

@@ -47,7 +47,9 @@ def gaps_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
     import pandas as pd
 
     def one(analysis: TraceAnalysis) -> pd.DataFrame:
-        frames = [gaps.to_frame(analysis.trace) for gaps in analysis.gaps.values() if len(gaps.start_ns)]
+        frames = [
+            gaps.to_frame(analysis.context.trace) for gaps in analysis.context.gaps.values() if len(gaps.start_ns)
+        ]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     return _stack(analyses, one)
@@ -58,7 +60,7 @@ def collectives_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
     import pandas as pd
 
     def one(analysis: TraceAnalysis) -> pd.DataFrame:
-        found, waits = analysis.collectives, analysis.context.waits
+        found, waits = analysis.context.collectives, analysis.context.waits
         unknown = np.full(len(found), NONE, np.int64)
         return pd.DataFrame(
             {
@@ -84,7 +86,7 @@ def launches_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
     import pandas as pd
 
     def one(analysis: TraceAnalysis) -> pd.DataFrame:
-        launches, trace = analysis.trace.launches, analysis.trace
+        launches, trace = analysis.context.trace.launches, analysis.context.trace
         return pd.DataFrame(
             {
                 "api": named(trace.names, launches.api),
@@ -92,13 +94,13 @@ def launches_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
                 "start_ns": launches.start_ns,
                 "end_ns": launches.end_ns,
                 "overhead_ns": launches.dur_ns,
-                "latency_ns": analysis.launch_times.latency_ns,
-                "queue_ns": analysis.launch_times.queue_ns,
+                "latency_ns": analysis.context.launch_times.latency_ns,
+                "queue_ns": analysis.context.launch_times.queue_ns,
                 "process": launches.process.astype(np.int64),
                 "thread": launches.thread.astype(np.int64),
                 "correlation": _nullable(launches.correlation),
                 "is_graph": launches.is_graph,
-                "step": _nullable(analysis.steps.launch_step),
+                "step": _nullable(analysis.context.steps.launch_step),
             }
         )
 
@@ -110,7 +112,7 @@ def steps_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
     import pandas as pd
 
     def one(analysis: TraceAnalysis) -> pd.DataFrame:
-        steps = analysis.steps
+        steps = analysis.context.steps
         return pd.DataFrame(
             {
                 "step": np.arange(len(steps)),
@@ -133,7 +135,7 @@ def gpu_ops_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
     import pandas as pd
 
     def one(analysis: TraceAnalysis) -> pd.DataFrame:
-        ops, names = analysis.trace.gpu_ops, analysis.trace.names
+        ops, names = analysis.context.trace.gpu_ops, analysis.context.trace.names
         return pd.DataFrame(
             {
                 "kind": [OpKind(kind).word for kind in ops.kind.tolist()],
@@ -146,9 +148,9 @@ def gpu_ops_frame(analyses: Sequence[TraceAnalysis]) -> pd.DataFrame:
                 "launch": _nullable(ops.launch_row),
                 "correlation": _nullable(ops.correlation),
                 "bytes": _nullable(ops.bytes),
-                "step": _nullable(analysis.steps.op_step),
-                "replay": _nullable(analysis.graphs.op_replay),
-                "node": _nullable(analysis.graphs.ordinal),
+                "step": _nullable(analysis.context.steps.op_step),
+                "replay": _nullable(analysis.context.replays.op_replay),
+                "node": _nullable(analysis.context.replays.ordinal),
             }
         )
 
@@ -163,8 +165,8 @@ def _stack(analyses: Sequence[TraceAnalysis], table: Callable[[TraceAnalysis], p
     for analysis in analyses:
         frame = table(analysis)
         if len(frame):
-            frame.insert(0, "trace", analysis.name)
-            frame.insert(1, "mode", analysis.mode)
+            frame.insert(0, "trace", analysis.context.name)
+            frame.insert(1, "mode", analysis.context.mode)
             frames.append(frame)
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["trace", "mode"])
 

@@ -91,7 +91,7 @@ class HealthDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 def trace_health(analysis: TraceAnalysis) -> TraceHealthDoc:
     """The state of one trace."""
-    document, steps = analysis.document, analysis.steps
+    document, steps = analysis.document, analysis.context.steps
     kept = steps.kept_rows.tolist()
     return TraceHealthDoc(
         name=document.name,
@@ -100,8 +100,8 @@ def trace_health(analysis: TraceAnalysis) -> TraceHealthDoc:
         repeat=document.repeat,
         rank=document.rank,
         source=document.source,
-        complete=analysis.trace.complete,
-        unreliable=list(analysis.unreliable),
+        complete=analysis.context.trace.complete,
+        unreliable=list(analysis.document.coverage.unreliable),
         coverage=document.coverage,
         first_step=steps.names[kept[0]] if kept else None,
         dropped=[DroppedStepDoc(step=steps.names[step], reason=reason) for step, reason in steps.reasons.items()],
@@ -120,7 +120,7 @@ def _trust(analysis: TraceAnalysis) -> Iterator[TrustDoc]:
     lost = [reason for code, reason in _LOSSES.items() if code in codes]
     coarse = ["times are whole µs"] if "whole_us" in codes else []
     odd = [reason for code, reason in _ODD_OPS.items() if code in codes]
-    impossible = [reason for reason in analysis.unreliable if reason.endswith(IMPOSSIBLE)]
+    impossible = [reason for reason in analysis.document.coverage.unreliable if reason.endswith(IMPOSSIBLE)]
     yield _answer("GPU work and kernels", NO if impossible else CARE, *impossible, *lost, *coarse, *odd)
     if impossible:
         yield _answer("idle time", NO, *impossible)
@@ -146,9 +146,9 @@ def _causes(analysis: TraceAnalysis, codes: set[str], lost: Sequence[str]) -> Tr
     figure, counts = "why the GPU was idle", analysis.document.coverage
     if not counts.launches:
         return _answer(figure, NO, "no API calls in the file")
-    if "skew" in codes and any("before their launch" in reason for reason in analysis.unreliable):
+    if "skew" in codes and any("before their launch" in reason for reason in analysis.document.coverage.unreliable):
         return _answer(figure, NO, "GPU ops start before they are launched: clocks or correlation ids are wrong")
-    if any("no launch in the file" in reason for reason in analysis.unreliable):
+    if any("no launch in the file" in reason for reason in analysis.document.coverage.unreliable):
         return _answer(figure, NO, f"{counts.unlinked:,} of {counts.gpu_ops:,} GPU ops have no launch in the file")
     orphans = [f"{counts.unlinked:,} of {counts.gpu_ops:,} GPU ops have no launch"] if counts.unlinked else []
     return _answer(figure, CARE, *lost, *orphans)
@@ -233,7 +233,12 @@ def _advice(analysis: TraceAnalysis) -> Iterator[str]:
         yield "start the recording at the loop of steps, and leave everything else out"
     if _holds(analysis, HostKind.PYTHON):
         yield "leave Python stacks (with_stack) off for timing; a second trace with them tells which line launched what"
-    if counts.launches and not _holds(analysis, HostKind.OPERATOR) and not is_nsys and analysis.trace_pass is None:
+    if (
+        counts.launches
+        and not _holds(analysis, HostKind.OPERATOR)
+        and not is_nsys
+        and analysis.context.trace_pass is None
+    ):
         if _graphs_alone(analysis):
             yield "record the step without graphs too: only then do operators say what a kernel belongs to"
         elif not _has_cpu_side(analysis):
@@ -257,11 +262,11 @@ def _codes(analysis: TraceAnalysis) -> set[str]:
 def _is_stray(analysis: TraceAnalysis) -> bool:
     """Stray work in the window, and no steady part without it."""
     stray = any(warning.code == "stray_work" for warning in analysis.document.warnings)
-    return stray and analysis.headline_steady is None
+    return stray and analysis.context.headline_steady is None
 
 
 def _holds(analysis: TraceAnalysis, kind: HostKind) -> bool:
-    return bool((analysis.trace.host_ops.kind == kind).any())
+    return bool((analysis.context.trace.host_ops.kind == kind).any())
 
 
 def health_document(

@@ -67,7 +67,7 @@ class MeasuredMode:
             periods = [
                 a.document.steps.period_ns.median
                 for a in self.analyses
-                if (a.trace_pass, a.repeat) == (process.trace_pass, process.repeat)
+                if (a.context.trace_pass, a.context.repeat) == (process.trace_pass, process.repeat)
                 and a.document.steps is not None
                 and a.document.steps.period_ns is not None
             ]
@@ -193,7 +193,9 @@ class MeasuredMode:
         periods = sum(
             a.document.steps.period_ns.count for a in self.cuda if a.document.steps and a.document.steps.period_ns
         )
-        idle = sum(a.headline_steady.idle_ns for a in self.cuda if a.headline_steady is not None) / max(periods, 1)
+        idle = sum(a.context.headline_steady.idle_ns for a in self.cuda if a.context.headline_steady is not None) / max(
+            periods, 1
+        )
         return max(left, 0.0) * self.unsplit_ns / (self.unsplit_ns + idle)
 
     @cached_property
@@ -204,12 +206,12 @@ class MeasuredMode:
         """
         waiting = idle = 0.0
         for analysis in self.cuda:
-            gaps, waits = analysis.headline_steady, analysis.context.waits
+            gaps, waits = analysis.context.headline_steady, analysis.context.waits
             if gaps is None or waits is None or not waits.split.any():
                 continue
             taxes = taxes_without_observer(analysis.context, self.manifest.calibration)
             idle += float(gaps.idle_ns) if taxes is None else sum(taxes.values())
-            with_period = analysis.context.period_ns[gaps.device][analysis.steps.kept_rows] != NONE
+            with_period = analysis.context.period_ns[gaps.device][analysis.context.steps.kept_rows] != NONE
             known = waits.split & with_period
             if known.any():
                 waiting += float(waits.exposed_waiting_ns[known].mean() * with_period.sum())
@@ -232,7 +234,7 @@ class MeasuredMode:
         """Each tax's share of the steady idle time of the `cuda` pass, all processes together; they add up to 1."""
         totals = dict.fromkeys(TAXES, 0.0)
         for analysis in self.cuda:
-            if analysis.headline_steady is None:
+            if analysis.context.headline_steady is None:
                 continue
             taxes = taxes_without_observer(analysis.context, self.manifest.calibration)
             if taxes is None:

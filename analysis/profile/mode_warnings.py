@@ -52,7 +52,7 @@ def _doubts(mode: MeasuredMode) -> Iterator[WarningDoc]:
         floor = units.duration(mode.floor_ns)
         text = f"the floor of {floor} is over W: the step reads less than was counted; take it with care"
         yield WarningDoc(code="floor_over_work", message=text)
-    for reason in dict.fromkeys(reason for a in mode.cuda for reason in a.unreliable):
+    for reason in dict.fromkeys(reason for a in mode.cuda for reason in a.document.coverage.unreliable):
         yield WarningDoc(
             code="unreliable_trace", message=f"W and the taxes come from a trace that can't be trusted: {reason}"
         )

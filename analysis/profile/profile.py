@@ -245,7 +245,9 @@ def _verdict(mode: MeasuredMode, modes: dict[str, MeasuredMode]) -> VerdictDoc |
         return None
     calibration = mode.manifest.calibration
     graph = modes.get(GRAPH_OF.get(mode.name, ""))
-    unreliable = sorted({reason for a in mode.cuda if not a.document.coverage.reliable for reason in a.unreliable})
+    unreliable = sorted(
+        {reason for a in mode.cuda if not a.document.coverage.reliable for reason in a.document.coverage.unreliable}
+    )
     if not mode.cuda:
         unreliable = ["no `cuda` trace of this mode with steps, so its GPU work is not known"]
     steps = [a.document.steps for a in mode.cuda if a.document.steps]

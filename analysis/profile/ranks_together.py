@@ -44,7 +44,7 @@ def put_together(analyses: Sequence[TraceAnalysis], hosts: Sequence[str | None])
     Clocks of one host are the same. Those of others are moved by what collectives tell; without any they are not, and
     durations alone are compared.
     """
-    matching = match([analysis.collectives for analysis in analyses])
+    matching = match([analysis.context.collectives for analysis in analyses])
     offsets = clock_offsets(matching)
     alignment = BY_COLLECTIVES if any(offsets) else NOT_ALIGNED
     ahead = [None if offset is None else offset.offset_ns for offset in offsets]
@@ -86,5 +86,5 @@ def sets_of_ranks(analyses: Sequence[TraceAnalysis]) -> list[list[TraceAnalysis]
     """
     timed = [each for each in analyses if each.context.times is not None]
     ranked = [(r, each) for each in timed if (r := each.document.rank) is not None]
-    sets = sets_of_files([each.name for _, each in ranked], [rank for rank, _ in ranked])
+    sets = sets_of_files([each.context.name for _, each in ranked], [rank for rank, _ in ranked])
     return [[ranked[place][1] for place in sorted(places, key=lambda place: ranked[place][0])] for places in sets]

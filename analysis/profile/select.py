@@ -44,7 +44,7 @@ Recording = TypeVar("Recording", TraceAnalysis, TraceDoc)
 
 def mode_of(recording: TraceAnalysis | TraceDoc) -> str | None:
     """Its mode as the profile names it; None for a trace of others."""
-    return recording.mode or (None if recording.trace_pass is None else AS_WRITTEN)
+    return recording.context.mode or (None if recording.context.trace_pass is None else AS_WRITTEN)
 
 
 def mode_in_document(mode: str) -> str | None:
@@ -60,7 +60,7 @@ def of_mode(recordings: Iterable[Recording], mode: str | None) -> list[Recording
 def of_pass(recordings: Iterable[Recording], *passes: str | None) -> list[Recording]:
     """Those of these passes, in their order; None: of others."""
     found = list(recordings)
-    return [each for its in passes for each in found if each.trace_pass == its]
+    return [each for its in passes for each in found if each.context.trace_pass == its]
 
 
 def of_best_pass(recordings: Sequence[Recording], passes: Sequence[str]) -> Sequence[Recording]:
@@ -76,8 +76,8 @@ def ranked(recordings: Iterable[Recording], passes: Sequence[str], mode: TimedMo
     apart = {} if mode is None else _apart_ns(mode)
 
     def place(recording: TraceAnalysis | TraceDoc) -> tuple[bool, int, bool, float]:
-        its = passes.index(recording.trace_pass) if recording.trace_pass in passes else len(passes)
-        far = apart.get(recording.repeat, inf) if apart else 0.0
+        its = passes.index(recording.context.trace_pass) if recording.context.trace_pass in passes else len(passes)
+        far = apart.get(recording.context.repeat, inf) if apart else 0.0
         return not has_steps(recording), its, not is_reliable(recording), far
 
     return sorted(recordings, key=place)
@@ -116,7 +116,7 @@ def behind_figures(recordings: Iterable[Recording]) -> list[Recording]:
 
 def without_stacks(recordings: Iterable[Recording]) -> list[Recording]:
     """Those that counts of a step may come from."""
-    return [each for each in recordings if each.trace_pass != PASS_OF_STACKS]
+    return [each for each in recordings if each.context.trace_pass != PASS_OF_STACKS]
 
 
 def is_reliable(recording: TraceAnalysis | TraceDoc) -> bool:
@@ -140,5 +140,5 @@ def timing_records(record: ModeRecord) -> list[ProcessRecord]:
 
 def timed_processes(mode: ModeDoc, recordings: Iterable[TraceAnalysis | TraceDoc]) -> list[ProcessDoc]:
     """Those whose samples are T, of a report; ``recordings`` are the mode's."""
-    untimed = {each.repeat for each in recordings if each.trace_pass == PASS_OF_STACKS}
+    untimed = {each.context.repeat for each in recordings if each.context.trace_pass == PASS_OF_STACKS}
     return [each for each in mode.processes if each.samples_ns and each.repeat not in untimed]

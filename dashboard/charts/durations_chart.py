@@ -89,7 +89,7 @@ def log_bins(durations_ns: Ints, edge_ns: float) -> tuple[np.ndarray[Any, Any], 
 
 def _kernel_durations(band: Band) -> Ints:
     """Of every kernel of the headline device."""
-    ops = band.analysis.trace.gpu_ops
+    ops = band.analysis.context.trace.gpu_ops
     durations: Ints = ops.dur_ns[ops.is_kernel & (ops.device == (-1 if band.device is None else band.device))]
     return durations
 

@@ -87,7 +87,7 @@ class _Lane:
 
 def _predicted(band: Band, recorded: Recorded, start: StartingPoint, view: View) -> list[_Lane]:
     """The recorded step with the knobs, and as one graph; none without a model."""
-    step = start.fused if band.analysis.mode in COMPILED and start.fused is not None else start.step
+    step = start.fused if band.analysis.context.mode in COMPILED and start.fused is not None else start.step
     if step is None:
         return []
     knobs = apply(start, view.knobs, step)
@@ -207,7 +207,7 @@ def recorded_step(band: Band, step: int) -> Recorded | None:
     if band.device is None or not windows:
         return None
     begin, end = windows[min(max(step, 0), len(windows) - 1)]
-    gaps = band.analysis.gaps[band.device]
+    gaps = band.analysis.context.gaps[band.device]
     rows = np.flatnonzero((gaps.end_ns > begin) & (gaps.start_ns < end))
     starts = (np.clip(gaps.start_ns[rows], begin, end) - begin).astype(np.float64)
     ends = (np.clip(gaps.end_ns[rows], begin, end) - begin).astype(np.float64)

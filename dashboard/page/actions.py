@@ -107,11 +107,11 @@ def clicked(opened: OpenedReport, click: Mapping[str, Any] | None) -> Op | None:
 def _op_of(band: Band, kind: str, row: int) -> int | None:
     match kind:
         case "gpu_op":
-            ops: range | Ints = range(len(band.analysis.trace.gpu_ops))
+            ops: range | Ints = range(len(band.analysis.context.trace.gpu_ops))
         case "launch":
-            ops = band.analysis.launch_times.first_op
+            ops = band.analysis.context.launch_times.first_op
         case "gap" if band.device is not None:
-            ops = band.analysis.gaps[band.device].next_op
+            ops = band.analysis.context.gaps[band.device].next_op
         case _:
             return None
     return int(ops[row]) if 0 <= row < len(ops) else None
@@ -126,9 +126,11 @@ def op_of_row(row_id: str | None) -> Op | None:
 def show_op(opened: OpenedReport, view: View, op: Op | None) -> View:
     """Select an op, and move to where it can be seen."""
     band = None if op is None else opened.band(op[0])
-    if op is None or band is None or op[1] >= len(band.analysis.trace.gpu_ops):
+    if op is None or band is None or op[1] >= len(band.analysis.context.trace.gpu_ops):
         return view
-    start_ns, dur_ns = (int(getattr(band.analysis.trace.gpu_ops, name)[op[1]]) for name in ("start_ns", "dur_ns"))
+    start_ns, dur_ns = (
+        int(getattr(band.analysis.context.trace.gpu_ops, name)[op[1]]) for name in ("start_ns", "dur_ns")
+    )
     windows = band.step_windows
     step = max((place for place, (begin, _) in enumerate(windows) if begin <= start_ns), default=0)
     into_step_us = (start_ns - windows[step][0]) / 1000

@@ -75,7 +75,7 @@ def machine(opened: OpenedReport) -> str:
         context = None if target.context_length is None else f"context {units.number(target.context_length)}"
         words += [word for word in (batch, target.dtype, context) if word]
     elif opened.baseline is not None:
-        names = opened.baseline.analysis.trace.device_names.values()
+        names = opened.baseline.analysis.context.trace.device_names.values()
         words += [name for name in dict.fromkeys(names) if name]
     known = {"gpu": "{}", "driver": "driver {}", "cuda": "CUDA {}", "torch": "torch {}"}
     words += [form.format(environment[key]) for key, form in known.items() if environment.get(key)]

@@ -45,9 +45,9 @@ class Details:
 def details(opened: OpenedReport, band_key: str, row: int, others: Sequence[str] | None = None) -> Details | None:
     """Of one GPU op; None for a band or row that is not there. ``others``: keys of bands to find counterparts in."""
     band = opened.band(band_key)
-    if band is None or not 0 <= row < len(band.analysis.trace.gpu_ops):
+    if band is None or not 0 <= row < len(band.analysis.context.trace.gpu_ops):
         return None
-    name = band.analysis.trace.name(int(band.analysis.trace.gpu_ops.name[row]))
+    name = band.analysis.context.trace.name(int(band.analysis.context.trace.gpu_ops.name[row]))
     other_bands = [opened.band(key) for key in (opened.first if others is None else others) if key != band_key]
     found, without = counterparts(band, row, [other for other in other_bands if other is not None])
     return Details(
@@ -62,9 +62,9 @@ def details(opened: OpenedReport, band_key: str, row: int, others: Sequence[str]
 
 
 def _op(band: Band, row: int, name: str) -> Iterator[Pair]:
-    analysis, ops = band.analysis, band.analysis.trace.gpu_ops
+    analysis, ops = band.analysis, band.analysis.context.trace.gpu_ops
     alike = np.flatnonzero((ops.name == ops.name[row]) & (ops.kind == ops.kind[row]) & (ops.device == ops.device[row]))
-    in_step = analysis.steps.op_step[alike] == analysis.steps.op_step[row]
+    in_step = analysis.context.steps.op_step[alike] == analysis.context.steps.op_step[row]
     median_ns, p90_ns = np.percentile(ops.dur_ns[alike], (50, 90)).tolist()
     yield "full name", name
     yield "duration", duration(int(ops.dur_ns[row]))
@@ -81,7 +81,7 @@ def _op(band: Band, row: int, name: str) -> Iterator[Pair]:
         yield "operator", operator + (" (inferred)" if inferred else "")
     if stack := _stack(analysis, row):
         yield "stack", stack
-    graphs = analysis.graphs
+    graphs = analysis.context.replays
     replay = int(graphs.op_replay[row])
     if replay != NONE:
         of_graph = np.flatnonzero(graphs.graph == graphs.graph[replay])
@@ -92,7 +92,7 @@ def _op(band: Band, row: int, name: str) -> Iterator[Pair]:
 
 def _step(band: Band, row: int) -> tuple[int, int] | None:
     """The op's step among those that the page shows, and its start; null outside of them."""
-    ops, steps = band.analysis.trace.gpu_ops, band.analysis.steps
+    ops, steps = band.analysis.context.trace.gpu_ops, band.analysis.context.steps
     step = int(steps.op_step[row])
     in_step = np.flatnonzero((ops.device == band.device) & (steps.op_step == step))
     if step == NONE or not steps.kept[step] or not len(in_step):
@@ -104,7 +104,7 @@ def _step(band: Band, row: int) -> tuple[int, int] | None:
 
 def _launch(analysis: TraceAnalysis, row: int) -> Iterator[Pair]:
     """Latency and queue time are those of the launch's earliest op, as everywhere."""
-    trace, times = analysis.trace, analysis.launch_times
+    trace, times = analysis.context.trace, analysis.context.launch_times
     launch = int(trace.gpu_ops.launch_row[row])
     if launch == NONE:
         yield "none", _why_no_launch(analysis, row)
@@ -120,19 +120,19 @@ def _launch(analysis: TraceAnalysis, row: int) -> Iterator[Pair]:
 
 
 def _why_no_launch(analysis: TraceAnalysis, row: int) -> str:
-    trace = analysis.trace
+    trace = analysis.context.trace
     if not len(trace.launches):
         return "the file holds no launches"
     if trace.gpu_ops.correlation[row] == NONE:
         return "the file gives this op no correlation id"
-    what = "the launch of its replay" if analysis.graphs.op_replay[row] != NONE else "its launch"
+    what = "the launch of its replay" if analysis.context.replays.op_replay[row] != NONE else "its launch"
     early = trace.gpu_ops.start_ns[row] <= trace.launches.start_ns[0]
     return f"{what} is not in the file" + (": it came before the recording began" if early else "")
 
 
 def _operator(analysis: TraceAnalysis, row: int) -> tuple[str | None, bool]:
     """The operator that launched the op, and whether it is inferred from an aligned trace."""
-    trace = analysis.trace
+    trace = analysis.context.trace
     recorded = int(follow(trace.host_ops.name, follow(trace.launches.operator_row, trace.gpu_ops.launch_row[[row]]))[0])
     if recorded != NONE:
         return trace.name(recorded), False
@@ -152,14 +152,14 @@ def _launching(trace: Trace, row: int) -> tuple[int, int, int] | None:
 
 def _stack(analysis: TraceAnalysis, row: int) -> tuple[str, ...]:
     """Around the launch, outermost first."""
-    launch = int(analysis.trace.gpu_ops.launch_row[row])
-    return () if launch == NONE else tuple(stack_of_launch(analysis.trace, launch))
+    launch = int(analysis.context.trace.gpu_ops.launch_row[row])
+    return () if launch == NONE else tuple(stack_of_launch(analysis.context.trace, launch))
 
 
 def _gap(analysis: TraceAnalysis, row: int) -> Iterator[Pair]:
     """The gap that the op ended, by cause, the longest first; and what the launching thread did meanwhile."""
-    trace = analysis.trace
-    gaps = analysis.gaps[int(trace.gpu_ops.device[row])]
+    trace = analysis.context.trace
+    gaps = analysis.context.gaps[int(trace.gpu_ops.device[row])]
     found = np.flatnonzero(gaps.next_op == row)
     if not len(found):
         yield "no gap", "it started while another op ran, or first"

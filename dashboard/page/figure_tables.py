@@ -43,7 +43,9 @@ def fusions(opened: OpenedReport, bands: Sequence[Band]) -> list[tuple[Band, Fus
         return [(band, found) for band in bands if (found := band.analysis.document.fusion) is not None]
     known = (each for each in opened.report.analyses if each.document.fusion is not None)
     of = next(known, None)
-    band = next((band for band in opened.bands if of is not None and band.analysis.mode == of.mode), None)
+    band = next(
+        (band for band in opened.bands if of is not None and band.analysis.context.mode == of.context.mode), None
+    )
     return [] if of is None or of.document.fusion is None or band is None else [(band, of.document.fusion)]
 
 

@@ -165,7 +165,7 @@ def _blocking(doc: BlockingChangeDoc) -> tuple[str, ...]:
 
 def _first_ops(band: Band) -> dict[str, int]:
     """By name the row of the first such GPU op of the typical step."""
-    trace = band.analysis.trace
+    trace = band.analysis.context.trace
     return {trace.name(int(trace.gpu_ops.name[row])): row for row in alike_steps(band).ops[::-1].tolist()}
 
 

@@ -71,8 +71,8 @@ def _nullable(column: Ints) -> list[int | None]:
 
 def _step_numbers(band: Band, steps: Ints) -> list[int | None]:
     """The step picker's number of each of these steps, from 1; null for a dropped one and outside of steps."""
-    kept = band.analysis.steps.kept_rows
-    numbers = np.full(len(band.analysis.steps) + 1, NONE)  # the last one is that of NONE
+    kept = band.analysis.context.steps.kept_rows
+    numbers = np.full(len(band.analysis.context.steps) + 1, NONE)  # the last one is that of NONE
     numbers[kept] = np.arange(1, len(kept) + 1)
     return _nullable(numbers[steps])
 
@@ -105,7 +105,7 @@ def _has_rows(figure: Figure[Any], opened: OpenedReport, bands: Sequence[Band]) 
 
 def _first_ops(band: Band) -> dict[tuple[str, str], int]:
     """(name, category) → row of the first such op of the headline device, in a kept step where there is one."""
-    ops, steps = band.analysis.trace.gpu_ops, band.analysis.steps
+    ops, steps = band.analysis.context.trace.gpu_ops, band.analysis.context.steps
     rows = np.flatnonzero(ops.device == (NONE if band.device is None else band.device))
     is_kept = np.isin(steps.op_step[rows], steps.kept_rows)
     rows = np.concatenate([rows[is_kept], rows[~is_kept]])
@@ -113,13 +113,13 @@ def _first_ops(band: Band) -> dict[tuple[str, str], int]:
         return {}
     _, first = np.unique(numbered(ops.name[rows], ops.kind[rows]), return_index=True)
     found = rows[first]
-    names = named(band.analysis.trace.names, ops.name[found])
+    names = named(band.analysis.context.trace.names, ops.name[found])
     kinds = [OpKind(kind).word for kind in ops.kind[found].tolist()]
     return {(name or "", kind): row for name, kind, row in zip(names, kinds, found.tolist(), strict=True)}
 
 
 def _gaps(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
-    found = [(band, band.analysis.gaps[band.device]) for band in bands if band.device is not None]
+    found = [(band, band.analysis.context.gaps[band.device]) for band in bands if band.device is not None]
     notes = [(band, _why(band, "headline_device", "no GPU op")) for band in bands if band.device is None]
     lengths = [np.zeros(0, np.int64), *(gaps.dur_ns for _, gaps in found)]
     order = np.argsort(-np.concatenate(lengths), kind="stable")
@@ -148,7 +148,7 @@ def _gaps(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
 
 def _gap_rows(band: Band, gaps: Gaps, rows: Ints) -> Iterator[Row]:
     """These gaps of the headline device, of the whole file."""
-    trace = band.analysis.trace
+    trace = band.analysis.context.trace
     ops, previous = gaps.next_op[rows], gaps.prev_op[rows]
     names = _names(band, np.concatenate([ops, previous]))
     parts = np.stack([gaps.parts_ns[cause][rows] for cause in CAUSES])
@@ -158,7 +158,7 @@ def _gap_rows(band: Band, gaps: Gaps, rows: Ints) -> Iterator[Row]:
     columns = zip(
         rows.tolist(),
         ops.tolist(),
-        _step_numbers(band, band.analysis.steps.op_step[ops]),
+        _step_numbers(band, band.analysis.context.steps.op_step[ops]),
         _all_us(gaps.start_ns[rows] - origin),
         _all_us(gaps.dur_ns[rows]),
         largest,
@@ -191,7 +191,7 @@ def _gap_rows(band: Band, gaps: Gaps, rows: Ints) -> Iterator[Row]:
 
 def _names(band: Band, ops: Ints) -> dict[int, str]:
     """Short names of these GPU ops by index into Trace.names."""
-    trace = band.analysis.trace
+    trace = band.analysis.context.trace
     used = np.unique(trace.gpu_ops.name[ops]).tolist()
     short = short_names(trace.names[index] for index in used)
     return {index: short[trace.names[index]] or "(no name)" for index in used}
@@ -203,7 +203,7 @@ def _launches(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
     for band in bands:
         rows += _launch_rows(band)
         document = band.analysis.document
-        if not len(band.analysis.trace.launches):
+        if not len(band.analysis.context.trace.launches):
             notes.append((band, _why(band, "launches.overhead_ns.median", "no launches in the file")))
         elif all(doc.operator is None for doc in document.launches.by_operator):
             notes.append((band, f"no operators recorded ({_pass(band)})"))
@@ -223,13 +223,13 @@ def _launches(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
 
 
 def _pass(band: Band) -> str:
-    trace_pass = band.analysis.trace_pass
+    trace_pass = band.analysis.context.trace_pass
     return "the file has none" if trace_pass is None else f"the {trace_pass} pass records none"
 
 
 def _launch_rows(band: Band) -> Iterator[Row]:
     """A row per API and innermost operator, the most launches first."""
-    trace, steps, times = band.analysis.trace, band.analysis.steps, band.analysis.launch_times
+    trace, steps, times = band.analysis.context.trace, band.analysis.context.steps, band.analysis.context.launch_times
     launches, ops = trace.launches, trace.gpu_ops
     operator = follow(trace.host_ops.name, launches.operator_row)
     group = numbered(launches.api, operator)
@@ -259,9 +259,9 @@ def _launch_rows(band: Band) -> Iterator[Row]:
 def _replays(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
     rows = sorted((row for band in bands for row in _replay_rows(band)), key=_LENGTH, reverse=True)
     left_out = f"the longest {number(MOST_ROWS)} of {number(len(rows))} replays" if len(rows) > MOST_ROWS else ""
-    notes = [(band, "no graph replays") for band in bands if not len(band.analysis.graphs)]
+    notes = [(band, "no graph replays") for band in bands if not len(band.analysis.context.replays)]
     observer = ""
-    if any(band.analysis.trace_pass is not None and len(band.analysis.graphs) for band in bands):
+    if any(band.analysis.context.trace_pass is not None and len(band.analysis.context.replays) for band in bands):
         observer = "the time in the launch call is mostly the profiler's own cost, which T does not hold"
     columns = [
         BAND,
@@ -278,7 +278,7 @@ def _replays(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
 
 def _replay_rows(band: Band) -> Iterator[Row]:
     """A row per replay, in order of time."""
-    trace, graphs = band.analysis.trace, band.analysis.graphs
+    trace, graphs = band.analysis.context.trace, band.analysis.context.replays
     if not len(graphs):
         return
     heads = np.flatnonzero(graphs.ordinal == 0)
@@ -288,7 +288,7 @@ def _replay_rows(band: Band) -> Iterator[Row]:
     columns = zip(
         first.tolist(),
         graphs.graph.tolist(),
-        _step_numbers(band, band.analysis.steps.op_step[first]),
+        _step_numbers(band, band.analysis.context.steps.op_step[first]),
         _all_us(graphs.start_ns - int(trace.gpu_ops.start_ns.min())),
         _all_us(graphs.end_ns - graphs.start_ns),
         graphs.op_count.tolist(),
@@ -315,9 +315,9 @@ def _warnings(opened: OpenedReport, bands: Sequence[Band]) -> TableData:
     rows: list[Row] = []
     modes_done = set()
     for band in bands:
-        mode = band.mode if band.analysis.mode not in modes_done else None  # once, not with each recording
+        mode = band.mode if band.analysis.context.mode not in modes_done else None  # once, not with each recording
         if band.mode is not None:
-            modes_done.add(band.analysis.mode)
+            modes_done.add(band.analysis.context.mode)
         found = [*(() if mode is None else mode.warnings), *band.analysis.document.warnings]
         rows += [_message(band, "warning", each.code, each.message, each.count) for each in found]
         reasons = dict(band.analysis.document.withheld)

@@ -62,7 +62,7 @@ def _counterpart(band: Band, row: int, other: Band) -> Counterpart | str:
     rows = tuple(its.rows[beside, places].tolist())
     if how == "same name" and _same_node(band.analysis, row, other.analysis, rows[0]):
         how = words = "same node"
-    ops, names = other.analysis.trace.gpu_ops, other.analysis.trace.names
+    ops, names = other.analysis.context.trace.gpu_ops, other.analysis.context.trace.names
     name = names[int(ops.name[rows[0]])]
     return Counterpart(
         key=other.key,
@@ -111,8 +111,8 @@ def _places(alignment: Alignment, place: int) -> tuple[Sequence[int], str, str]:
 
 def _step_beside(own: TraceAnalysis, step: int, other: TraceAnalysis, alike: AlikeSteps) -> int:
     """The other's alike step at the same place among the kept ones, or the nearest to it."""
-    number = int(np.searchsorted(own.steps.kept_rows, step))
-    kept = other.steps.kept_rows
+    number = int(np.searchsorted(own.context.steps.kept_rows, step))
+    kept = other.context.steps.kept_rows
     wanted = kept[min(number, len(kept) - 1)]
     return int(np.argmin(np.abs(alike.step - wanted)))
 
@@ -121,8 +121,8 @@ def _same_node(one: TraceAnalysis, row: int, other: TraceAnalysis, its_row: int)
     """Whether both are the same ordinal of replays of the same size."""
     places = []
     for analysis, op in ((one, row), (other, its_row)):
-        replay = int(analysis.graphs.op_replay[op])
+        replay = int(analysis.context.replays.op_replay[op])
         if replay == NONE:
             return False
-        places.append((int(analysis.graphs.ordinal[op]), int(analysis.graphs.op_count[replay])))
+        places.append((int(analysis.context.replays.ordinal[op]), int(analysis.context.replays.op_count[replay])))
     return places[0] == places[1]

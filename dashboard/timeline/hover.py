@@ -49,7 +49,7 @@ def hover_texts(lanes: BandLanes, kind: str, rows: Ints, style: str) -> list[str
 
 
 def _gpu_ops(lanes: BandLanes, rows: Ints, _: str) -> Iterator[str]:
-    trace, ops = lanes.band.analysis.trace, lanes.band.analysis.trace.gpu_ops
+    trace, ops = lanes.band.analysis.context.trace, lanes.band.analysis.context.trace.gpu_ops
     columns = zip(
         ops.name[rows].tolist(),
         ops.kind[rows].tolist(),
@@ -73,11 +73,11 @@ def _gpu_ops(lanes: BandLanes, rows: Ints, _: str) -> Iterator[str]:
 def _launches_of(lanes: BandLanes, rows: Ints) -> Iterator[str]:
     """Of each GPU op what its launch cost; latency and queue time are those of the launch's earliest op."""
     analysis = lanes.band.analysis
-    times, graphs = analysis.launch_times, analysis.graphs
-    launch = analysis.trace.gpu_ops.launch_row[rows]
+    times, graphs = analysis.context.launch_times, analysis.context.replays
+    launch = analysis.context.trace.gpu_ops.launch_row[rows]
     replay = graphs.op_replay[rows]
     columns = zip(
-        follow(analysis.trace.launches.api, launch).tolist(),
+        follow(analysis.context.trace.launches.api, launch).tolist(),
         follow(times.overhead_ns, launch).tolist(),
         follow(times.latency_ns, launch).tolist(),
         follow(times.queue_ns, launch).tolist(),
@@ -105,7 +105,7 @@ def _gaps_before(lanes: BandLanes, rows: Ints) -> Iterator[str]:
 
 
 def _launches(lanes: BandLanes, rows: Ints, _: str) -> Iterator[str]:
-    trace, times = lanes.band.analysis.trace, lanes.band.analysis.launch_times
+    trace, times = lanes.band.analysis.context.trace, lanes.band.analysis.context.launch_times
     columns = zip(
         trace.launches.api[rows].tolist(),
         trace.launches.is_graph[rows].tolist(),
@@ -125,14 +125,14 @@ def _launches(lanes: BandLanes, rows: Ints, _: str) -> Iterator[str]:
 
 
 def _blocking_calls(lanes: BandLanes, rows: Ints, _: str) -> Iterator[str]:
-    calls = lanes.band.analysis.trace.blocking_calls
+    calls = lanes.band.analysis.context.trace.blocking_calls
     operators = _operators(lanes, calls.operator_row[rows])
     for api, lasts, operator in zip(calls.api[rows].tolist(), _durations(calls, rows), operators, strict=True):
         yield f"<b>{_name(lanes, api)}</b><br>blocking call {lasts}{operator}"
 
 
 def _host_ops(lanes: BandLanes, rows: Ints, style: str) -> Iterator[str]:
-    ops = lanes.band.analysis.trace.host_ops
+    ops = lanes.band.analysis.context.trace.host_ops
     word = "Python frame" if style == "python" else style
     for name, lasts in zip(ops.name[rows].tolist(), _durations(ops, rows), strict=True):
         yield f"<b>{_name(lanes, name)}</b><br>{word} {lasts}"
@@ -141,7 +141,7 @@ def _host_ops(lanes: BandLanes, rows: Ints, style: str) -> Iterator[str]:
 def _gaps(lanes: BandLanes, rows: Ints, cause: str) -> Iterator[str]:
     analysis = lanes.band.analysis
     assert lanes.band.device is not None, "only a device has gaps"
-    gaps, trace = analysis.gaps[lanes.band.device], analysis.trace
+    gaps, trace = analysis.context.gaps[lanes.band.device], analysis.context.trace
     waiting = follow(trace.blocking_calls.api, gaps.waiting_call[rows])
     columns = zip(
         gaps.parts_ns[cause][rows].tolist(),
@@ -170,7 +170,7 @@ def _gap_parts(lanes: BandLanes, gaps_rows: Ints) -> Iterator[str]:
     """'14.5 µs: host 10.0 µs, launch 4.5 µs, between steps'."""
     if lanes.band.device is None:
         return
-    gaps = lanes.band.analysis.gaps[lanes.band.device]
+    gaps = lanes.band.analysis.context.gaps[lanes.band.device]
     parts = {cause: gaps.parts_ns[cause][gaps_rows] for cause in CAUSES}
     causes = [cause for cause, ns in parts.items() if ns.any()]
     whole = (gaps.end_ns[gaps_rows] - gaps.start_ns[gaps_rows]).tolist()
@@ -183,7 +183,7 @@ def _gap_parts(lanes: BandLanes, gaps_rows: Ints) -> Iterator[str]:
 
 def _operators(lanes: BandLanes, rows: Ints) -> Iterator[str]:
     """A line with the operator in each row of the host's ops; nothing where the row is NONE."""
-    for name in follow(lanes.band.analysis.trace.host_ops.name, rows).tolist():
+    for name in follow(lanes.band.analysis.context.trace.host_ops.name, rows).tolist():
         yield "" if name == NONE else f"<br>operator {_name(lanes, name)}"
 
 
@@ -192,11 +192,11 @@ def _durations(table: Table, rows: Ints) -> Iterator[str]:
 
 
 def _name(lanes: BandLanes, name: int) -> str:
-    return escaped(lanes.band.analysis.trace.names[name])
+    return escaped(lanes.band.analysis.context.trace.names[name])
 
 
 def _short(lanes: BandLanes, name: int) -> str:
-    return escaped(lanes.short_names[lanes.band.analysis.trace.names[name]])
+    return escaped(lanes.short_names[lanes.band.analysis.context.trace.names[name]])
 
 
 _KINDS: Final = tuple(kind.word for kind in OpKind)

@@ -66,16 +66,16 @@ class BandLanes:
     @cached_property
     def gap_before(self) -> Ints:
         """[gpu_ops] row of the headline device's gap that ends where the op starts, or NONE."""
-        found = np.full(len(self.band.analysis.trace.gpu_ops), NONE, np.int64)
+        found = np.full(len(self.band.analysis.context.trace.gpu_ops), NONE, np.int64)
         if self.band.device is not None:
-            gaps = self.band.analysis.gaps[self.band.device]
+            gaps = self.band.analysis.context.gaps[self.band.device]
             found[gaps.next_op] = np.arange(len(gaps))
         return found
 
     @cached_property
     def short_names(self) -> dict[str, str]:
         """Of every GPU op's name."""
-        trace = self.band.analysis.trace
+        trace = self.band.analysis.context.trace
         return short_names(trace.name(name) for name in np.unique(trace.gpu_ops.name).tolist())
 
     @cached_property
@@ -87,14 +87,16 @@ class BandLanes:
     @cached_property
     def folded_names(self) -> tuple[str, ...]:
         """Names of the trace as a search compares them."""
-        return tuple(name.casefold() for name in self.band.analysis.trace.names)
+        return tuple(name.casefold() for name in self.band.analysis.context.trace.names)
 
     @cached_property
     def queue_depth(self) -> tuple[Ints, Ints]:
         """(times in ns, GPU ops launched and not started from then on)."""
         none = np.zeros(0, np.int64)
         return (
-            (none, none) if self.band.device is None else queue_depth_series(self.band.analysis.trace, self.band.device)
+            (none, none)
+            if self.band.device is None
+            else queue_depth_series(self.band.analysis.context.trace, self.band.device)
         )
 
 
@@ -118,14 +120,14 @@ def _missing(band: Band) -> Iterator[str]:
     elif not document.coverage.launches:
         yield "No host lane and no causes of gaps: no launches in the file; filtered, or left out by its writer."
     elif not document.coverage.reliable:
-        yield f"Not reliable: {'; '.join(band.analysis.unreliable)}."
+        yield f"Not reliable: {'; '.join(band.analysis.document.coverage.unreliable)}."
     if band.device is not None and "steps" in document.withheld:
         yield f"The whole recording is shown: {document.withheld['steps']}."
 
 
 def _host_lanes(band: Band) -> tuple[list[Lane], list[str]]:
     """Per thread that launches or waits, those with the most launches first: its calls, then its operators."""
-    trace = band.analysis.trace
+    trace = band.analysis.context.trace
     launches = threads(trace.launches.process, trace.launches.thread)
     waits = threads(trace.blocking_calls.process, trace.blocking_calls.thread)
     host_ops = threads(trace.host_ops.process, trace.host_ops.thread)
@@ -149,7 +151,7 @@ def _host_lanes(band: Band) -> tuple[list[Lane], list[str]]:
 
 def _operator_lanes(band: Band, rows: Ints) -> list[Lane]:
     """Operators of one thread by depth; Python frames where it has none."""
-    table = band.analysis.trace.host_ops
+    table = band.analysis.context.trace.host_ops
     for kind, style, label in ((HostKind.OPERATOR, "operator", "operators"), (HostKind.PYTHON, "python", "Python")):
         chosen = rows[table.kind[rows] == kind]
         if not len(chosen):
@@ -178,12 +180,12 @@ def _levels(start_ns: Ints, end_ns: Ints, rows: Ints) -> list[Ints]:
 
 def _stream_lanes(band: Band) -> tuple[list[Lane], list[str]]:
     """Per stream of the headline device, those with the most ops first; ops that overlap are in lanes of their own."""
-    ops = band.analysis.trace.gpu_ops
+    ops = band.analysis.context.trace.gpu_ops
     streams = {
         stream: rows for (device, stream), rows in threads(ops.device, ops.stream).items() if device == band.device
     }
     order = sorted(streams, key=lambda stream: (-len(streams[stream]), stream))
-    collective = _collectives(band.analysis.trace)
+    collective = _collectives(band.analysis.context.trace)
     lanes, left_out = [], sum(len(streams[stream]) for stream in order[MOST_STREAMS:])
     for stream in order[:MOST_STREAMS]:
         sub_lanes = [lane.row[lane.opens] for lane in flat_lanes(ops.start_ns, ops.end_ns, streams[stream])]
@@ -210,7 +212,7 @@ def _gap_lane(band: Band) -> Lane | None:
     if band.device is None:
         return None
     analysis = band.analysis
-    slices = gap_slices(analysis.trace, analysis.steps, analysis.gaps[band.device])
+    slices = gap_slices(analysis.context.trace, analysis.context.steps, analysis.context.gaps[band.device])
     gap, place = slices.numbers["gap"], slices.name.place
     layers = []
     for number, cause in enumerate(CAUSES):

@@ -39,7 +39,7 @@ class Marks:
 
     @classmethod
     def of(cls, lanes: BandLanes, view: View, selected_name: str | None) -> Self:
-        trace = lanes.band.analysis.trace
+        trace = lanes.band.analysis.context.trace
         found = by_operator = lit = None
         if view.search:
             sought = view.search.casefold()
@@ -63,7 +63,7 @@ class Marks:
 
     def tones(self, kind: str, rows: Ints) -> Ints:
         """[rows] the Tone of each row of the table that ``kind`` names."""
-        trace = self.lanes.band.analysis.trace
+        trace = self.lanes.band.analysis.context.trace
         tone = np.full(len(rows), Tone.PLAIN if self.found is None else Tone.DIM)
         if kind == "host_op" and self.found is not None:
             tone[self.found[trace.host_ops.name[rows]]] = Tone.FOUND
@@ -80,7 +80,7 @@ class Marks:
         """GPU ops whose own or whose operator's name is found."""
         if self.found is None or self.found_by_operator is None:
             return np.zeros(len(rows), np.bool_)
-        trace = self.lanes.band.analysis.trace
+        trace = self.lanes.band.analysis.context.trace
         name, launch = trace.gpu_ops.name[rows], trace.gpu_ops.launch_row[rows]
         operator = follow(trace.host_ops.name, follow(trace.launches.operator_row, launch))
         told_elsewhere = self.found_by_operator[name] & (operator == NONE)
@@ -96,9 +96,9 @@ def selected_name(bands: Sequence[Band], view: View) -> str | None:
     """Name of the GPU op that is selected; None where there is none such."""
     for band in bands:
         if view.selected is not None and view.selected[0] == band.key:
-            ops = band.analysis.trace.gpu_ops
+            ops = band.analysis.context.trace.gpu_ops
             row = view.selected[1]
-            return band.analysis.trace.name(int(ops.name[row])) if 0 <= row < len(ops) else None
+            return band.analysis.context.trace.name(int(ops.name[row])) if 0 <= row < len(ops) else None
     return None
 
 

@@ -53,7 +53,7 @@ def legend_items(theme: Theme) -> list[dict[str, str]]:
 def collective_legend(bands: Sequence[Band]) -> list[dict[str, str]]:
     """What a legend says of collectives; nothing where none is drawn."""
     meaning = "collectives: kernels that communicate with other GPUs, and wait for them"
-    has_some = any(len(band.analysis.collectives) for band in bands)
+    has_some = any(len(band.analysis.context.collectives) for band in bands)
     return [{"color": LIGHT.collective, "meaning": meaning}] if has_some else []
 
 
@@ -260,7 +260,7 @@ def _launch_line(band: PlacedBand, marks: Marks, theme: Theme) -> list[Trace]:
     """From the selected op's launch call to the op."""
     if marks.selected_op < 0 or marks.selected_launch < 0:
         return []
-    trace = band.lanes.band.analysis.trace
+    trace = band.lanes.band.analysis.context.trace
     called_ns = trace.launches.start_ns[marks.selected_launch]
     started_ns = trace.gpu_ops.start_ns[marks.selected_op]
     ends = []

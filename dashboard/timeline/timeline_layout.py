@@ -88,7 +88,7 @@ def _words(band: PlacedBand, view: View, theme: Theme) -> list[Trace]:
     title = f"<b>{escaped(lanes.band.label, 60)}</b>"
     if windows:
         since, until = lanes.window(view.step)
-        steps = lanes.band.analysis.steps
+        steps = lanes.band.analysis.context.steps
         kept = len(steps.kept_rows)
         which = f"step {min(view.step, len(windows) - 1) + 1:,} of {len(windows):,}" if kept else "whole"
         idle = 0 if lanes.gaps is None else int(lanes.gaps.covered_ns(np.array([since, until])).sum())

@@ -203,7 +203,7 @@ def test_it_says_the_same_in_every_dress(dress: Callable[[list[Event]], bytes]) 
 @pytest.mark.parametrize("dress", [since_1970, with_a_base])
 def test_times_since_1970_are_exact(dress: Callable[[list[Event]], bytes]) -> None:
     """A double holds 1.7e15 µs to 250 ns."""
-    near, far = (analysis_of(d(recording().events())).trace for d in (plain, dress))
+    near, far = (analysis_of(d(recording().events())).context.trace for d in (plain, dress))
     for table in ("gpu_ops", "launches", "blocking_calls", "host_ops"):
         moved = getattr(far, table).start_ns - getattr(near, table).start_ns
         assert set(moved.tolist()) == {1712867402348667123}
@@ -243,7 +243,7 @@ def test_without_launches_what_the_gpu_did_is_told() -> None:
      (fifth_device, {5: "Test GPU"})],
 )  # fmt: skip
 def test_devices_and_their_names(dress: Callable[[list[Event]], bytes], names: dict[int, str | None]) -> None:
-    assert analysis_of(dress(recording().events())).trace.device_names == names
+    assert analysis_of(dress(recording().events())).context.trace.device_names == names
 
 
 def test_apis_keep_their_names() -> None:

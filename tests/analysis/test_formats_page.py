@@ -87,7 +87,7 @@ def rows() -> dict[str, list[str]]:
 
 def told(analysis: TraceAnalysis) -> list[str]:
     """The same cells, from what was read."""
-    trace, document = analysis.trace, analysis.document
+    trace, document = analysis.context.trace, analysis.document
     kinds, host = set(trace.gpu_ops.kind.tolist()), set(trace.host_ops.kind.tolist())
     found = {
         "kernels": OpKind.KERNEL in kinds,

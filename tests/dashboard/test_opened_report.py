@@ -36,7 +36,7 @@ def test_a_capture_shows_a_band_per_mode_and_can_show_every_recording() -> None:
     assert demo().first == ("eager", "graph", "fused", "fused_graph")
     assert len(demo().bands) == len(demo().report.analyses)
     assert len({band.key for band in demo().bands}) == len(demo().bands)
-    assert {band.analysis.trace_pass for key in demo().first if (band := demo().band(key))} == {"cuda"}
+    assert {band.analysis.context.trace_pass for key in demo().first if (band := demo().band(key))} == {"cuda"}
 
 
 def test_the_band_of_a_mode_is_the_recording_nearest_to_its_median() -> None:
@@ -49,10 +49,11 @@ def test_the_band_of_a_mode_is_the_recording_nearest_to_its_median() -> None:
             process.repeat: abs(sorted(process.samples_ns)[len(process.samples_ns) // 2] - band.mode.step_ns.median)
             for process in band.mode.processes
             if any(
-                a.trace_pass == "cuda" and (a.mode, a.repeat) == (key, process.repeat) for a in demo().report.analyses
+                a.context.trace_pass == "cuda" and (a.context.mode, a.context.repeat) == (key, process.repeat)
+                for a in demo().report.analyses
             )
         }
-        assert band.analysis.repeat == min(away, key=lambda repeat: away[repeat])
+        assert band.analysis.context.repeat == min(away, key=lambda repeat: away[repeat])
 
 
 def test_a_step_begins_with_its_first_gpu_op_and_ends_with_the_next_steps(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def archive_keeps(data: bytes, path: Path, *, outputs: bool) -> Outcome:
         return "refused"
     require_finite(report.to_json())
     for analysis in report.analyses:
-        require_sound(analysis.trace)
+        require_sound(analysis.context.trace)
         require_closed(analysis)
     require(all(reason.reason.isprintable() for reason in report.document.unread), "a reason that is not printable")
     if outputs:
@@ -116,11 +116,11 @@ def require_found(data: bytes, path: Path) -> Source | None:
 
 def require_reliable_if_whole(data: bytes, analysis: TraceAnalysis) -> None:
     """A file that is not proven whole is not reliable, and refused where that is asked for."""
-    if is_proven_whole(data, analysis.trace):
+    if is_proven_whole(data, analysis.context.trace):
         return
     require(not analysis.document.coverage.reliable, "not proven whole, and reliable")
     try:
-        require_whole(analysis.trace, analysis.document.warnings)
+        require_whole(analysis.context.trace, analysis.document.warnings)
     except UnreadableInput:
         return
     raise Broken("not proven whole, and read in spite of --strict")
@@ -179,7 +179,7 @@ def require_sound(trace: Trace) -> None:
 
 def require_closed(analysis: TraceAnalysis) -> None:
     """Accounting closes, and the figures are those of the plainest way to count them."""
-    document, trace = analysis.document, analysis.trace
+    document, trace = analysis.document, analysis.context.trace
     require_finite(msgspec.json.encode(document))
     covered = document.coverage
     counts = {name: getattr(covered, name) for name in ("gpu_ops", "kernels", "launches", "linked", "unlinked")}

@@ -21,9 +21,9 @@ MODELS = Path(__file__).parents[2] / "fixtures" / "models"
 
 def launching_operators(report: Report) -> int:
     """Of the last kept step of a recording that has operators."""
-    found = next(a for a in report.analyses if (a.trace.launches.operator_row != NONE).any())
-    in_step = np.flatnonzero(found.steps.launch_step == found.steps.kept_rows[-1])
-    return len(np.unique(found.trace.launches.operator_row[in_step]))
+    found = next(a for a in report.analyses if (a.context.trace.launches.operator_row != NONE).any())
+    in_step = np.flatnonzero(found.context.steps.launch_step == found.context.steps.kept_rows[-1])
+    return len(np.unique(found.context.trace.launches.operator_row[in_step]))
 
 
 @pytest.mark.parametrize("name", ["llama_1b.py", "moe.py", "llama_1b_int4.py", "prefill.py"])

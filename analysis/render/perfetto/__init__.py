@@ -51,7 +51,7 @@ def perfetto_trace(analyses: Sequence[TraceAnalysis], clocks: Clocks | None = No
         sequence = PacketSequence(number + 1, uuids, zero_ns=zero_ns, shift_ns=shift_ns)
         yield from _draw(sequence, analysis, title, shift_ns, first_flow)
         yield from sequence.rest()
-        first_flow += len(analysis.trace.gpu_ops)
+        first_flow += len(analysis.context.trace.gpu_ops)
 
 
 def _titles(analyses: Sequence[TraceAnalysis]) -> Iterator[str]:
@@ -59,11 +59,13 @@ def _titles(analyses: Sequence[TraceAnalysis]) -> Iterator[str]:
     seen: Counter[str] = Counter()
     several = len({analysis.document.rank for analysis in analyses} - {None}) > 1
     for analysis in analyses:
-        title = analysis.name
-        if analysis.mode is not None:
-            repeat = None if analysis.repeat is None else f"repeat {analysis.repeat}"
+        title = analysis.context.name
+        if analysis.context.mode is not None:
+            repeat = None if analysis.context.repeat is None else f"repeat {analysis.context.repeat}"
             rank = f"rank {analysis.document.rank}" if several and analysis.document.rank is not None else None
-            title = " · ".join(part for part in (analysis.mode, analysis.trace_pass, repeat, rank) if part is not None)
+            title = " · ".join(
+                part for part in (analysis.context.mode, analysis.context.trace_pass, repeat, rank) if part is not None
+            )
         seen[title] += 1
         yield title if seen[title] == 1 else f"{title} ({seen[title]})"
 
@@ -71,7 +73,7 @@ def _titles(analyses: Sequence[TraceAnalysis]) -> Iterator[str]:
 def _draw(
     sequence: PacketSequence, analysis: TraceAnalysis, title: str, shift_ns: int, first_flow: int
 ) -> Iterator[bytes]:
-    trace, steps = analysis.trace, analysis.steps
+    trace, steps = analysis.context.trace, analysis.context.steps
     moved = f"; its times are moved by {shift_ns:+} ns" if shift_ns else ""
     group = sequence.group(title, description=f"{trace.source.path}{moved}")
     yield from _draw_flat(
@@ -97,7 +99,7 @@ def _draw_flat(sequence: PacketSequence, name: str, parent: int, slices: Slices,
 
 def _draw_derived(sequence: PacketSequence, analysis: TraceAnalysis, device: int, parent: int) -> Iterator[bytes]:
     """What launchscope worked out about a device: its steps, gaps, idle and queue depth."""
-    trace, steps, gaps = analysis.trace, analysis.steps, analysis.gaps[device]
+    trace, steps, gaps = analysis.context.trace, analysis.context.steps, analysis.context.gaps[device]
     gpu_steps = rows_of.gpu_step_slices(trace, steps, device)
     yield from _draw_flat(sequence, "steps", parent, gpu_steps, "first to last GPU op of each step")
     gap_slices = rows_of.gap_slices(trace, steps, gaps)
@@ -109,7 +111,7 @@ def _draw_derived(sequence: PacketSequence, analysis: TraceAnalysis, device: int
 
 def _draw_threads(sequence: PacketSequence, analysis: TraceAnalysis, group: int, first_flow: int) -> Iterator[bytes]:
     """Per host thread: its API calls, and below them operators with annotations, and Python frames."""
-    trace = analysis.trace
+    trace = analysis.context.trace
     calls, process, thread = rows_of.api_call_slices(analysis, first_flow)
     calls_of = threads(process, thread)
     host_ops = rows_of.host_op_slices(trace)
@@ -150,7 +152,7 @@ def clocks_of(document: ReportDocument, analyses: Sequence[TraceAnalysis]) -> Cl
     for each in analyses:
         ahead, rank = ahead_of.get(mode_of(each) or "", {}), each.document.rank
         if rank is not None and rank in ahead:
-            found[each.name] = ((each.mode, each.trace_pass, each.repeat), ahead[rank])
+            found[each.context.name] = ((each.context.mode, each.context.trace_pass, each.context.repeat), ahead[rank])
     return found
 
 
@@ -173,7 +175,7 @@ def placement(analyses: Sequence[TraceAnalysis], clocks: Clocks) -> tuple[list[i
     shifts: list[int] = []
     leads: dict[Hashable, int] = {}  # by how much all that ran together are moved, on a clock that is not ahead
     for analysis, anchor in zip(analyses, anchors, strict=True):
-        together, ahead = clocks.get(analysis.name, (None, 0.0))
+        together, ahead = clocks.get(analysis.context.name, (None, 0.0))
         shift = anchors[0] - anchor
         lead = shift if together is None else leads.setdefault(together, shift + round(ahead))
         shifts.append(lead - (0 if together is None else round(ahead)))
@@ -183,13 +185,13 @@ def placement(analyses: Sequence[TraceAnalysis], clocks: Clocks) -> tuple[list[i
 
 
 def _anchor_ns(analysis: TraceAnalysis, start_ns: int) -> int:
-    kept = np.flatnonzero(analysis.steps.kept)
-    return int(analysis.steps.start_ns[kept[0]]) if len(kept) else start_ns
+    kept = np.flatnonzero(analysis.context.steps.kept)
+    return int(analysis.context.steps.start_ns[kept[0]]) if len(kept) else start_ns
 
 
 def _first_ns(analysis: TraceAnalysis) -> int:
     """The earliest time that is drawn; an end, where a record ends before it starts."""
-    trace = analysis.trace
-    tables = (trace.gpu_ops, trace.launches, trace.blocking_calls, trace.host_ops, analysis.steps)
+    trace = analysis.context.trace
+    tables = (trace.gpu_ops, trace.launches, trace.blocking_calls, trace.host_ops, analysis.context.steps)
     columns = [column for table in tables for column in (table.start_ns, table.end_ns) if len(column)]
     return min((int(column.min()) for column in columns), default=0)

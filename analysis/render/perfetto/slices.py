@@ -26,7 +26,12 @@ def gpu_op_slices(analysis: TraceAnalysis, first_flow: int) -> Slices:
 
     Latency and queue time of a launch stand at its earliest op, whose they are.
     """
-    trace, steps, times, graphs = analysis.trace, analysis.steps, analysis.launch_times, analysis.graphs
+    trace, steps, times, graphs = (
+        analysis.context.trace,
+        analysis.context.steps,
+        analysis.context.launch_times,
+        analysis.context.replays,
+    )
     ops, launches = trace.gpu_ops, trace.launches
     linked = ops.launch_row != NONE
     # skewed clocks: drawn as it was recorded, backwards
@@ -63,7 +68,7 @@ def gpu_op_slices(analysis: TraceAnalysis, first_flow: int) -> Slices:
 
 def _inferred(analysis: TraceAnalysis) -> Texts:
     """Operators that the aligned eager trace tells of kernels in replays."""
-    ops, names = analysis.trace.gpu_ops, analysis.trace.names
+    ops, names = analysis.context.trace.gpu_ops, analysis.context.trace.names
     operators = {row.name: row.operator for row in analysis.document.kernels if row.operator_inferred and row.operator}
     of_name = np.full(len(names), NONE, np.int64)
     at = {name: place for place, name in enumerate(operators)}
@@ -74,7 +79,7 @@ def _inferred(analysis: TraceAnalysis) -> Texts:
 
 def api_call_slices(analysis: TraceAnalysis, first_flow: int) -> tuple[Slices, Ints, Ints]:
     """Launches, then blocking calls that launch nothing, then other API calls; and the process and thread of each."""
-    trace, steps, times = analysis.trace, analysis.steps, analysis.launch_times
+    trace, steps, times = analysis.context.trace, analysis.context.steps, analysis.context.launch_times
     launches, calls, host = trace.launches, trace.blocking_calls, trace.host_ops
     blocking, other = _only_blocking(trace), np.flatnonzero(host.kind == HostKind.API)
 

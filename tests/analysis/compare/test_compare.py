@@ -367,7 +367,7 @@ def test_every_named_case_compares_with_itself(name: str) -> None:
 def llama() -> dict[str, TraceAnalysis]:
     """The first `cuda` pass of every mode."""
     report = shipped("llama_1b.zip")
-    return {each.mode or "": each for each in reversed(report.analyses) if each.trace_pass == "cuda"}
+    return {each.context.mode or "": each for each in reversed(report.analyses) if each.context.trace_pass == "cuda"}
 
 
 class TestLlama:
@@ -400,7 +400,7 @@ class TestLlama:
 def of_two_ranks(folder: Path) -> dict[int | None, TraceAnalysis]:
     """Rank 0 waits 90 µs for rank 1 in the first of two all-reduces a step."""
     report = analyze(two_ranks(folder / "capture"))
-    return {a.document.rank: a for a in report.analyses if a.trace_pass == "cuda" and a.repeat == 0}
+    return {a.document.rank: a for a in report.analyses if a.context.trace_pass == "cuda" and a.context.repeat == 0}
 
 
 def test_of_ranks_together_a_longer_collective_is_waiting(tmp_path: Path) -> None:
@@ -415,7 +415,9 @@ def test_of_ranks_together_a_longer_collective_is_waiting(tmp_path: Path) -> Non
 
 
 def test_of_a_rank_alone_a_longer_collective_is_waiting_or_transfer(tmp_path: Path) -> None:
-    before, after = (analyze_trace(own.trace, name="alone") for _, own in sorted(of_two_ranks(tmp_path).items())[::-1])
+    before, after = (
+        analyze_trace(own.context.trace, name="alone") for _, own in sorted(of_two_ranks(tmp_path).items())[::-1]
+    )
     assert compare(before, after).likely_causes == [
         "Collectives take longer: +90.0 µs per step in 2 (most of it in ncclDevKernel_AllReduce_Sum_bf16_RING_LL, "
         "10.0 µs → 55.0 µs each): waiting for other ranks, or transfer: their traces, given together, tell which."

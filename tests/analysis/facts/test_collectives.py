@@ -93,7 +93,7 @@ def test_a_file_tells_what_a_shared_kernel_does() -> None:
     assert collectives(made).kinds == ("send_recv",)
     made._events[-1]["args"]["Collective name"] = "all_to_allv"
     assert collectives(made).kinds == ("all_to_all",)
-    assert analysed(made).trace.collectives == ('["all_to_allv",null,null]',)
+    assert analysed(made).context.trace.collectives == ('["all_to_allv",null,null]',)
 
 
 @pytest.mark.parametrize(

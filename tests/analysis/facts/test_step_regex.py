@@ -68,7 +68,7 @@ def find_source(data: bytes, regex: str) -> str:
     from launchscope.analysis.figures.analyses import analyze_trace
     from launchscope.analysis.inputs.readers import read_trace
 
-    return analyze_trace(read_trace(data, "trace.json"), name="trace", step_regex=regex).steps.source
+    return analyze_trace(read_trace(data, "trace.json"), name="trace", step_regex=regex).context.steps.source
 
 
 def test_without_a_process_it_is_matched_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def assert_opens_the_same(cache: Cache, path: Path) -> None:
     first, again = analyze(path), analyze(path)
     assert cache.read == [path.name]
     for report in (first, again):
-        assert_same(report.analyses[0].trace, fresh.analyses[0].trace)
+        assert_same(report.analyses[0].context.trace, fresh.analyses[0].context.trace)
         assert report.to_json() == fresh.to_json()
 
 

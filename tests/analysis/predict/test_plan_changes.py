@@ -111,7 +111,7 @@ def test_an_op_that_waited_for_another_stream_waits_in_the_plan(tmp_path: Path) 
         building.launch(at + 20, 2).kernel(at + 66, 10, stream=7)
     building.write(tmp_path / "two.json")
     analysis = load(tmp_path / "two.json").analyses[0]
-    planned = plan_steps(analysis.trace, analysis.steps, analysis.steps.kept_rows)
+    planned = plan_steps(analysis.context.trace, analysis.context.steps, analysis.context.steps.kept_rows)
     assert planned is not None
     assert planned.plan.after.tolist() == [NONE, 0, NONE, 2, NONE, 4]
     assert planned.plan.lag_ns.tolist() == [0, 2_000, 0, 2_000, 0, 2_000]

@@ -36,8 +36,8 @@ def measured(mode: str) -> float:
 @pytest.mark.parametrize("mode", ["eager", "graph", "fused", "fused_graph"])
 def test_what_was_recorded_comes_out(mode: str) -> None:
     for analysis in llama().analyses:
-        planned = plan_steps(analysis.trace, analysis.steps, analysis.steps.kept_rows)
-        if analysis.mode != mode or planned is None:
+        planned = plan_steps(analysis.context.trace, analysis.context.steps, analysis.context.steps.kept_rows)
+        if analysis.context.mode != mode or planned is None:
             continue
         device = analysis.document.headline_device
         assert device is not None

@@ -184,7 +184,7 @@ def test_the_profilers_part_of_a_graph_launch_is_replaced(profile: ProfileDoc) -
 
 def test_a_launch_part_shorter_than_the_unprofiled_cost_stays() -> None:
     analysis = analyze_trace(graph_trace().build(), name="graph")
-    steady = analysis.headline_steady
+    steady = analysis.context.headline_steady
     assert steady is not None
     dear = Calibration(graph_launch_ns=1e6, graph_launch_per_node_ns=0)
     assert taxes_without_observer(analysis.context, dear) == steady.taxes_ns()

@@ -266,7 +266,7 @@ def test_the_recorded_lane_is_the_step_of_the_trace() -> None:
         recorded = recorded_step(band, 2)
         assert recorded is not None
         (begin, end) = band.step_windows[2]
-        gaps = band.analysis.gaps[0]
+        gaps = band.analysis.context.gaps[0]
         inside = np.clip(gaps.end_ns, begin, end) - np.clip(gaps.start_ns, begin, end)
         assert recorded.timeline.end_ns == end - begin
         assert recorded.timeline.busy_ns.sum() == pytest.approx(end - begin - inside.sum())

@@ -75,9 +75,12 @@ def test_a_click_selects_the_gpu_op_that_it_means() -> None:
     assert band is not None
     assert band.device is not None
     assert clicked(demo(), click("eager", "gpu_op", 7)) == ("eager", 7)
-    launched = int(band.analysis.launch_times.first_op[9])
+    launched = int(band.analysis.context.launch_times.first_op[9])
     assert clicked(demo(), click("eager", "launch", 9)) == ("eager", launched)
-    assert clicked(demo(), click("eager", "gap", 3)) == ("eager", int(band.analysis.gaps[band.device].next_op[3]))
+    assert clicked(demo(), click("eager", "gap", 3)) == (
+        "eager",
+        int(band.analysis.context.gaps[band.device].next_op[3]),
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,9 @@ def test_every_row_of_every_table_that_names_an_op_can_be_shown() -> None:
                 assert view.x is not None
                 band = demo().band(str(row["band"]))
                 assert band is not None
-                start = (int(band.analysis.trace.gpu_ops.start_ns[row["op"]]) - band.step_windows[view.step][0]) / 1000
+                start = (
+                    int(band.analysis.context.trace.gpu_ops.start_ns[row["op"]]) - band.step_windows[view.step][0]
+                ) / 1000
                 assert view.x[0] < start < view.x[1]
 
 

@@ -60,7 +60,7 @@ def test_rows_lead_to_their_op_in_the_timeline() -> None:
             band = opened.band(op[0])
             assert band is not None
             assert band.key == b
-            trace = band.analysis.trace
+            trace = band.analysis.context.trace
             name = trace.name(int(trace.gpu_ops.name[op[1]]))
             assert row[section.named].startswith(short_names([name])[name].split("<")[0])
 

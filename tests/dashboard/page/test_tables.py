@@ -74,7 +74,7 @@ def test_launches_by_api_and_operator(tiny: OpenedReport) -> None:
 def test_every_gap_of_the_capture_is_there_and_its_causes_add_up() -> None:
     bands = first(capture())
     rows = table("gaps", capture(), bands).rows
-    assert len(rows) == sum(len(band.analysis.gaps[0]) for band in bands)
+    assert len(rows) == sum(len(band.analysis.context.gaps[0]) for band in bands)
     for row in rows[:200]:
         assert sum(float(row.get(cause) or 0) for cause in CAUSES) == pytest.approx(row["us"])
 
@@ -100,7 +100,7 @@ def test_a_replay_is_a_row() -> None:
     band = capture().band("graph")
     assert band is not None
     data = table("replays", capture(), [band])
-    assert len(data.rows) == len(band.analysis.graphs)
+    assert len(data.rows) == len(band.analysis.context.replays)
     assert {row["ops"] for row in data.rows} == {718}
     (doc,) = band.analysis.document.graphs.replays
     calls = sorted(float(row["overhead_us"] or 0) for row in data.rows)
@@ -163,7 +163,7 @@ def check(data: TableData, opened: OpenedReport) -> None:
         if row["op"] is not None:
             band = opened.band(str(row["band"]))
             assert band is not None
-            assert 0 <= int(row["op"]) < len(band.analysis.trace.gpu_ops)
+            assert 0 <= int(row["op"]) < len(band.analysis.context.trace.gpu_ops)
     lines = list(csv_files.reader(io.StringIO(csv(data), newline="")))
     assert len(lines) == 1 + len(data.rows)
     assert {len(line) for line in lines} == {len(fields)}

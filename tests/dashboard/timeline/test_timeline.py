@@ -131,7 +131,7 @@ def test_busy_and_idle_of_what_is_in_view_add_up(name: str, view: View) -> None:
     start, end = prepare(band).window(0)
     unit = 1000 if view.align == "time" else end - start
     since, until = start + low * unit, start + high * unit
-    ops, gaps = band.analysis.trace.gpu_ops, band.analysis.gaps[band.device]
+    ops, gaps = band.analysis.context.trace.gpu_ops, band.analysis.context.gaps[band.device]
     on_device = ops.device == band.device
     for kind, starts, ends in (
         ("gpu_op", ops.start_ns[on_device], ops.end_ns[on_device]),
@@ -147,7 +147,9 @@ def test_every_rectangle_names_a_row(name: str) -> None:
     rows = list(bars(timeline_figure([band], View(), LIGHT)))
     analysis = band.analysis
     for _, length, _, (key, kind, row) in rows:
-        table = analysis.gaps[band.device or 0] if kind == "gap" else getattr(analysis.trace, KINDS[kind])
+        table = (
+            analysis.context.gaps[band.device or 0] if kind == "gap" else getattr(analysis.context.trace, KINDS[kind])
+        )
         assert key == "named"
         assert 0 <= row < len(table)
         assert length >= 0
@@ -360,8 +362,8 @@ def test_what_is_selected_stands_out_with_its_like_and_its_launch() -> None:
     selected = [each for each in figure["data"] if each["type"] == "bar" and each["marker"]["line"].get("width") == 3]
     assert {each["name"] for each in selected} == {"kernel", "launch call"}
     line = next(each for each in figure["data"] if each["name"] == "launch to op")
-    launch = int(band.analysis.trace.gpu_ops.launch_row[5])
-    times = [band.analysis.trace.launches.start_ns[launch], band.analysis.trace.gpu_ops.start_ns[5]]
+    launch = int(band.analysis.context.trace.gpu_ops.launch_row[5])
+    times = [band.analysis.context.trace.launches.start_ns[launch], band.analysis.context.trace.gpu_ops.start_ns[5]]
     assert line["x"] == [(int(time) - band.step_windows[0][0]) / 1000 for time in times]
 
 
@@ -412,7 +414,7 @@ def test_the_recorded_modes_add_up() -> None:
     low, high = figure["layout"]["xaxis"]["range"]
     for placed in stage(bands, View(), 1200).bands:
         band = placed.lanes.band
-        ops = band.analysis.trace.gpu_ops
+        ops = band.analysis.context.trace.gpu_ops
         since, until = placed.scale.time_ns(low), placed.scale.time_ns(high)
         expected = np.maximum(np.minimum(ops.end_ns, until) - np.maximum(ops.start_ns, since), 0).sum() / 1000
         streams = {place.top: place.middle for place in placed.lane_places if place.lane in placed.lanes.streams}

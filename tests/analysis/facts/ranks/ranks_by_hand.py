@@ -57,4 +57,4 @@ def analysed(made: TraceBuilder) -> TraceAnalysis:
 
 def collectives(made: TraceBuilder) -> Collectives:
     found = analysed(made)
-    return collectives_of(found.trace, found.steps, found.document.headline_device)
+    return collectives_of(found.context.trace, found.context.steps, found.document.headline_device)

@@ -45,11 +45,11 @@ def test_exposed_and_hidden_are_the_union_read_literally(its_steps: list[list[tu
         at = 200 * number + 50
         grid[1, at] = True
         for start, dur, name, _ in own:
-            if name == "kernel" or found.steps.kept[number]:  # a first step with more launches is a warm-up
+            if name == "kernel" or found.context.steps.kept[number]:  # a first step with more launches is a warm-up
                 grid[int(name == "kernel"), at + start : at + start + dur] = True
     exposed, hidden = ((grid[0] & ~grid[1]).sum(), (grid[0] & grid[1]).sum())
-    assert found.collectives.exposed_ns.sum() == exposed * US
-    assert found.collectives.step_hidden_ns.sum() == hidden * US
+    assert found.context.collectives.exposed_ns.sum() == exposed * US
+    assert found.context.collectives.step_hidden_ns.sum() == hidden * US
 
 
 @settings(max_examples=50, deadline=None)

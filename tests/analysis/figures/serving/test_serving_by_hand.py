@@ -56,7 +56,7 @@ def _starts_that_count(form: str) -> list[int]:
     device = found.document.headline_device
     assert device is not None
     rows = np.flatnonzero(found.context.period_ns[device] != NONE)
-    starts: list[int] = found.steps.start_ns[rows].tolist()
+    starts: list[int] = found.context.steps.start_ns[rows].tolist()
     return starts
 
 

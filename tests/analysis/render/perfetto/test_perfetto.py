@@ -70,14 +70,14 @@ def note(key: str) -> str:
 def assert_holds(sql: Any, analyses: list[TraceAnalysis]) -> None:
     """Counts, durations, flows and gap times of the file are those of the traces, to the nanosecond."""
     assert sql(FAULTS) == []
-    traces = [analysis.trace for analysis in analyses]
+    traces = [analysis.context.trace for analysis in analyses]
     assert sorted(sql(TRACKS)) == sorted(streams(traces))
     linked = sum(int((t.gpu_ops.launch_row != NONE).sum()) for t in traces)
     assert sql("select count(*) from flow") == [(linked,)]
     shown = Counter(
         {row[0]: row[1] for row in sql("select name, sum(dur) from slice where category = 'gap' group by 1")}
     )
-    gaps = [gaps for analysis in analyses for gaps in analysis.gaps.values()]
+    gaps = [gaps for analysis in analyses for gaps in analysis.context.gaps.values()]
     assert shown == +Counter({cause: sum(int(g.parts_ns[cause].sum()) for g in gaps) for cause in CAUSES})
     assert sql(IDLE) == [(sum(g.idle_ns for g in gaps),)]
 
@@ -111,7 +111,7 @@ def test_all_named_cases_in_one_file(trace_processor: Open) -> None:
     analyses = [analyzed(build(), name=case) for case, build in NAMED_CASES.items()]
     sql = trace_processor(perfetto_file(analyses))
     assert sql(FAULTS) == []
-    ops = sum(len(analysis.trace.gpu_ops) for analysis in analyses)
+    ops = sum(len(analysis.context.trace.gpu_ops) for analysis in analyses)
     assert sql("select count(*) from slice where category in ('kernel', 'memcpy', 'memset')") == [(ops,)]
     groups = sql("select name from track where parent_id is null and name is not null")
     assert sorted(groups) == sorted((name,) for name in NAMED_CASES if name != "empty")
@@ -247,7 +247,7 @@ def test_traces_lie_side_by_side(trace_processor: Open) -> None:
         "select p.name, min(s.ts) from slice s join track t on s.track_id = t.id join track p on t.parent_id = p.id"
         f" where s.category = 'step' and {note('use')} = 'kept' group by 1 order by 1"
     )
-    first_kept_ns = int(eager.steps.start_ns[np.flatnonzero(eager.steps.kept)[0]])
+    first_kept_ns = int(eager.context.steps.start_ns[np.flatnonzero(eager.context.steps.kept)[0]])
     assert starts == [("eager · cpu_cuda · repeat 0", first_kept_ns), ("graph · cuda · repeat 0", first_kept_ns)]
     kernels = [ts for ts, name in slices(sql, "kernel", "ts, name") if name == "kernel"]
     assert [b - a for a, b in itertools.pairwise(kernels)] == [50_000] * 3
@@ -330,7 +330,7 @@ def test_real_traces(path: Path, trace_processor: Open) -> None:
     analysis = analyze_trace(open_trace(path), name=path.name)
     sql = trace_processor(perfetto_file([analysis]))
     assert_holds(sql, [analysis])
-    recorded, ops = analysis.trace, analysis.trace.gpu_ops
+    recorded, ops = analysis.context.trace, analysis.context.trace.gpu_ops
     kernels = zip((recorded.name(name) for name in ops.name), ops.start_ns, ops.dur_ns, strict=True)
     shown = sql("select name, ts, dur from slice where category in ('kernel', 'memcpy', 'memset')")
     assert Counter(shown) == Counter(kernels)
@@ -375,7 +375,7 @@ def test_the_documented_queries_run(trace_processor: Open) -> None:
         ("graph replay", "GPU 0 · Test GPU", "stream 7", 16, 64_000),
     ]
     assert {cause for _, cause, _, _ in causes} == {"sync", "host", "launch", "dispatch", "graph"}
-    assert longest[0][1] == max(int(g.dur_ns.max()) for analysis in analyses for g in analysis.gaps.values())
+    assert longest[0][1] == max(int(g.dur_ns.max()) for analysis in analyses for g in analysis.context.gaps.values())
     assert [row[2:4] for row in launches if row[0] == "cudaGraphLaunch"] == [(5, 20_000)] * 4
     assert ("aten::mm", 15, 75_000) in operators
 

@@ -17,7 +17,9 @@ def ends_apart_ns(report: Report) -> set[int]:
     shifts, _ = placement(report.analyses, clocks_of(report.document, report.analyses))
     by_run: dict[object, list[list[int]]] = {}
     for each, shift in zip(report.analyses, shifts, strict=True):
-        by_run.setdefault((each.trace_pass, each.repeat), []).append((each.collectives.end_ns + shift).tolist())
+        by_run.setdefault((each.context.trace_pass, each.context.repeat), []).append(
+            (each.context.collectives.end_ns + shift).tolist()
+        )
     return {b - a for first, second in by_run.values() for a, b in zip(first, second, strict=True)}
 
 
