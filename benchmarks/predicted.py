@@ -52,7 +52,9 @@ def measured(path: Path) -> dict[str, object]:
     assert document.target is not None
     assert document.profile is not None
     with_operators = [
-        a for a in report.analyses if a.document.mode == "eager" and (a.trace.launches.operator_row != NONE).any()
+        a
+        for a in report.analyses
+        if a.document.mode == "eager" and (a.context.trace.launches.operator_row != NONE).any()
     ]
     return {
         "target": document.target.name,
@@ -67,8 +69,8 @@ def measured(path: Path) -> dict[str, object]:
 
 def launching_operators(analysis: TraceAnalysis) -> int:
     """Of the last kept step."""
-    rows = np.flatnonzero(analysis.steps.launch_step == analysis.steps.kept_rows[-1])
-    return len(np.unique(analysis.trace.launches.operator_row[rows]))
+    rows = np.flatnonzero(analysis.context.steps.launch_step == analysis.context.steps.kept_rows[-1])
+    return len(np.unique(analysis.context.trace.launches.operator_row[rows]))
 
 
 def of_mode(mode: ModeDoc) -> dict[str, float | None]:

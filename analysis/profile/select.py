@@ -44,7 +44,7 @@ Recording = TypeVar("Recording", TraceAnalysis, TraceDoc)
 
 def mode_of(recording: TraceAnalysis | TraceDoc) -> str | None:
     """Its mode as the profile names it; None for a trace of others."""
-    return recording.context.mode or (None if recording.context.trace_pass is None else AS_WRITTEN)
+    return _document(recording).mode or (None if _document(recording).trace_pass is None else AS_WRITTEN)
 
 
 def mode_in_document(mode: str) -> str | None:
@@ -60,7 +60,7 @@ def of_mode(recordings: Iterable[Recording], mode: str | None) -> list[Recording
 def of_pass(recordings: Iterable[Recording], *passes: str | None) -> list[Recording]:
     """Those of these passes, in their order; None: of others."""
     found = list(recordings)
-    return [each for its in passes for each in found if each.context.trace_pass == its]
+    return [each for its in passes for each in found if _document(each).trace_pass == its]
 
 
 def of_best_pass(recordings: Sequence[Recording], passes: Sequence[str]) -> Sequence[Recording]:
@@ -76,9 +76,10 @@ def ranked(recordings: Iterable[Recording], passes: Sequence[str], mode: TimedMo
     apart = {} if mode is None else _apart_ns(mode)
 
     def place(recording: TraceAnalysis | TraceDoc) -> tuple[bool, int, bool, float]:
-        its = passes.index(recording.context.trace_pass) if recording.context.trace_pass in passes else len(passes)
-        far = apart.get(recording.context.repeat, inf) if apart else 0.0
-        return not has_steps(recording), its, not is_reliable(recording), far
+        its, repeat = _document(recording).trace_pass, _document(recording).repeat
+        order = passes.index(its) if its in passes else len(passes)
+        far = apart.get(repeat, inf) if apart else 0.0
+        return not has_steps(recording), order, not is_reliable(recording), far
 
     return sorted(recordings, key=place)
 
@@ -116,7 +117,7 @@ def behind_figures(recordings: Iterable[Recording]) -> list[Recording]:
 
 def without_stacks(recordings: Iterable[Recording]) -> list[Recording]:
     """Those that counts of a step may come from."""
-    return [each for each in recordings if each.context.trace_pass != PASS_OF_STACKS]
+    return [each for each in recordings if _document(each).trace_pass != PASS_OF_STACKS]
 
 
 def is_reliable(recording: TraceAnalysis | TraceDoc) -> bool:
@@ -140,5 +141,5 @@ def timing_records(record: ModeRecord) -> list[ProcessRecord]:
 
 def timed_processes(mode: ModeDoc, recordings: Iterable[TraceAnalysis | TraceDoc]) -> list[ProcessDoc]:
     """Those whose samples are T, of a report; ``recordings`` are the mode's."""
-    untimed = {each.context.repeat for each in recordings if each.context.trace_pass == PASS_OF_STACKS}
+    untimed = {_document(each).repeat for each in recordings if _document(each).trace_pass == PASS_OF_STACKS}
     return [each for each in mode.processes if each.samples_ns and each.repeat not in untimed]
