@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-import launchscope
 from launchscope.analysis.model.capture import (
     Calibration,
     CaptureWriter,
@@ -19,7 +18,7 @@ from launchscope.analysis.model.capture import (
 from launchscope.analysis.report import Report, load
 from launchscope.fixtures.builder import TraceBuilder, trace
 
-CAPTURES = Path(launchscope.__file__).parent / "fixtures" / "captures"
+CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures"
 US = 1_000.0
 STARTED = "2026-01-01T00:00:00Z"
 EQUAL = OutputCheck(matches=True, max_abs_error=0.0, tolerance=0.01, inputs_compared=3, inputs_change_output=True)

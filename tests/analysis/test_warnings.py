@@ -424,7 +424,7 @@ class TestReliable:
         found = analysis_of(recording)
         assert reason in found.document.coverage.unreliable[0]
         assert not found.document.coverage.reliable
-        assert analysis_of(near_miss).document.coverage.unreliable == ()
+        assert analysis_of(near_miss).document.coverage.unreliable == []
         assert analysis_of(near_miss).document.coverage.reliable
 
     def test_unlinked_ops_outside_of_kept_steps_do_not_count(self) -> None:
@@ -434,4 +434,4 @@ class TestReliable:
             builder.kernel(index, 0.5, launch=False)
         for step in range(3):
             builder.step(step, 100 * (step + 1), 50).launch(100 * (step + 1), 5).kernel(100 * (step + 1) + 20, 5)
-        assert analysis_of(builder).document.coverage.unreliable == ()
+        assert analysis_of(builder).document.coverage.unreliable == []

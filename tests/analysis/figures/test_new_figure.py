@@ -59,6 +59,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     copy = folder / "launchscope"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    shutil.copytree(ROOT / "docs", copy / "docs", dirs_exist_ok=True)
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     (source,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (copy / "analysis" / "figures" / "short_by_operator.py").write_text(source, "utf-8")
