@@ -105,14 +105,8 @@ class Context:
     def with_other_ranks(self, waits: Waits, waits_for: int | None, reason: str | None) -> Context:
         """The same facts, and what the other ranks' traces tell."""
         other = replace(self, waits=waits, waits_for=waits_for, waits_reason=reason)
-        known = {name: fact for name, fact in self.__dict__.items() if name not in other.__dict__}
-        other.__dict__.update({name: fact for name, fact in known.items() if name not in ("times", "figures")})
-        return other
-
-    def renamed(self, trace: Trace, name: str) -> Context:
-        """The same facts of the same trace under other names."""
-        other = replace(self, trace=trace, name=name)
-        other.__dict__.update(self.__dict__ | {"trace": trace, "name": name})
+        found_anew = {*other.__dict__, "times", "figures"}
+        other.__dict__.update({name: fact for name, fact in self.__dict__.items() if name not in found_anew})
         return other
 
     @property

@@ -7,7 +7,6 @@ import gc
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -84,14 +83,6 @@ def test_a_fact_by_device_has_the_traces_devices() -> None:
     assert context.gaps[0] is context.gaps[0]
     with pytest.raises(KeyError):
         context.gaps[2]
-
-
-def test_a_renamed_context_has_the_same_facts(calls: Calls) -> None:
-    context = Context(NAMED_CASES["one eager step"]().build())
-    gaps, steps = context.gaps[0], context.steps
-    other = context.renamed(replace(context.trace, rank=3), "given")
-    assert (other.gaps[0], other.steps, other.trace.rank, other.name) == (gaps, steps, 3, "given")
-    assert (calls["gaps", 0], context.trace.rank) == (1, None)
 
 
 def test_a_context_goes_with_its_last_user() -> None:
