@@ -6,13 +6,13 @@ from html import escape
 from typing import Final, Protocol
 
 from .figures.trace_story import trace_story, traces_overview
+from .figures.verdict_blocks import files_fact, unread_files
 from .model.document import ModeDoc, ProfileDoc, ReportDocument
 from .model.units import MISSING, duration, share
 from .profile.profile_story import profile_story
 from .profile.ranks_story import trace_ranks
-from .render.outputs import json_text, outputs_of
-from .story.blocks import Block, Headline
-from .story.files import files_fact, unread_files
+from .render import json_text, outputs_of
+from .story import Block, Headline
 
 
 class Told(Protocol):

@@ -36,7 +36,7 @@ def _by_class(text: str) -> tuple[str, float]:
 
 def _weights(text: str) -> str | float:
     """A type of weights, or their bytes."""
-    from ..analysis.step_model.knobs import FORMATS
+    from ..analysis.step_model import FORMATS
 
     if text in FORMATS:
         return text

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..analysis.model.units import one_line, printable
-from ..analysis.story.typed import WRITE, Kind, TypedColumn
+from ..analysis.story import WRITE, Kind, TypedColumn
 from .band import Band
 from .plotting import NS_PER_US
 

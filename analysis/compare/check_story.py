@@ -9,9 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from ..model.units import MISSING, apart, number, percents, plural, written
-from ..render.outputs import json_text, outputs_of
-from ..story.blocks import Block, Fact, Heading, Headline, Listing
-from ..story.tables import Column, Row, Table
+from ..render import json_text, outputs_of
+from ..story import Block, Column, Fact, Heading, Headline, Listing, Row, Table
 from .baselines import Baseline
 from .documents import (
     GRAVEST_FIRST,

@@ -14,9 +14,8 @@ from ..model.document import TAX_FIELDS
 from ..model.names import users_line
 from ..model.units import MISSING, apart, duration, duration_interval, number, plural, printable, share, times, written
 from ..profile.mode_figures import MODE_FIGURES
-from ..render.outputs import json_text, outputs_of
-from ..story.blocks import Block, Fact, Heading, Headline, Listing
-from ..story.tables import Column, Row, Table
+from ..render import json_text, outputs_of
+from ..story import Block, Column, Fact, Heading, Headline, Listing, Row, Table
 from .check_story import about, changed, gpu_of, numbered
 from .documents import (
     BlockingChangeDoc,

@@ -13,8 +13,7 @@ from ..facts.context import Context
 from ..facts.stacks import Stack
 from ..model.columns import follow, named
 from ..model.document import BlockingCallDoc, TraceDoc
-from ..story.blocks import Listing
-from ..story.typed import TypedColumn, TypedTable
+from ..story import Listing, TypedColumn, TypedTable
 from .figure import Figure
 from .launches import ROWS, stack_line
 

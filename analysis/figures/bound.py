@@ -11,8 +11,8 @@ from ..model import units
 from ..model.document import BoundDoc, TraceDoc
 from ..model.units import duration, number
 from ..model.withheld import Withheld
-from ..step_model.bound import bound_ns, serial_ns
-from ..story.blocks import Fact
+from ..step_model import bound_ns, serial_ns
+from ..story import Fact
 from .figure import Figure
 from .observer import KERNEL_STRETCH_NS
 

@@ -14,7 +14,7 @@ from ..model.document import CommunicationDoc, TraceDoc, WarningDoc
 from ..model.statistics import summarize
 from ..model.units import duration, number
 from ..model.withheld import known
-from ..story.blocks import Fact
+from ..story import Fact
 from .figure import Figure
 from .observer import KERNEL_STRETCH_NS
 

@@ -11,7 +11,7 @@ from typing import Final
 from ..facts.context import Context
 from ..model.document import CoverageDoc, TraceDoc
 from ..model.units import number, part, plural, ratio
-from ..story.blocks import Fact
+from ..story import Fact
 from .figure import Figure
 
 UNLINKED_SHARE: Final = 0.10

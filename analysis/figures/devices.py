@@ -9,8 +9,7 @@ from ..facts.context import Context
 from ..model.document import CAUSES, TAXES, DeviceDoc, GapsDoc, SteadyDoc, TraceDoc
 from ..model.units import MISSING, duration, number, plural, share
 from ..model.withheld import known
-from ..story.blocks import Bar, Bars, Fact, Listing
-from ..story.tables import Column, Row, Table
+from ..story import Bar, Bars, Column, Fact, Listing, Row, Table
 from .figure import Figure
 from .steps import no_steps
 

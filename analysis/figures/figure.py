@@ -15,8 +15,7 @@ import msgspec
 from ..facts.context import Context
 from ..model.document import TraceDoc
 from ..model.withheld import Withheld, settle
-from ..story.blocks import Block
-from ..story.typed import Kind, TypedTable
+from ..story import Block, Kind, TypedTable
 
 Document = TypeVar("Document")
 

@@ -10,7 +10,7 @@ import msgspec
 from ..facts.context import Context
 from ..model.document import TraceDoc
 from ..model.graph_document import GraphDoctorDoc
-from ..story.blocks import Block
+from ..story import Block
 from .blocking import BLOCKING_CALLS
 from .figure import Figure
 from .graphs.doctor import graph_doctor

@@ -11,8 +11,7 @@ from ..facts.context import Context
 from ..model.document import GraphsDoc, ReplayDoc, TraceDoc
 from ..model.units import number, share
 from ..model.withheld import known
-from ..story.blocks import Fact, Listing
-from ..story.typed import TypedColumn, TypedTable
+from ..story import Fact, Listing, TypedColumn, TypedTable
 from .figure import Figure
 
 ROWS: Final = 5  # without --verbose

@@ -13,8 +13,7 @@ from ..model.columns import numbered
 from ..model.document import KernelDoc
 from ..model.kernel_names import short_names
 from ..model.trace import NONE, Ints, OpKind, narrow
-from ..story.blocks import Listing
-from ..story.typed import TypedColumn, TypedTable
+from ..story import Listing, TypedColumn, TypedTable
 from .figure import Figure
 
 ROWS: Final = 8  # names without --verbose

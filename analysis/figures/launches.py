@@ -11,8 +11,7 @@ from ..facts.context import Context
 from ..model.document import LaunchesDoc, Summary, TraceDoc
 from ..model.units import MISSING, number, ratio
 from ..model.withheld import known
-from ..story.blocks import Listing
-from ..story.tables import Column, Row, Table
+from ..story import Column, Listing, Row, Table
 from .figure import Figure
 from .steps import summary_columns, summary_row
 

@@ -10,7 +10,7 @@ from ..model.document import MemoryOpsDoc, TraceDoc
 from ..model.trace import NONE
 from ..model.units import byte_size, duration
 from ..model.withheld import known
-from ..story.blocks import Fact
+from ..story import Fact
 from .figure import Figure
 
 _UNKNOWN: Final = "the file does not tell the bytes of every copy"

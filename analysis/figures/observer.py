@@ -17,7 +17,7 @@ from ..facts.context import Context
 from ..model.capture import Calibration
 from ..model.document import ObserverDoc
 from ..model.trace import NONE
-from ..step_model.bound import graph_launch_cost_ns
+from ..step_model import graph_launch_cost_ns
 
 KERNEL_STRETCH_NS: Final = 130.0
 """CUPTI stretches each kernel of a replay by about this much: NVIDIA H200, CUDA 13.0, torch 2.11, 2026."""

@@ -11,7 +11,7 @@ from ..facts.context import Context
 from ..model.document import QueueDepthDoc, TraceDoc
 from ..model.units import number, plural
 from ..model.withheld import known
-from ..story.blocks import Fact
+from ..story import Fact
 from .figure import Figure
 
 

@@ -14,8 +14,8 @@ from ..model.statistics import summarize
 from ..model.trace import Ints
 from ..model.units import duration, share
 from ..model.withheld import known
-from ..step_model.bound import MOSTLY
-from ..story.blocks import Fact
+from ..step_model import MOSTLY
+from ..story import Fact
 from .figure import Figure
 
 SHORT_NS: Final = 10_000

@@ -11,8 +11,7 @@ from ..facts.context import Context
 from ..model.document import StepsDoc, Summary, TraceDoc
 from ..model.units import MISSING, duration, number, plural
 from ..model.withheld import Withheld, known
-from ..story.blocks import Listing
-from ..story.tables import Column, Row, Table
+from ..story import Column, Listing, Row, Table
 from .figure import Figure
 
 

@@ -8,8 +8,7 @@ from typing import Any, Final, Protocol
 from ..model import units
 from ..model.document import DeviceDoc, SteadyDoc, TraceDoc
 from ..model.units import MISSING, duration, number, share
-from ..story.blocks import Block, Heading, Listing
-from ..story.tables import Column, Row, Table
+from ..story import Block, Column, Heading, Listing, Row, Table
 from . import verdict_blocks
 from .figure import Figure
 from .registry import FIGURES

@@ -1,4 +1,4 @@
-"""The verdict, what to do next, warnings and withheld figures as blocks: of a trace, a mode, a rank."""
+"""The verdict, what to do next, warnings, withheld figures and unread files as blocks: of a trace, a mode, a rank."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ..model import units
-from ..model.document import ActionDoc, VerdictDoc, WarningDoc
-from ..model.units import MISSING, duration, plural, share
-from ..story.blocks import Fact, Headline, Listing
-from ..story.tables import Column, Row, Table
+from ..model.document import ActionDoc, SkippedDoc, UnreadDoc, VerdictDoc, WarningDoc
+from ..model.units import MISSING, duration, number, plural, share
+from ..story import Column, Fact, Headline, Listing, Row, Table
 
 _OF_A_SUMMARY: Final = re.compile(r"(?<=_ns)\.(median|p10|p90)$")
 SHOWN: Final = 5  # warnings, and reasons for what is withheld, without --verbose
@@ -98,3 +97,36 @@ def withheld(reasons: dict[str, str], *, verbose: bool) -> Iterator[Fact]:
         shown = [*shown, f"… {len(texts) - len(shown)} more"]
     if shown:
         yield Fact("withheld", shown, concern=True)
+
+
+def counted_files(read: int, unread: int, skipped: Sequence[SkippedDoc]) -> str | None:
+    """``300 files: 285 read, 3 unread, 12 skipped, because …``; None where all were read."""
+    if not unread and not skipped:
+        return None
+    left = sum(each.count for each in skipped)
+    counts = {"read": read, "unread": unread, "skipped": left}
+    line = ", ".join(f"{number(count)} {what}" for what, count in counts.items() if count or what == "read")
+    why = "; ".join(f"{each.reason} ({_named(each)})" for each in skipped)
+    return f"{plural(read + unread + left, 'file')}: {line}" + (f", because: {why}" if skipped else "")
+
+
+def files_fact(read: int, unread: int, skipped: Sequence[SkippedDoc]) -> list[Fact]:
+    """The line as a fact; none where all were read."""
+    line = counted_files(read, unread, skipped)
+    return [] if line is None else [Fact("files", [line], concern=unread > 0)]
+
+
+def _named(skipped: SkippedDoc) -> str:
+    more = f" and {skipped.count - 1:,} more" if skipped.count > 1 else ""
+    return f"{skipped.first}{more}"
+
+
+def unread_files(unread: list[UnreadDoc]) -> list[Listing]:
+    """The files of which nothing is told, each with its reason."""
+    if not unread:
+        return []
+    columns = [
+        Column(f"{plural(len(unread), 'file')} not told", right=False, least=24, foreign=True),
+        Column("reason", right=False, least=30, wraps=True),
+    ]
+    return [Listing(Table(columns, [Row([each.path, each.reason]) for each in unread]))]

@@ -11,13 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
+from ..figures.verdict_blocks import counted_files
 from ..model.document import Summary
 from ..model.units import MISSING, byte_size, duration, number, plural, seconds, share, written
-from ..render.outputs import outputs_of
-from ..story.blocks import Block, Fact, Heading, Headline, Listing
-from ..story.files import counted_files
-from ..story.tables import Cells, Column, Row, Table
-from ..story.typed import WRITE
+from ..render import outputs_of
+from ..story import WRITE, Block, Cells, Column, Fact, Heading, Headline, Listing, Row, Table
 from .document import DistributionDoc, OddDoc, RankRow, RanksDocument
 from .outliers import FEWEST, OF_REGISTRY, RANK_FIGURES, RankFigure, missing_words, value_of
 

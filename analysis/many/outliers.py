@@ -13,7 +13,7 @@ import numpy as np
 from ..figures.registry import values
 from ..model.document import Summary
 from ..model.units import duration, number, share, written
-from ..story.typed import Kind
+from ..story import Kind
 from .document import DistributionDoc, OddDoc, RankRow
 
 

@@ -1,7 +1,7 @@
 """Plans of the simulator changed: as one CUDA graph, with more ops or fewer, and with ops that take other times.
 
 What is known of a step are the bytes of weights and of caches that it reads, its FLOPs, and this GPU's rates. The
-time that they take at those rates (step_model/bound.py) is a part of the matmuls' and of attention's time; that part
+time that they take at those rates (step_model.py) is a part of the matmuls' and of attention's time; that part
 moves, the rest stays.
 
 More rows make all kernels longer: GPU work grows by ``ROWS`` times what these parts grow by, and from one row to
@@ -24,8 +24,7 @@ from ..model.fusion_document import CandidateDoc
 from ..model.names import is_compiled, kind_of_kernel
 from ..model.trace import NONE, Bools, GpuOps, Ints, Reals
 from ..report import Report
-from ..step_model.bound import StepBytes, graph_launch_cost_ns
-from ..step_model.knobs import Knobs, of_class
+from ..step_model import Knobs, StepBytes, graph_launch_cost_ns, of_class
 from .simulator import Plan
 
 CLASSES: Final = ("matmul", "attention", "communication", "copy", "other")

@@ -2,7 +2,7 @@
 
     W      Σ over operators of start + max(bytes ÷ bandwidth, FLOPs ÷ peak)
     eager  max(W, n·τ)                                                            n = GPU ops; each has its launch
-    graph  max(W + (n − 1)·ν + replay gap, launch cost)                           step_model/bound.py
+    graph  max(W + (n − 1)·ν + replay gap, launch cost)                           step_model.py
     fused  between no fusion and every chain of element-wise and reducing operators in one kernel
 
 ``start`` is what a kernel of a kind took beyond its traffic in the eager step of the sample llama_1b on an H200 (driver
@@ -25,7 +25,7 @@ import msgspec
 from ..model import __version__
 from ..model.capture import Calibration, Target
 from ..model.counted_step import ATTENTION, COPY, ELEMENTWISE, FUSIBLE, MATRIX, OTHER, REDUCTION, CountedOp, CountedStep
-from ..step_model.bound import bound_ns, least_ns, predict_graph_ns, serial_ns
+from ..step_model import bound_ns, least_ns, predict_graph_ns, serial_ns
 from .gpus import Gpu
 
 START_NS: Final = {

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..model.units import byte_size, duration, duration_interval, number, plural, rate, share
-from ..render.outputs import outputs_of
-from ..story.blocks import Block, Fact, Heading, Headline, Listing
-from ..story.tables import Cells, Column, Row, Table
+from ..render import outputs_of
+from ..story import Block, Cells, Column, Fact, Heading, Headline, Listing, Row, Table
 from .gpus import Figure, Gpu
 from .predict import PredictionDoc, RangeDoc
 

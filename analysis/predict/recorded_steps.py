@@ -23,7 +23,7 @@ from ..model.errors import LaunchscopeError
 from ..model.trace import NONE, Bools, Ints, Reals, Trace
 from ..profile.select import TIMES, of_mode, ranked
 from ..report import Report
-from ..step_model.bound import graph_launch_cost_ns
+from ..step_model import graph_launch_cost_ns
 from .simulator import Plan, Schedule, simulate
 
 _LATENCY_NS: Final = 4_000.0

@@ -19,7 +19,7 @@ from ..model.errors import LaunchscopeError
 from ..model.paths import content
 from ..profile.measured_mode import median_or_none
 from ..report import load
-from ..step_model.bound import NS_PER_S
+from ..step_model import NS_PER_S
 
 
 @dataclass(frozen=True)

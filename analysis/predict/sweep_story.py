@@ -7,9 +7,8 @@ from typing import Final
 
 from ..model.document import StepTimeDoc
 from ..model.units import MISSING, byte_size, duration, duration_interval, number, share, times
-from ..render.outputs import outputs_of
-from ..story.blocks import Bar, Bars, Block, Fact, Heading, Headline, Listing
-from ..story.tables import Cells, Column, Table
+from ..render import outputs_of
+from ..story import Bar, Bars, Block, Cells, Column, Fact, Heading, Headline, Listing, Table
 from .sweep import EagerDoc, LadderDoc, RanksRowDoc, SweepDoc, SweepRowDoc
 
 

@@ -22,11 +22,10 @@ from ..model import __version__
 from ..model.document import baseline
 from ..model.errors import LaunchscopeError
 from ..model.units import byte_size, duration, number, rate, share, times
-from ..render.outputs import outputs_of
+from ..render import outputs_of
 from ..report import Report
-from ..step_model.bound import StepModel, bound_ns, least_ns, replay_ns, serial_ns, step_of_mode, step_of_trace
-from ..story.blocks import Bar, Bars, Block, Fact, Headline, Listing
-from ..story.tables import Cells, Column, Table
+from ..step_model import StepModel, bound_ns, least_ns, replay_ns, serial_ns, step_of_mode, step_of_trace
+from ..story import Bar, Bars, Block, Cells, Column, Fact, Headline, Listing, Table
 
 _BASIS: Final = "predicted: W is weights ÷ bandwidth, a graph is launched in τ"
 

@@ -21,12 +21,10 @@ from ..model import __version__
 from ..model.errors import LaunchscopeError
 from ..model.trace import Ints
 from ..model.units import MISSING, SIZES, TIMES, duration, duration_interval, percents, quantity
-from ..render.outputs import outputs_of
+from ..render import outputs_of
 from ..report import Report, load
-from ..step_model.bound import StepBytes, step_bytes
-from ..step_model.knobs import ALL_REDUCE_NS, FORMATS, OTHER_STREAM_NS, Knobs
-from ..story.blocks import Block, Fact, Heading, Headline, Listing
-from ..story.tables import Column, Row, Table
+from ..step_model import ALL_REDUCE_NS, FORMATS, OTHER_STREAM_NS, Knobs, StepBytes, step_bytes
+from ..story import Block, Column, Fact, Heading, Headline, Listing, Row, Table
 from .plan_changes import CLASSES, as_graph, changed_times, fused, op_classes, with_ops_after
 from .recorded_steps import RecordedStart, find_start
 from .simulator import Plan

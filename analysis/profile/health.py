@@ -14,14 +14,13 @@ from ..figures import trace_story, verdict_blocks
 from ..figures.analyses import TraceAnalysis
 from ..figures.coverage import IMPOSSIBLE, coverage_facts
 from ..figures.trace_notices import NSYS_RECORD
+from ..figures.verdict_blocks import files_fact, unread_files
 from ..model import units
 from ..model.document import CoverageDoc, SkippedDoc, SourceDoc, UnreadDoc, WarningDoc
 from ..model.trace import HostKind
 from ..model.units import MISSING, byte_size
-from ..render.outputs import json_text, outputs_of
-from ..story.blocks import Block, Fact, Heading, Headline, Listing
-from ..story.files import files_fact, unread_files
-from ..story.tables import Column, Row, Table
+from ..render import json_text, outputs_of
+from ..story import Block, Column, Fact, Heading, Headline, Listing, Row, Table
 
 SCHEMA: Final = "launchscope.doctor/1"
 ENOUGH_STEPS: Final = 10

@@ -19,7 +19,7 @@ from ..model.capture import COMPILED, WARM_CACHE_NOTE, Manifest, ModeRecord, Pro
 from ..model.document import TAXES, StepTimeDoc
 from ..model.statistics import bootstrap_interval, median_of_medians
 from ..model.trace import NONE
-from ..step_model.bound import floor_ns, predict_graph_ns
+from ..step_model import floor_ns, predict_graph_ns
 from .select import behind_figures, timing_records
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from ..figures.verdict import TAX_WORDS
 from ..model.document import TAX_FIELDS, ModeDoc, StepTimeDoc
-from ..story.typed import Kind
+from ..story import Kind
 
 TAX_LABELS: Final = {"between_steps": "idle between steps", "other": "other idle"}
 """Those that are not called a tax."""

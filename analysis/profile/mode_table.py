@@ -9,8 +9,7 @@ from ..model import units
 from ..model.capture import AS_WRITTEN
 from ..model.document import TAX_FIELDS, ModeDoc, ProfileDoc, baseline
 from ..model.units import MISSING, duration, duration_interval, duration_pm, number, share
-from ..story.blocks import Listing, marked
-from ..story.tables import Column, Row, Table
+from ..story import Column, Listing, Row, Table, marked
 
 # A tax is told with W's uncertainty from this share of itself on: below, it is under the last digit.
 UNCERTAIN_FROM: Final = 0.02

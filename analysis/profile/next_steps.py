@@ -10,7 +10,7 @@ from ..figures.verdict import HOW, WORTH_DOING
 from ..model import units
 from ..model.capture import GRAPH_OF
 from ..model.document import ActionDoc, StepTimeDoc
-from ..step_model.bound import least_ns
+from ..step_model import least_ns
 
 MIB: Final = 2**20
 GIB: Final = 2**30

@@ -33,7 +33,7 @@ from ..model.document import (
     baseline,
 )
 from ..model.withheld import known, settle
-from ..step_model.bound import bound_ns, serial_ns
+from ..step_model import bound_ns, serial_ns
 from .graph_reasons import profile_findings
 from .measured_mode import MeasuredMode, median_or_none
 from .mode_warnings import mode_warnings

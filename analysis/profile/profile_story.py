@@ -31,8 +31,7 @@ from ..model.document import (
 )
 from ..model.graph_document import GraphDoctorDoc
 from ..model.units import MISSING, duration, duration_pm, number, plural, share
-from ..story.blocks import Block, Fact, Heading, Headline, Listing
-from ..story.tables import Column, Row, Table
+from ..story import Block, Column, Fact, Heading, Headline, Listing, Row, Table
 from .mode_table import mode_table, shown_name
 from .ranks_story import profile_ranks
 from .select import OPERATORS, TIMES, of_mode, ranked, speaks_for

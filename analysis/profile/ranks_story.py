@@ -9,8 +9,7 @@ from ..figures import verdict_blocks
 from ..model import units
 from ..model.document import RankDoc, RanksDoc, RanksOfStepDoc, StepTimeDoc
 from ..model.units import MISSING, duration, duration_interval, number, plural, ratio, share
-from ..story.blocks import Fact, Listing
-from ..story.tables import Column, Row, Table
+from ..story import Column, Fact, Listing, Row, Table
 from .mode_table import shown_name
 from .ranks_together import BY_COLLECTIVES, SAME_HOST
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ..model.units import MISSING, one_line, printable, share
-from ..story.blocks import Bars, Block, Fact, Heading, Headline, Listing, superscript
-from ..story.tables import Column, Table
+from ..story import Bars, Block, Column, Fact, Heading, Headline, Listing, Table, superscript
 
 # `_` inside a word is no emphasis in GitHub's Markdown: mode names stay readable in the source.
 _SPECIAL: Final = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")

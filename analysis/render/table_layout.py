@@ -9,7 +9,7 @@ from typing import Final
 
 from rich.cells import cell_len, chop_cells
 
-from ..story.tables import Column, Row, Table
+from ..story import Column, Row, Table
 
 GAP: Final = "  "
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ..model.units import one_line, printable, share, without_commands
-from ..story.blocks import Bars, Block, Fact, Heading, Headline, Listing, superscript
+from ..story import Bars, Block, Fact, Heading, Headline, Listing, superscript
 from . import table_layout
 from .table_layout import middle, pad, wrap
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...analysis.model.trace import Ints
 from ...analysis.model.units import duration, share
-from ...analysis.step_model.bound import MOSTLY
+from ...analysis.step_model import MOSTLY
 from ..band import Band
 from ..opened_report import OpenedReport
 from ..plotting import (

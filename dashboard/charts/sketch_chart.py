@@ -13,7 +13,7 @@ from ...analysis.figures.devices import SMALL_CAUSE
 from ...analysis.model.capture import COMPILED
 from ...analysis.model.document import CAUSES
 from ...analysis.model.units import MISSING, duration, share
-from ...analysis.step_model.bound import MOSTLY, predict
+from ...analysis.step_model import MOSTLY, predict
 from ..band import Band
 from ..plotting import (
     CAUSE_COLORS,

@@ -15,8 +15,7 @@ from ...analysis.model.capture import GRAPH_OF
 from ...analysis.model.document import ModeDoc, ProfileDoc, StepTimeDoc, TargetDoc
 from ...analysis.model.units import duration, number, rate
 from ...analysis.profile.mode_table import shown_name
-from ...analysis.step_model.bound import StepModel, predict, step_of_mode, step_of_trace
-from ...analysis.step_model.knobs import WEIGHT_BYTES, Knobs
+from ...analysis.step_model import WEIGHT_BYTES, Knobs, StepModel, predict, step_of_mode, step_of_trace
 from ..band import Band
 from ..opened_report import OpenedReport
 

@@ -23,8 +23,7 @@ from ...analysis.model.units import (
     rate,
     share,
 )
-from ...analysis.step_model.bound import Prediction, StepBytes, StepModel, predict, turning_kernels, turning_tau_ns
-from ...analysis.step_model.knobs import Knobs
+from ...analysis.step_model import Knobs, Prediction, StepBytes, StepModel, predict, turning_kernels, turning_tau_ns
 from ..plotting import CAUSE_COLORS, NS_PER_US, Figure, Theme, axis, bold, clipped, empty, hollow, layout
 from ..view import View
 from .starting_point import FORMATS, Measured, StartingPoint, apply, is_moved

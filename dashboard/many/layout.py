@@ -11,7 +11,7 @@ from ...analysis.many.document import RankRow, RanksDocument
 from ...analysis.many.many_story import by_row, headline
 from ...analysis.many.outliers import OF_REGISTRY, RANK_FIGURES, RankFigure
 from ...analysis.model.units import number, one_line, printable
-from ...analysis.story.typed import TypedColumn
+from ...analysis.story import TypedColumn
 from ..grid_table import Row, TableData, figure, in_us, text, typed_cell, typed_columns, typed_row
 from ..page.panels import choice, labelled, named, page_header
 from ..plotting import css_px

@@ -10,7 +10,7 @@ from ...analysis.figures.verdict_blocks import headline
 from ...analysis.model import units
 from ...analysis.model.document import ActionDoc, DeviceDoc, ModeDoc, SteadyDoc, TraceDoc, WarningDoc
 from ...analysis.profile.mode_figures import MODE_FIGURES
-from ...analysis.story.typed import WRITE
+from ...analysis.story import WRITE
 from ..band import Band
 from ..opened_report import OpenedReport
 

@@ -23,7 +23,7 @@ from ...analysis.model.kernel_names import short_names
 from ...analysis.model.trace import NONE, Ints, OpKind
 from ...analysis.model.units import number, one_line, printable
 from ...analysis.profile.mode_table import WORTH_A_REASON
-from ...analysis.story.typed import TypedColumn
+from ...analysis.story import TypedColumn
 from ..band import Band
 from ..grid_table import (
     BAND,

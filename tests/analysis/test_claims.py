@@ -8,7 +8,7 @@ import pytest
 from launchscope.analysis.model.document import ModeDoc, ProfileDoc
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.predict.whatif import what_if
-from launchscope.analysis.step_model.knobs import Knobs
+from launchscope.analysis.step_model import Knobs
 
 from .captures import shipped
 

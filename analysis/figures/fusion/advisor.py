@@ -21,7 +21,7 @@ import msgspec
 
 from ...model.fusion_document import AbstainedDoc, AlreadyFusedDoc, CandidateDoc, FusionDoc, WorthDoc
 from ...model.statistics import known_sum
-from ...step_model.bound import bound_ns, least_ns
+from ...step_model import bound_ns, least_ns
 from . import attention, layers, products
 from .scan import Abstention, Already, Finding, Occurrence, Pattern, Scan
 from .step import FusionStep, StepOp

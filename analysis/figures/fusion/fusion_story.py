@@ -8,8 +8,7 @@ from typing import Final
 from ...model.document import TraceDoc
 from ...model.fusion_document import CandidateDoc, FusedRunDoc, FusionDoc, WorthDoc
 from ...model.units import MISSING, byte_size, duration, number, plural
-from ...story.blocks import Block, Fact, Listing
-from ...story.tables import Cells, Column, Row, Table
+from ...story import Block, Cells, Column, Fact, Listing, Row, Table
 from ..figure import Figure
 
 MOST: Final = 5  # candidates without --verbose

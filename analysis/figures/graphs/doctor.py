@@ -16,7 +16,7 @@ import numpy as np
 from ...facts.context import Context
 from ...model.graph_document import FallbackDoc, GraphDoctorDoc, GraphLaunchDoc, GraphStepDoc
 from ...model.trace import NONE, Bools, HostKind, Ints, Reals
-from ...step_model.bound import graph_launch_cost_ns
+from ...step_model import graph_launch_cost_ns
 from .outside_replays import between_replays, launched_outside
 
 SHAPES: Final = 3  # operators with other shapes that are told

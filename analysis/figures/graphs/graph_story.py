@@ -7,8 +7,7 @@ from typing import Final
 
 from ...model.graph_document import BetweenDoc, FindingDoc, GraphDoctorDoc, OutsideDoc
 from ...model.units import MISSING, duration, number, part, plural, ratio, share
-from ...story.blocks import Fact, Listing
-from ...story.tables import Column, Row, Table
+from ...story import Column, Fact, Listing, Row, Table
 
 MOST: Final = 5  # findings, without --verbose
 LABEL: Final = "graph doctor"

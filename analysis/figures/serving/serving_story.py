@@ -11,8 +11,7 @@ from ...facts.context import Context
 from ...model.document import ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary, TraceDoc
 from ...model.units import MISSING, duration, number, plural
 from ...model.withheld import Withheld, known
-from ...story.blocks import Listing, marked
-from ...story.tables import Column, Row, Table
+from ...story import Column, Listing, Row, Table, marked
 from ..figure import Figure
 from .anatomy import serving
 

@@ -14,8 +14,7 @@ from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.analysis.predict.plan_changes import CLASSES, OTHER_KERNELS, ROWS, SAVED, changed_times, class_of
 from launchscope.analysis.predict.whatif import what_if
 from launchscope.analysis.report import Report, load
-from launchscope.analysis.step_model.bound import StepBytes
-from launchscope.analysis.step_model.knobs import Knobs
+from launchscope.analysis.step_model import Knobs, StepBytes
 
 from ..captures import shipped
 

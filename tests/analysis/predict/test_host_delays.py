@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 from launchscope.analysis.predict.whatif import what_if
 from launchscope.analysis.report import load
-from launchscope.analysis.step_model.knobs import Knobs
+from launchscope.analysis.step_model import Knobs
 
 SPIN = Path(__file__).parents[3] / "fixtures" / "captures" / "spin"
 

@@ -14,7 +14,7 @@ from launchscope.analysis.predict.recorded_steps import plan_steps
 from launchscope.analysis.predict.simulator import simulate
 from launchscope.analysis.predict.whatif import what_if, whatif
 from launchscope.analysis.report import Report, load
-from launchscope.analysis.step_model.knobs import Knobs
+from launchscope.analysis.step_model import Knobs
 from launchscope.fixtures.builder import trace
 
 from ..captures import shipped

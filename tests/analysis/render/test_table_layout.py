@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from launchscope.analysis.render.table_layout import fold, told_apart
-from launchscope.analysis.story.tables import Column, Row, Table
+from launchscope.analysis.story import Column, Row, Table
 from rich.cells import cell_len
 
 NAMES = (

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.model.capture import Calibration
 from launchscope.analysis.model.document import CAUSES
-from launchscope.analysis.step_model.bound import predict
-from launchscope.analysis.step_model.knobs import Knobs
+from launchscope.analysis.step_model import Knobs, predict
 from launchscope.dashboard.band import Band
 from launchscope.dashboard.charts.sketch_chart import (
     as_graph,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from launchscope.analysis import report_story
 from launchscope.analysis.figures.serving.serving_story import serving_story
 from launchscope.analysis.model.document import ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary
-from launchscope.analysis.story.blocks import Listing
+from launchscope.analysis.story import Listing
 
 from ...render import documents
 from ...render.documents import US, report, summary

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from launchscope.analysis.model.capture import Calibration, Floor
-from launchscope.analysis.step_model.bound import (
+from launchscope.analysis.step_model import (
+    Knobs,
     StepBytes,
     StepModel,
     bound_ns,
@@ -20,7 +21,6 @@ from launchscope.analysis.step_model.bound import (
     turning_kernels,
     turning_tau_ns,
 )
-from launchscope.analysis.step_model.knobs import Knobs
 
 MACHINE = Calibration(
     graph_launch_ns=1_000,

@@ -1,1 +1,0 @@
-"""What a report is told in: blocks, and tables that fit."""
