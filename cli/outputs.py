@@ -66,7 +66,7 @@ HEALTH: Final = story_outputs("analysis.profile.health")
 MODEL: Final = story_outputs("analysis.predict.textbook")
 WHATIF: Final = story_outputs("analysis.predict.whatif")
 SWEEP: Final = story_outputs("analysis.predict.sweep_story")
-PREDICT: Final = story_outputs("analysis.predict.predict_story")
+PREDICT: Final = story_outputs("analysis.predict.predict")
 RANKS: Final = {
     **story_outputs("analysis.many.many_story"),
     "parquet": Output("analysis.many.many_story:render_parquet", ".parquet", extra="cluster"),

@@ -98,7 +98,7 @@ def analyze_ranks(
 def _finished(jobs: Sequence[Job], workers: int, dask: str | None) -> Generator[tuple[Job, Finished]]:
     """Each job and its row, by whoever is to make it."""
     if dask is not None:
-        from .dask_workers import finished_by_dask
+        from .pool import finished_by_dask
 
         yield from finished_by_dask(jobs, dask)
         return

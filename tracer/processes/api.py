@@ -23,7 +23,6 @@ import msgspec
 from ...analysis.model import __version__, capture
 from ...analysis.model.errors import LaunchscopeError, MissingRequirement, NothingMeasured
 from ..measure import protocol
-from ..measure.compiler import Compiler
 from ..measure.device import CUDA, WITHOUT_A_GPU, CudaDevice, Step, load_device, require_hardware
 from ..target.checkout import checked_out
 from ..target.describe import parts_of_target
@@ -38,7 +37,7 @@ from ..target.options import (
     no_progress,
     place_from_environment,
 )
-from ..target.reasons import failure, nothing_measured, reason
+from ..target.reasons import Compiler, failure, nothing_measured, reason
 from ..target.target import as_target
 from ..target.watch import Buffers
 from .client import ForkServer

@@ -15,13 +15,12 @@ import msgspec
 from ...analysis.model import capture
 from ...analysis.model.errors import LaunchscopeError, MissingRequirement
 from ..measure import protocol
-from ..measure.compiler import Compiler
 from ..measure.device import Environment, Step, load_device
 from ..measure.protocol import NO_OTHER_RANKS, NotCaptured, Ranks
 from ..target.checkout import Checkout
 from ..target.describe import masked, parts_of_target, revision, target_name
 from ..target.options import TargetOptions
-from ..target.reasons import NO_CAPTURE, failure, reason
+from ..target.reasons import NO_CAPTURE, Compiler, failure, reason
 from .exchange import JobRanks
 from .server import Channel
 

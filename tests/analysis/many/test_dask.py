@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from launchscope.analysis.inputs.sources import sources
-from launchscope.analysis.many import dask_workers
+from launchscope.analysis.many import pool
 from launchscope.analysis.many.ranks import analyze_ranks
 from launchscope.analysis.model.errors import LaunchscopeError, MissingRequirement
 
@@ -118,7 +118,7 @@ def test_a_cluster_that_closes_in_the_middle_is_told_and_finished_rows_are_kept(
 
 
 def test_no_scheduler_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_workers, "_CONNECTING_S", 0.5)
+    monkeypatch.setattr(pool, "_CONNECTING_S", 0.5)
     paths = write_ranks(tmp_path / "run", 1)
     with pytest.raises(LaunchscopeError, match="no Dask scheduler answers"):
         analyze_ranks(sources(paths), dask="tcp://127.0.0.1:1")
@@ -131,7 +131,7 @@ def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_something_else_that_takes_the_connection_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_workers, "_CONNECTING_S", 1.0)
+    monkeypatch.setattr(pool, "_CONNECTING_S", 1.0)
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         pytest.raises(LaunchscopeError, match="no Dask scheduler answers"),

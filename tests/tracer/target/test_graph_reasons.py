@@ -20,10 +20,10 @@ from launchscope.analysis.model.capture import CompileRecord, OwnGraphs, Process
 from launchscope.analysis.model.graph_document import FindingDoc
 from launchscope.analysis.report import load
 from launchscope.fixtures.models import llama_1b_faults
-from launchscope.tracer.measure.compiler import Compiler
 from launchscope.tracer.measure.outputs import frozen_inputs, reference, unread_inputs
 from launchscope.tracer.measure.protocol import target_graphs
 from launchscope.tracer.target import reasons
+from launchscope.tracer.target.reasons import Compiler
 from launchscope.tracer.target.watch import UNDER_GRAPHS, Buffers, ladder, variables, watching_captures
 
 from ..conftest import Profiler, Write

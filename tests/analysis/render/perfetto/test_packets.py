@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from launchscope.analysis.render.perfetto.protobuf_columns import (
+from launchscope.analysis.render.perfetto.packets import (
     fixed64_field,
     joined,
     message_head,
