@@ -22,8 +22,7 @@ from .model.document import ReportDocument, TargetDoc, UnreadDoc, told_traces
 from .model.errors import UnreadableInput
 from .model.freed_memory import no_collection
 from .profile import frames
-from .profile.bare_traces import analyze_files, skipped_files, why_no_gpu_ops
-from .profile.captured_traces import analyze_capture
+from .profile.analysed_traces import analyze_capture, analyze_files, skipped_files, why_no_gpu_ops
 from .profile.health import HealthDocument, health_document
 
 _WIDTH: Final = 100  # columns of what show() prints

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import click
 
-from ..analysis.facts.step_regex import step_pattern
 from ..analysis.model.errors import LaunchscopeError
 from ..analysis.model.units import RATES, SIZES, TIMES, quantity
 from .outputs import FORMATS, Destination
@@ -69,6 +68,8 @@ def together(*options: _Option) -> _Option:
 
 
 def _regex(text: str) -> str:
+    from ..analysis.facts.step_sources import step_pattern
+
     step_pattern(text)
     return text
 

@@ -64,7 +64,7 @@ def table_of(found: Sources, **reading: Any) -> RanksDocument:
 
 def require_rows(doc: RanksDocument, *, strict: bool) -> None:
     """LaunchscopeError where none of the files can be read, or where ``strict`` one of them is not whole."""
-    from ..analysis.profile.bare_traces import lost_words
+    from ..analysis.profile.analysed_traces import lost_words
 
     if all(row.error is not None for row in doc.rows):
         raise LaunchscopeError(f"none of {len(doc.rows):,} files can be read; the first: {doc.rows[0].error}")

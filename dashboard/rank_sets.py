@@ -16,7 +16,7 @@ from ..analysis.facts.ranks.waiting import Offset, clock_offsets, waits_of
 from ..analysis.facts.trace_times import Waits
 from ..analysis.model.document import RanksOfStepDoc, ReportDocument
 from ..analysis.model.trace import NONE
-from ..analysis.profile.ranks_together import SAME_HOST, sets_of_ranks
+from ..analysis.profile.rank_documents import SAME_HOST, sets_of_ranks
 from .band import Band
 from .rank_heat import Heat
 

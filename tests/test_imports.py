@@ -64,7 +64,6 @@ AT_TOP = {
     "analysis": {"numpy", "msgspec"},
     "analysis.model.errors": set[str](),
     "analysis.model.units": set[str](),
-    "analysis.facts.step_regex": set[str](),
     "analysis.inputs.readers": {"numpy", "msgspec", "isal"},
 
     "analysis.render": {"msgspec", "rich"},

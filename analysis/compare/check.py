@@ -21,7 +21,7 @@ from ..model.document import ReportDocument
 from ..model.errors import ConfigError, UnreadableInput
 from ..model.paths import exists, is_file
 from ..model.trace import utf8_text
-from ..profile.bare_traces import lost_words
+from ..profile.analysed_traces import lost_words
 from ..report import Report, analyze
 from . import baselines
 from . import judge as judging

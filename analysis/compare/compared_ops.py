@@ -11,8 +11,7 @@ import msgspec
 import numpy as np
 
 from ..facts.alignment import Alignment, AlikeSteps, align
-from ..facts.launches import launching_operators
-from ..facts.stacks import stack_of_launch
+from ..facts.launches import launching_operators, stack_of_launch
 from ..figures.analyses import TraceAnalysis
 from ..figures.observer import KERNEL_STRETCH_NS
 from ..model.names import is_compiled, same_op

@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import numpy as np
 
-from ..model.columns import follow, numbered
-from ..model.intervals import Intervals
+from ..model.columns import Intervals, follow, numbered
 from ..model.names import UNKNOWN, kind_of_collective, kind_of_kernel, number_of_kind, waits_for_all
 from ..model.trace import NONE, Bools, Ints, Reals, Trace
 from .steps import Steps

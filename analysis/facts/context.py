@@ -14,17 +14,15 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ..model.capture import Calibration
-from ..model.columns import follow
+from ..model.columns import Intervals, follow
 from ..model.document import LaunchesDoc, QueueDepthDoc, StepsDoc
-from ..model.intervals import Intervals
 from ..model.names import users_lines
 from ..model.trace import NONE, Bools, Ints, Reals, Trace, narrow
 from .collectives import Collectives, collectives_of
 from .gap_causes import Threads
 from .gaps import Gaps, find_gaps, gaps_inside
-from .launches import LaunchTimes, launch_times, launches_doc, launching_operators, queue_depth
+from .launches import CallStacks, LaunchTimes, launch_times, launches_doc, launching_operators, queue_depth
 from .replays import GraphReplays, graph_replays
-from .stacks import CallStacks
 from .steps import Steps, find_steps, first_op_ns, step_busy_ns
 from .trace_facts import TraceFacts
 from .trace_times import TraceTimes, Waits, blocking_words, steps_doc, trace_times

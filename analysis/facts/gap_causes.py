@@ -13,8 +13,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.columns import follow, grouped, numbered
-from ..model.intervals import Intervals
+from ..model.columns import Intervals, follow, grouped, numbered
 from ..model.trace import NONE, Bools, Ints, Trace, narrow
 
 STALL_NS: Final = 100_000

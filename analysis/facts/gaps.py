@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.columns import follow
+from ..model.columns import Intervals, follow
 from ..model.document import CAUSES, TAXES, CauseDoc, GapsDoc
-from ..model.intervals import Intervals
 from ..model.trace import NONE, Bools, GpuOps, Ints, Launches, Trace, narrow, one_value_shared
 from .gap_causes import Cuts, Threads, cut_parts
 from .steps import Steps

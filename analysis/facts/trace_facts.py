@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ..model.columns import follow, numbered
-from ..model.intervals import threads
+from ..model.columns import follow, numbered, threads
 from ..model.trace import NONE, Bools, HostKind, Ints, Table, Trace, narrow
 from .steps import Steps
 

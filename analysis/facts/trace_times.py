@@ -11,9 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from ..model.columns import follow, named
+from ..model.columns import Intervals, follow, named, threads
 from ..model.document import QueueDepthDoc, StepsDoc
-from ..model.intervals import Intervals, threads
 from ..model.statistics import summarize
 from ..model.trace import NONE, Bools, Ints, OpKind, Reals, Trace
 from ..model.units import brief

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ..facts.context import Context
-from ..facts.stacks import Stack
+from ..facts.launches import Stack
 from ..model.columns import follow, named
 from ..model.document import BlockingCallDoc, TraceDoc
 from ..story import Listing, TypedColumn, TypedTable

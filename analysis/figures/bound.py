@@ -10,10 +10,9 @@ from ..facts.trace_times import TraceTimes
 from ..model import units
 from ..model.document import BoundDoc, TraceDoc
 from ..model.units import duration, number
-from ..model.withheld import Withheld
 from ..step_model import bound_ns, serial_ns
 from ..story import Fact
-from .figure import Figure
+from .figure import Figure, Withheld
 from .observer import KERNEL_STRETCH_NS
 
 

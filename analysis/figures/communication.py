@@ -13,9 +13,8 @@ from ..model import units
 from ..model.document import CommunicationDoc, TraceDoc, WarningDoc
 from ..model.statistics import summarize
 from ..model.units import duration, number
-from ..model.withheld import known
 from ..story import Fact
-from .figure import Figure
+from .figure import Figure, known
 from .observer import KERNEL_STRETCH_NS
 
 ALONE: Final = (

@@ -8,9 +8,8 @@ from typing import Final
 from ..facts.context import Context
 from ..model.document import CAUSES, TAXES, DeviceDoc, GapsDoc, SteadyDoc, TraceDoc
 from ..model.units import MISSING, duration, number, plural, share
-from ..model.withheld import known
 from ..story import Bar, Bars, Column, Fact, Listing, Row, Table
-from .figure import Figure
+from .figure import Figure, known
 from .steps import no_steps
 
 SMALL_CAUSE: Final = 0.01  # of the idle time: causes below share one line

@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from ..facts.context import Context
+from ..model.advisor_documents import GraphDoctorDoc
 from ..model.document import TraceDoc
-from ..model.graph_document import GraphDoctorDoc
 from ..story import Block
 from .blocking import BLOCKING_CALLS
 from .figure import Figure

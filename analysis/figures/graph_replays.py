@@ -10,9 +10,8 @@ import msgspec
 from ..facts.context import Context
 from ..model.document import GraphsDoc, ReplayDoc, TraceDoc
 from ..model.units import number, share
-from ..model.withheld import known
 from ..story import Fact, Listing, TypedColumn, TypedTable
-from .figure import Figure
+from .figure import Figure, known
 
 ROWS: Final = 5  # without --verbose
 

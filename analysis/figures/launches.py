@@ -10,9 +10,8 @@ import msgspec
 from ..facts.context import Context
 from ..model.document import LaunchesDoc, Summary, TraceDoc
 from ..model.units import MISSING, number, ratio
-from ..model.withheld import known
 from ..story import Column, Listing, Row, Table
-from .figure import Figure
+from .figure import Figure, known
 from .steps import summary_columns, summary_row
 
 ROWS: Final = 5  # of a table without --verbose

@@ -9,9 +9,8 @@ from ..facts.context import Context
 from ..model.document import MemoryOpsDoc, TraceDoc
 from ..model.trace import NONE
 from ..model.units import byte_size, duration
-from ..model.withheld import known
 from ..story import Fact
-from .figure import Figure
+from .figure import Figure, known
 
 _UNKNOWN: Final = "the file does not tell the bytes of every copy"
 

@@ -10,9 +10,8 @@ import msgspec
 from ..facts.context import Context
 from ..model.document import QueueDepthDoc, TraceDoc
 from ..model.units import number, plural
-from ..model.withheld import known
 from ..story import Fact
-from .figure import Figure
+from .figure import Figure, known
 
 
 def _compute(context: Context) -> QueueDepthDoc:

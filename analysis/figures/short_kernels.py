@@ -13,10 +13,9 @@ from ..model.document import ShortKernelsDoc, ShortShareDoc, TraceDoc
 from ..model.statistics import summarize
 from ..model.trace import Ints
 from ..model.units import duration, share
-from ..model.withheld import known
 from ..step_model import MOSTLY
 from ..story import Fact
-from .figure import Figure
+from .figure import Figure, known
 
 SHORT_NS: Final = 10_000
 """A decode step's kernels take 1–10 µs; below this a launch from the host costs as much as the kernel."""

@@ -10,9 +10,8 @@ import msgspec
 from ..facts.context import Context
 from ..model.document import StepsDoc, Summary, TraceDoc
 from ..model.units import MISSING, duration, number, plural
-from ..model.withheld import Withheld, known
 from ..story import Column, Listing, Row, Table
-from .figure import Figure
+from .figure import Figure, Withheld, known
 
 
 def no_steps(context: Context) -> str | None:

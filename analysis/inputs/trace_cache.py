@@ -50,7 +50,7 @@ _LOGS: Final = ("-wal", "-journal")  # what SQLite has to read beside a file
 
 _ROOM: Final = Path(__file__).parent
 _MODEL: Final = _ROOM.parent / "model"
-_READ_WITH: Final = ("__init__", "columns", "errors", "freed_memory", "intervals", "paths", "trace")
+_READ_WITH: Final = ("__init__", "columns", "errors", "freed_memory", "paths", "trace")
 READER_SOURCES: Final = (
     *sorted((_ROOM / "readers").glob("*.py")),
     _ROOM / "__init__.py",

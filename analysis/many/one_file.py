@@ -30,7 +30,7 @@ from ..model.document import WarningDoc
 from ..model.errors import LaunchscopeError, one_line
 from ..model.freed_memory import no_collection, return_freed_memory
 from ..model.trace import NONE, Trace, utf8_text
-from ..profile.bare_traces import require_whole
+from ..profile.analysed_traces import require_whole
 from .document import INTERNAL, LOST_WORKER, MOST_IN_SERIES, NOT_FETCHED, UNREADABLE, RankRow, StepSeriesDoc
 
 Value = TypeVar("Value")

@@ -20,7 +20,7 @@ from ..model.errors import LaunchscopeError, UnreadableInput
 from ..model.paths import is_file, natural_order
 from ..model.secrets import comparable
 from ..model.trace import utf8_text
-from ..profile.bare_traces import skipped_files
+from ..profile.analysed_traces import skipped_files
 from .across import compared
 from .document import UNREADABLE, RankRow, RanksDocument
 from .one_file import Finished, Job, bare_row, from_bytes, to_bytes

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .fusion_document import FusedRunDoc, FusionDoc
-from .graph_document import FindingDoc, GraphDoctorDoc
+from .advisor_documents import FindingDoc, FusedRunDoc, FusionDoc, GraphDoctorDoc
 
 SCHEMA: Final = "launchscope.report/1"
 

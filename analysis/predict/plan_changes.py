@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ..model.advisor_documents import CandidateDoc
 from ..model.document import CalibrationDoc, fusion_of
 from ..model.errors import LaunchscopeError
-from ..model.fusion_document import CandidateDoc
 from ..model.names import is_compiled, kind_of_kernel
 from ..model.trace import NONE, Bools, GpuOps, Ints, Reals
 from ..report import Report

@@ -18,10 +18,9 @@ from ..figures.fusion.fused_run import Recorded, fused_run
 from ..figures.fusion.scan import Finding, Occurrence
 from ..figures.fusion.step import FusionStep, OpTimes, fusion_step, names_of_step, op_times
 from ..figures.verdict import MAX_ACTIONS, WORTH_DOING
+from ..model.advisor_documents import CandidateDoc, FindingDoc, FusedRunDoc, FusionDoc
 from ..model.capture import GRAPH_OF, UNCOMPILED, Calibration
 from ..model.document import ActionDoc, ModeDoc, ProfileDoc, VerdictDoc, baseline
-from ..model.fusion_document import CandidateDoc, FusedRunDoc, FusionDoc
-from ..model.graph_document import FindingDoc
 from ..model.units import duration, plural
 from .select import TIMES, mode_of, of_mode, of_pass, ranked
 

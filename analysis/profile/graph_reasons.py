@@ -13,8 +13,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from ..figures.graphs.findings import remedy, trace_findings
+from ..model.advisor_documents import FindingDoc
 from ..model.capture import AS_WRITTEN, UNGRAPHED, CompileRecord, Failure, OwnGraphs, ReplacedBuffer
-from ..model.graph_document import FindingDoc
 from ..model.units import number, one_line, plural, share
 from .measured_mode import MeasuredMode
 from .select import LINES, TIMES, ranked

@@ -17,6 +17,7 @@ from ..figures.serving.serving_story import serving_story
 from ..figures.short_kernels import short_kernel_facts
 from ..figures.trace_story import figure_tables, label
 from ..model import units
+from ..model.advisor_documents import GraphDoctorDoc
 from ..model.capture import GRAPH_OF
 from ..model.document import (
     ModeDoc,
@@ -29,7 +30,6 @@ from ..model.document import (
     fusion_of,
     told_traces,
 )
-from ..model.graph_document import GraphDoctorDoc
 from ..model.units import MISSING, duration, duration_pm, number, plural, share
 from ..story import Block, Column, Fact, Heading, Headline, Listing, Row, Table
 from .mode_table import mode_table, shown_name

@@ -11,7 +11,7 @@ from ..model.document import RankDoc, RanksDoc, RanksOfStepDoc, StepTimeDoc
 from ..model.units import MISSING, duration, duration_interval, number, plural, ratio, share
 from ..story import Column, Fact, Listing, Row, Table
 from .mode_table import shown_name
-from .ranks_together import BY_COLLECTIVES, SAME_HOST
+from .rank_documents import BY_COLLECTIVES, SAME_HOST
 
 RANKS: Final = 16
 """So many ranks are told one by one without --verbose: the slowest ones."""

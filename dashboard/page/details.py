@@ -9,11 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from ...analysis.facts.stacks import stack_of_launch
+from ...analysis.facts.launches import stack_of_launch
 from ...analysis.figures.analyses import TraceAnalysis
-from ...analysis.model.columns import follow
+from ...analysis.model.columns import follow, outermost_first
 from ...analysis.model.document import CAUSES
-from ...analysis.model.intervals import outermost_first
 from ...analysis.model.kernel_names import short_names
 from ...analysis.model.trace import NONE, HostKind, HostOps, Ints, Trace
 from ...analysis.model.units import byte_size, duration, number, plural, printable

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...analysis.figures.fusion import fusion_story as fusion_words
 from ...analysis.figures.serving import serving_story as serving_words
+from ...analysis.model.advisor_documents import CandidateDoc, FusedRunDoc, FusionDoc, PromiseDoc
 from ...analysis.model.document import RankDoc, RanksOfStepDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary
-from ...analysis.model.fusion_document import CandidateDoc, FusedRunDoc, FusionDoc, PromiseDoc
 from ...analysis.model.units import duration, number, one_line, plural, printable
 from ..band import Band
 from ..grid_table import (

@@ -23,7 +23,7 @@ from ...analysis.compare.documents import (
 )
 from ...analysis.compare.likely_causes import short_names_of, signed_duration
 from ...analysis.figures.graphs.graph_story import engaged_lines, how, what
-from ...analysis.model.graph_document import FindingDoc
+from ...analysis.model.advisor_documents import FindingDoc
 from ...analysis.model.units import MISSING, apart, duration, number, one_line, printable
 from ...analysis.profile.profile_story import graph_doctors
 from ..band import Band

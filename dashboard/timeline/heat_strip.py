@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analysis.model.intervals import Intervals
+from ...analysis.model.columns import Intervals
 from ...analysis.model.trace import Ints
 
 _FARTHEST_NS: Final = 2**62  # times beyond it are cut: sums of two still fit 64 bits

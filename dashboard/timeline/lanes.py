@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from ...analysis.model.columns import threads
 from ...analysis.model.document import CAUSES
-from ...analysis.model.intervals import threads
 from ...analysis.model.kernel_names import short_names
 from ...analysis.model.names import kind_of_kernel
 from ...analysis.model.trace import NONE, Bools, HostKind, Ints, OpKind, Trace

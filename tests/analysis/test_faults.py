@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+from launchscope.analysis.model.advisor_documents import FusionDoc
 from launchscope.analysis.model.document import ReportDocument
-from launchscope.analysis.model.fusion_document import FusionDoc
 
 from .captures import shipped
 

@@ -22,7 +22,7 @@ from launchscope.analysis.many.one_file import Job, bare_row, find_figures, fini
 from launchscope.analysis.model.document import ReportDocument
 from launchscope.analysis.model.errors import LaunchscopeError, UnreadableInput
 from launchscope.analysis.model.trace import NONE, OpKind, Table, Trace
-from launchscope.analysis.profile.bare_traces import require_whole
+from launchscope.analysis.profile.analysed_traces import require_whole
 from launchscope.analysis.render import perfetto
 from launchscope.analysis.report import Report, load
 

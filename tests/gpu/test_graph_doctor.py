@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from launchscope.analysis.model.graph_document import FindingDoc
+from launchscope.analysis.model.advisor_documents import FindingDoc
 from launchscope.analysis.report import load
 from launchscope.tracer.processes.api import run_profile
 from launchscope.tracer.target.options import ProfileOptions

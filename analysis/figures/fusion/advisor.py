@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from ...model.fusion_document import AbstainedDoc, AlreadyFusedDoc, CandidateDoc, FusionDoc, WorthDoc
+from ...model.advisor_documents import AbstainedDoc, AlreadyFusedDoc, CandidateDoc, FusionDoc, WorthDoc
 from ...model.statistics import known_sum
 from ...step_model import bound_ns, least_ns
 from . import attention, layers, products

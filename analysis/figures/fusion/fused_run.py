@@ -14,7 +14,7 @@ from typing import Final
 
 from ...facts.alignment import Alignment, align
 from ...facts.context import Context
-from ...model.fusion_document import FusedPartDoc, FusedRunDoc, PromiseDoc
+from ...model.advisor_documents import FusedPartDoc, FusedRunDoc, PromiseDoc
 from ...model.names import is_compiled, unnumbered
 from ...model.statistics import known_sum
 from .advisor import Prices, Rates

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from ...model.advisor_documents import CandidateDoc, FusedRunDoc, FusionDoc, WorthDoc
 from ...model.document import TraceDoc
-from ...model.fusion_document import CandidateDoc, FusedRunDoc, FusionDoc, WorthDoc
 from ...model.units import MISSING, byte_size, duration, number, plural
 from ...story import Block, Cells, Column, Fact, Listing, Row, Table
 from ..figure import Figure

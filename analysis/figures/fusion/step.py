@@ -17,7 +17,7 @@ import numpy as np
 
 from ...facts.alignment import in_launch_order, match_names, step_ops
 from ...facts.context import Context
-from ...facts.stacks import stacks_at
+from ...facts.launches import stacks_at
 from ...facts.step_repetition import LEAST_REPEATS, find_repetition
 from ...facts.tensor_shapes import ELEMENTWISE, PACKED_PRODUCTS, Input, Tensor, inputs_of, output_of
 from ...model.columns import follow

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ...model.advisor_documents import FallbackDoc, FindingDoc, GraphDoctorDoc, GraphLaunchDoc
 from ...model.document import BlockingCallDoc, Summary
-from ...model.graph_document import FallbackDoc, FindingDoc, GraphDoctorDoc, GraphLaunchDoc
 from ...model.names import users_line
 from ...model.units import brief, duration, number, part, plural, share
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ...model.graph_document import BetweenDoc, FindingDoc, GraphDoctorDoc, OutsideDoc
+from ...model.advisor_documents import BetweenDoc, FindingDoc, GraphDoctorDoc, OutsideDoc
 from ...model.units import MISSING, duration, number, part, plural, ratio, share
 from ...story import Column, Fact, Listing, Row, Table
 

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from ...facts.phase_names import phase_of, phase_of_frame
+from ...model.columns import Intervals
 from ...model.document import PHASES
-from ...model.intervals import Intervals
 from ...model.trace import HostKind, Ints, Trace
 from .launches import ServingLaunches, ServingSteps
 

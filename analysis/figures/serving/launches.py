@@ -12,8 +12,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from ...facts.context import Context
-from ...model.columns import follow
-from ...model.intervals import Intervals
+from ...model.columns import Intervals, follow
 from ...model.trace import NONE, Bools, HostKind, Ints, OpKind, Trace
 
 COPY_IN: Final = re.compile(r"HtoD|HostToDevice|Host -> Device|Host-to-Device", re.IGNORECASE)

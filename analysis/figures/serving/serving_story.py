@@ -10,9 +10,8 @@ import msgspec
 from ...facts.context import Context
 from ...model.document import ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary, TraceDoc
 from ...model.units import MISSING, duration, number, plural
-from ...model.withheld import Withheld, known
 from ...story import Column, Listing, Row, Table, marked
-from ..figure import Figure
+from ..figure import Figure, Withheld, known
 from .anatomy import serving
 
 WORDS: Final = {

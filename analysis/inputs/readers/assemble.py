@@ -12,9 +12,8 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from ...model.columns import follow, numbered
+from ...model.columns import follow, last_reaching, numbered, outermost_first, threads
 from ...model.errors import UnreadableInput
-from ...model.intervals import last_reaching, outermost_first, threads
 from ...model.trace import NONE, BlockingCalls, GpuOps, HostKind, HostOps, Ints, Launches, Notice, Source, Table, Trace
 
 _BLOCKING_COPY: Final = re.compile(r"(?:cuda|hip|cu)Memcpy(?!.*Async)")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...model.columns import threads
 from ...model.document import RanksOfStepDoc, ReportDocument
 from ...model.errors import UnreadableInput
-from ...model.intervals import threads
 from ...model.trace import HostKind, Trace
-from ...profile.ranks_together import BY_COLLECTIVES, SAME_HOST
+from ...profile.rank_documents import BY_COLLECTIVES, SAME_HOST
 from ...profile.select import mode_of
 from . import slices as rows_of
 from .lanes import flat_lanes, nested_lanes

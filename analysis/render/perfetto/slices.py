@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ...model.columns import follow, numbered
+from ...model.columns import Intervals, follow, numbered, threads
 from ...model.document import CAUSES
-from ...model.intervals import Intervals, threads
 from ...model.trace import NONE, Bools, HostKind, Ints, OpKind, Trace, narrow
 from .packets import ABSENT, Flows, Slices, Texts
 

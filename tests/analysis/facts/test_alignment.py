@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from launchscope.analysis.facts import common_order as common_order_module
-from launchscope.analysis.facts.alignment import Alignment, align
-from launchscope.analysis.facts.common_order import common_order
+from launchscope.analysis.facts import alignment
+from launchscope.analysis.facts.alignment import Alignment, align, common_order
 from launchscope.analysis.facts.context import Context
 from launchscope.analysis.model.trace import Trace
 from launchscope.fixtures.builder import trace
@@ -109,11 +108,11 @@ class TestCommonOrder:
         st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=12), st.sampled_from([4, 10**6])
     )
     def test_it_is_common_in_order_and_longest(self, left: list[int], right: list[int], cells: int) -> None:
-        whole, common_order_module.MOST_CELLS = common_order_module.MOST_CELLS, cells  # type: ignore[misc]
+        whole, alignment.MOST_CELLS = alignment.MOST_CELLS, cells  # type: ignore[misc]
         try:
             in_left, in_right = common_order(np.array(left, dtype=np.int64), np.array(right, dtype=np.int64))
         finally:
-            common_order_module.MOST_CELLS = whole  # type: ignore[misc]
+            alignment.MOST_CELLS = whole  # type: ignore[misc]
         assert [left[i] for i in in_left] == [right[j] for j in in_right]
         assert (np.diff(in_left) > 0).all()
         assert (np.diff(in_right) > 0).all()
@@ -128,7 +127,7 @@ class TestCommonOrder:
         assert (left[in_left] == right[in_right]).all()
 
     def test_very_long_steps_are_matched_around_the_diagonal(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(common_order_module, "MOST_WORK", 1_000_000)
+        monkeypatch.setattr(alignment, "MOST_WORK", 1_000_000)
         rng = np.random.default_rng(0)
         long = np.tile(rng.integers(25, size=70), 70)
         short = np.delete(long, rng.choice(len(long), size=150, replace=False))

@@ -7,8 +7,8 @@ import threading
 import time
 
 import pytest
-from launchscope.analysis.facts import step_regex
-from launchscope.analysis.facts.step_regex import matching
+from launchscope.analysis.facts import step_sources as step_regex
+from launchscope.analysis.facts.step_sources import matching
 from launchscope.analysis.model.errors import LaunchscopeError
 from launchscope.fixtures.builder import trace
 

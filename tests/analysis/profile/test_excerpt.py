@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 from launchscope.analysis.model.capture import CaptureWriter, ModeRecord
-from launchscope.analysis.profile.captured_traces import excerpt
+from launchscope.analysis.profile.analysed_traces import excerpt
 from launchscope.analysis.report import load
 from launchscope.fixtures.builder import TraceBuilder, trace
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 
 import pytest
+from launchscope.analysis.model.advisor_documents import FindingDoc
 from launchscope.analysis.model.capture import (
     CompileRecord,
     Failure,
@@ -19,7 +20,6 @@ from launchscope.analysis.model.capture import (
     ReplacedBuffer,
     Target,
 )
-from launchscope.analysis.model.graph_document import FindingDoc
 from launchscope.analysis.profile.graph_reasons import profile_findings
 from launchscope.analysis.profile.measured_mode import MeasuredMode
 

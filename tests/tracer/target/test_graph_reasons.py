@@ -16,8 +16,8 @@ pytest.importorskip("torch")
 
 import torch
 from launchscope import Target
+from launchscope.analysis.model.advisor_documents import FindingDoc
 from launchscope.analysis.model.capture import CompileRecord, OwnGraphs, ProcessRecord, ReplacedBuffer, open_capture
-from launchscope.analysis.model.graph_document import FindingDoc
 from launchscope.analysis.report import load
 from launchscope.fixtures.models import llama_1b_faults
 from launchscope.tracer.measure.outputs import frozen_inputs, reference, unread_inputs

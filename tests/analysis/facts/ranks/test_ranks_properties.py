@@ -11,8 +11,7 @@ from launchscope.analysis.facts.ranks.matching import match
 from launchscope.analysis.facts.ranks.waiting import arrivals, clock_offsets, launch_skews_ns, waits_of
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.model.trace import NONE
-from launchscope.analysis.profile.rank_documents import traces_document
-from launchscope.analysis.profile.ranks_together import put_together
+from launchscope.analysis.profile.rank_documents import put_together, traces_document
 from launchscope.fixtures.builder import TraceBuilder, trace
 
 from ....cases import NAMED_CASES

@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from launchscope.analysis.model.advisor_documents import CandidateDoc, FusedRunDoc, FusionDoc
 from launchscope.analysis.model.document import ModeDoc, ReportDocument
-from launchscope.analysis.model.fusion_document import CandidateDoc, FusedRunDoc, FusionDoc
 
 from ...captures import shipped
 

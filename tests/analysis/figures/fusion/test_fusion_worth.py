@@ -12,7 +12,7 @@ import pytest
 from launchscope.analysis.figures.fusion.advisor import TAU_STEP, Prices, Rates, bytes_of, findings, fusion_doc
 from launchscope.analysis.figures.fusion.scan import Occurrence
 from launchscope.analysis.figures.fusion.step import FusionStep
-from launchscope.analysis.model.fusion_document import FusionDoc
+from launchscope.analysis.model.advisor_documents import FusionDoc
 
 from .fusion_steps import Op, step_of
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from launchscope.analysis.figures.analyses import analyze_trace
-from launchscope.analysis.model.capture import Calibration
-from launchscope.analysis.model.graph_document import (
+from launchscope.analysis.model.advisor_documents import (
     BetweenDoc,
     FallbackDoc,
     FindingDoc,
@@ -19,6 +18,7 @@ from launchscope.analysis.model.graph_document import (
     GraphStepDoc,
     OutsideDoc,
 )
+from launchscope.analysis.model.capture import Calibration
 from launchscope.fixtures.builder import TraceBuilder, trace
 
 from ....cases import NAMED_CASES

@@ -7,8 +7,7 @@ import re
 import msgspec
 import pytest
 from launchscope.analysis import report_story
-from launchscope.analysis.model.document import ReportDocument
-from launchscope.analysis.model.graph_document import (
+from launchscope.analysis.model.advisor_documents import (
     BetweenDoc,
     FindingDoc,
     GraphDoctorDoc,
@@ -16,6 +15,7 @@ from launchscope.analysis.model.graph_document import (
     GraphStepDoc,
     OutsideDoc,
 )
+from launchscope.analysis.model.document import ReportDocument
 from rich.cells import cell_len
 
 from ...render import documents

@@ -1,10 +1,14 @@
-"""The traces of a capture, each analysed with what the capture knows of it."""
+"""Traces read and analysed: those of a capture with what it knows of them, and bare ones one by one.
+
+Of bare ones those that can't be told come with their reason.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -15,15 +19,22 @@ from ..inputs.readers import Progress
 from ..inputs.sources import Source
 from ..model.capture import UNGRAPHED, Capture, Manifest, ProcessRecord
 from ..model.columns import follow
-from ..model.document import KernelDoc, ModeDoc, ProfileDoc, WarningDoc, fusion_of
-from ..model.errors import UnreadableInput
+from ..model.document import (
+    KernelDoc,
+    ModeDoc,
+    ProfileDoc,
+    RanksOfStepDoc,
+    SkippedDoc,
+    UnreadDoc,
+    WarningDoc,
+    fusion_of,
+)
+from ..model.errors import UnreadableInput, one_line
 from ..model.trace import NONE, Bools, Ints, Trace, utf8_text
-from .advice import with_advice, with_captured_fusion
-from .bare_traces import require_whole
+from .advice import with_advice, with_captured_fusion, with_fusion
 from .measured_mode import submit_ns
 from .profile import profile_document
-from .rank_documents import ranks_document
-from .ranks_together import Together, put_together
+from .rank_documents import Together, put_together, ranks_document, sets_of_ranks, traces_document
 from .select import OPERATORS, TIMES, mode_in_document, mode_of, of_mode, ranked
 
 
@@ -195,3 +206,87 @@ def _inferred(row: KernelDoc, operator: str | None) -> KernelDoc:
     if row.operator is not None or operator is None:
         return row
     return msgspec.structs.replace(row, operator=operator, operator_inferred=True)
+
+
+LOST: Final = (
+    "cut_file",
+    "damaged_file",
+    "lost_records",
+    "graph_level",
+    "unreadable_times",
+    "impossible_durations",
+    "under_recorded",
+    "lost_ops",
+)
+"""Warnings of a file that is damaged, or lacks records: what ``--strict`` refuses, whatever the format."""
+
+
+def analyze_files(
+    files: Sequence[Source],
+    *,
+    step_regex: str | None,
+    strict: bool,
+    alone: bool,
+    cache: bool,
+    progress: Callable[[str, int | None, int], None] | None = None,
+) -> tuple[dict[Source, TraceAnalysis], list[UnreadDoc], list[RanksOfStepDoc]]:
+    """What can be told of the files; why not of the others: unreadable ones, and those without GPU ops where others
+    have some; and what those of several ranks tell together.
+
+    UnreadableInput when none can be read, for any that can't where it is ``alone`` in its report or ``strict``, and
+    for one that is not whole where ``strict``.
+    """
+    analyses: dict[Source, TraceAnalysis] = {}
+    reasons: dict[Source, str] = {}
+    for file in files:
+        try:
+            analysis = analyze_trace(file.open(progress, cache=cache), name=file.name, step_regex=step_regex)
+            if strict:
+                require_whole(analysis.context.trace, analysis.document.warnings)
+        except UnreadableInput as error:
+            if strict or alone:
+                raise
+            reasons[file] = utf8_text(str(error)).removeprefix(f"{utf8_text(one_line(file.where))}: ")
+        else:
+            analyses[file] = analysis
+    if files and not analyses:
+        first, reason = next(iter(reasons.items()))
+        raise UnreadableInput(f"none of {len(files):,} files can be read; the first: {first.where}: {reason}")
+    if any(len(analysis.context.trace.gpu_ops) for analysis in analyses.values()):
+        for file in [file for file, analysis in analyses.items() if not len(analysis.context.trace.gpu_ops)]:
+            reasons[file] = why_no_gpu_ops(analyses.pop(file))
+    together = [put_together(each_set, [None] * len(each_set)) for each_set in sets_of_ranks(list(analyses.values()))]
+    ranked = {analysis.context.name: analysis for each in together for analysis in each.analyses}
+    found = {file: with_fusion(ranked.get(analysis.context.name, analysis)) for file, analysis in analyses.items()}
+    unread = [UnreadDoc(path=file.name, reason=reasons[file]) for file in files if file in reasons]
+    return found, unread, [traces_document(each) for each in together]
+
+
+def skipped_files(skipped: Iterable[tuple[str, str]]) -> list[SkippedDoc]:
+    """Files that are not read, (name, reason), by reason, the most frequent first."""
+    names: dict[str, list[str]] = {}
+    for name, reason in skipped:
+        names.setdefault(reason, []).append(name)
+    by_count = sorted(names.items(), key=lambda each: -len(each[1]))
+    return [SkippedDoc(reason=reason, count=len(each), first=each[0]) for reason, each in by_count]
+
+
+def why_no_gpu_ops(analysis: TraceAnalysis) -> str:
+    """The likely reason why a trace holds no GPU op."""
+    warnings = analysis.document.warnings
+    return next(w.message for code in ("graph_level", "no_gpu_ops") for w in warnings if w.code == code)
+
+
+def require_whole(trace: Trace, warnings: Iterable[WarningDoc]) -> None:
+    """UnreadableInput when the file is damaged, records of it are lost or can't be right, or its profiler says that
+    some may be lost; ``warnings`` are all of the trace.
+    """
+    lost = lost_words(warnings)
+    if not trace.complete or lost:
+        lost = lost or "records are known to be lost"
+        raise UnreadableInput(f"{trace.source.path}: not whole, so refused as asked: {lost}")
+
+
+def lost_words(warnings: Iterable[WarningDoc]) -> str:
+    """What they say of damage and of lost records; nothing where they say nothing of it."""
+    return "; ".join(warning.message for warning in warnings if warning.code in LOST)
