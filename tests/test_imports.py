@@ -25,6 +25,7 @@ ANALYSIS = (
     "analysis.inputs",
     "analysis.facts",
     "analysis.facts.ranks",
+    "analysis.faults",
     "analysis.story",
     "analysis.render",
     "analysis.step_model",

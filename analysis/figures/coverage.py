@@ -9,32 +9,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..facts.context import Context
+from ..faults.checks import unreliable
 from ..model.document import CoverageDoc, TraceDoc
-from ..model.units import number, part, plural, ratio
+from ..model.units import number, plural, ratio
 from ..story import Fact
 from .figure import Figure
-
-UNLINKED_SHARE: Final = 0.10
-"""Over this share of the kept ops without a launch, gaps can't be explained."""
-
-SKEWED_SHARE: Final = 0.01
-"""Over this share of ops that start before their launch call, the clocks or the correlation ids are wrong."""
-
-IMPOSSIBLE_SHARE: Final = 0.01
-"""Over this share of GPU ops, launches or blocking calls that can't have lasted so long, no time of the file is one."""
-
-LOST_SHARE: Final = 0.01
-"""Over this share of the kept steps' launch calls without a GPU op, records were lost."""
-
-IMPOSSIBLE: Final = "have durations that can't be"
-"""The end of a reason, of more than that share."""
-
-_CUT_CODES: Final = ("cut_file", "damaged_file")
 
 
 def coverage_doc(context: Context) -> CoverageDoc:
     """Count, and say whether the trace is reliable."""
-    return _counts(context, list(_reasons(context)))
+    return _counts(context, unreliable(context))
 
 
 def _told(trace: TraceDoc, verbose: bool) -> Iterator[Fact]:
@@ -60,7 +44,7 @@ def coverage_facts(c: CoverageDoc, *, verbose: bool) -> Iterator[Fact]:
     yield Fact("coverage", lines)
 
 
-def _counts(context: Context, unreliable: list[str]) -> CoverageDoc:
+def _counts(context: Context, reasons: list[str]) -> CoverageDoc:
     facts = context.trace_facts
     trace, ops, launches = context.trace, context.trace.gpu_ops, context.trace.launches
     linked = int(facts.linked.sum())
@@ -80,45 +64,9 @@ def _counts(context: Context, unreliable: list[str]) -> CoverageDoc:
         steps_found=context.steps.found,
         steps_dropped=context.steps.dropped,
         step_source=context.steps.source,
-        reliable=not unreliable,
-        unreliable=unreliable,
+        reliable=not reasons,
+        unreliable=reasons,
     )
-
-
-def _reasons(context: Context) -> Iterator[str]:
-    """Why the trace is unreliable; nothing where it is reliable."""
-    facts = context.trace_facts
-    if not facts.gpu_ops:
-        yield "no GPU op in the file"
-        return
-    unlinked, kept = int((facts.kept & ~facts.linked).sum()), int(facts.kept.sum())
-    early = int(facts.is_early.sum())
-    if not len(context.trace.launches):
-        yield "no launches in the file"
-    elif unlinked > UNLINKED_SHARE * kept:
-        yield f"{part(unlinked, kept)} kept GPU ops have no launch in the file"
-    if early > SKEWED_SHARE * facts.gpu_ops:
-        yield f"{part(early, facts.gpu_ops)} GPU ops start before their launch call does"
-    yield from _impossible(context)
-    if len(context.replays.differing):
-        yield "replays of one graph differ in their number of GPU ops"
-    if len(facts.cut_calls):
-        yield f"the recording ends inside a kept step: {len(facts.cut_calls):,} of its launch calls have no GPU op"
-    elif len(facts.lost_calls) > LOST_SHARE * (len(facts.lost_calls) + facts.launches_kept):
-        calls = len(facts.lost_calls) + facts.launches_kept
-        yield f"{part(len(facts.lost_calls), calls)} launch calls of the kept steps have no GPU op: records were lost"
-    if any(notice.code == "perfetto_json" for notice in context.trace.notices):
-        yield "Perfetto's JSON export cut every time to whole µs"
-    if not context.trace.complete:
-        cut = any(notice.code in _CUT_CODES for notice in context.trace.notices)
-        yield "the file is cut or damaged: what it lacks is not known" if cut else "records are known to be lost"
-
-
-def _impossible(context: Context) -> Iterator[str]:
-    _, *of_tables = context.trace_facts.impossible
-    for what, rows in zip(("GPU ops", "launches", "blocking calls"), of_tables, strict=True):
-        if rows.sum() > IMPOSSIBLE_SHARE * len(rows):
-            yield f"{part(int(rows.sum()), len(rows))} {what} {IMPOSSIBLE}"
 
 
 COVERAGE: Final = Figure(

@@ -22,11 +22,10 @@ from ..facts.context import Context
 from ..facts.trace_times import TraceTimes
 from ..figures.coverage import coverage_doc
 from ..figures.registry import values
-from ..figures.trace_notices import notices
+from ..figures.trace_notices import warning_docs
 from ..figures.trace_verdict import trace_verdict
 from ..inputs.sources import Source
 from ..model import __version__
-from ..model.document import WarningDoc
 from ..model.errors import LaunchscopeError, one_line
 from ..model.freed_memory import no_collection, return_freed_memory
 from ..model.trace import NONE, Trace, utf8_text
@@ -167,7 +166,7 @@ def find_figures(row: RankRow, trace: Trace, *, step_regex: str | None = None) -
     """
     context = Context(trace, step_regex=step_regex)
     unreliable = coverage_doc(context).unreliable
-    warnings = [WarningDoc(code=each.code, message=each.message, count=each.count) for each in notices(context)]
+    warnings = warning_docs(context)
     context.release("trace_facts")
     verdict = trace_verdict(context.times, unreliable, context.blocking_words)
     known: dict[str, Any] = {

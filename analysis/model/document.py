@@ -64,10 +64,17 @@ class CoverageDoc(msgspec.Struct, frozen=True, kw_only=True):
     unreliable: list[str] = []  # why it is not
 
 
+class EventDoc(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    after_ns: int  # since the first GPU op of the file; negative before it
+    why: str  # what contradicts it
+
+
 class WarningDoc(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     message: str
     count: int = 1
+    event: EventDoc | None = None  # the one record that proves it
 
 
 class CauseDoc(msgspec.Struct, frozen=True, kw_only=True):

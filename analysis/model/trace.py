@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from enum import IntEnum
+from enum import Enum, IntEnum
 from functools import cached_property
 from typing import Any, Final, Self
 
@@ -173,6 +173,24 @@ class Source:
         object.__setattr__(self, "path", utf8_text(self.path))
 
 
+class Void(Enum):
+    """What of a trace a fault leaves unknown."""
+
+    TRACE = "the trace"  # no verdict rests on it
+    WORK = "W"  # and what is computed from it: busy, idle, bound, predictions
+    NODE_TAX = "the node tax"
+    CAUSES = "why the GPU was idle"
+
+
+@dataclass(frozen=True)
+class Event:
+    """The one record of a file that proves a fault."""
+
+    name: str
+    start_ns: int
+    why: str  # what contradicts it
+
+
 @dataclass(frozen=True)
 class Notice:
     """What a reader or an analysis has to say about the data: a warning of the report."""
@@ -180,6 +198,8 @@ class Notice:
     code: str  # snake_case; docs/warnings.md lists them
     message: str  # a sentence with the numbers and what to do
     count: int = 1  # of the rows it is about
+    event: Event | None = None
+    voids: Mapping[Void, str] = field(default_factory=dict)  # what can't be told because of it, and why
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,11 @@ from typing import Final, Protocol
 
 import msgspec
 
+from ..faults.impossible import CANT_BE
+from ..faults.lost_records import NSYS_RECORD
 from ..figures import trace_story, verdict_blocks
 from ..figures.analyses import TraceAnalysis
-from ..figures.coverage import IMPOSSIBLE, coverage_facts
-from ..figures.trace_notices import NSYS_RECORD
+from ..figures.coverage import coverage_facts
 from ..figures.verdict_blocks import files_fact, unread_files
 from ..model import units
 from ..model.document import CoverageDoc, SkippedDoc, SourceDoc, UnreadDoc, WarningDoc
@@ -119,7 +120,7 @@ def _trust(analysis: TraceAnalysis) -> Iterator[TrustDoc]:
     lost = [reason for code, reason in _LOSSES.items() if code in codes]
     coarse = ["times are whole µs"] if "whole_us" in codes else []
     odd = [reason for code, reason in _ODD_OPS.items() if code in codes]
-    impossible = [reason for reason in analysis.document.coverage.unreliable if reason.endswith(IMPOSSIBLE)]
+    impossible = [reason for reason in analysis.document.coverage.unreliable if reason.endswith(CANT_BE)]
     yield _answer("GPU work and kernels", NO if impossible else CARE, *impossible, *lost, *coarse, *odd)
     if impossible:
         yield _answer("idle time", NO, *impossible)
