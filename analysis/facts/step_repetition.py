@@ -10,6 +10,7 @@ import numpy as np
 from ..model.columns import numbered
 from ..model.trace import NONE, Ints, Trace
 from .replays import GraphReplays
+from .step_parts import Holders
 
 LEAST_REPEATS: Final = 3
 
@@ -17,7 +18,7 @@ LEAST_EAGER_PERIOD: Final = 8
 """Launches; a shorter repetition without a graph is a layer or a loop inside a step."""
 
 LEAST_REPEATED: Final = 0.5
-"""Share of its thread's launches that a repetition must explain: layers explain at most a third of three steps."""
+"""Share of the file's launches, and of its GPU time, that a repetition must explain."""
 
 DISTINCT_PAUSE: Final = 2.0
 """A pause in the repetition marks the step's end only when it is this much longer than the second longest."""
@@ -44,8 +45,11 @@ class RepeatedSteps(NamedTuple):
     dropped: dict[int, str]
 
 
-def repeated_steps(trace: Trace, replays: GraphReplays) -> RepeatedSteps | None:
-    """The repetition of launches and replays on the thread that launches most; None where it is none of steps."""
+def repeated_steps(trace: Trace, replays: GraphReplays, holders: Holders) -> RepeatedSteps | None:
+    """The repetition of launches and replays on the thread that launches most; None where it is none of steps.
+
+    Layers repeat, too: none where one annotation, module call or pass holds it with more launches around it.
+    """
     launches = trace.launches
     thread = numbered(launches.process, launches.thread)
     rows = np.flatnonzero(thread == np.argmax(np.bincount(thread))) if len(thread) else thread
@@ -55,7 +59,10 @@ def repeated_steps(trace: Trace, replays: GraphReplays) -> RepeatedSteps | None:
     with_launch = replays.launch_row != NONE
     graphs[replays.launch_row[with_launch]] = replays.graph[with_launch]
     found = find_repetition(_launch_tokens(trace, graphs)[rows])
-    if found is None or found.length < LEAST_REPEATED * len(rows):
+    if found is None or found.length < LEAST_REPEATED * len(launches):
+        return None
+    stretch = rows[found.start : found.start + found.length]
+    if _gpu_time(trace, stretch) < LEAST_REPEATED or _is_held_with_more(trace, holders, stretch):
         return None
     graph_launches = launches.is_graph[rows[found.start : found.start + found.period]].sum()
     if not graph_launches and found.period < LEAST_EAGER_PERIOD:
@@ -63,6 +70,27 @@ def repeated_steps(trace: Trace, replays: GraphReplays) -> RepeatedSteps | None:
     if graph_launches == 1 and _is_piece(trace, replays, graphs[rows], found):
         return None
     return _ranges(trace, rows, found)
+
+
+def _gpu_time(trace: Trace, launch_rows: Ints) -> float:
+    """Share of the linked GPU ops' time that these launches have."""
+    ops = trace.gpu_ops
+    linked = ops.launch_row != NONE
+    ours = np.zeros(len(trace.launches), np.bool_)
+    ours[launch_rows] = True
+    total = int(ops.dur_ns[linked].sum())
+    return int(ops.dur_ns[linked][ours[ops.launch_row[linked]]].sum()) / total if total else 0.0
+
+
+def _is_held_with_more(trace: Trace, holders: Holders, stretch: Ints) -> bool:
+    """Whether one annotation, module call or pass of the thread holds the launches of the stretch, and others."""
+    launches, host = trace.launches, trace.host_ops
+    process, thread = int(launches.process[stretch[0]]), int(launches.thread[stretch[0]])
+    start_ns, end_ns = int(launches.start_ns[stretch[0]]), int(launches.start_ns[stretch[-1]])
+    of_thread = launches.start_ns[(launches.process == process) & (launches.thread == thread)]
+    rows = holders.holding(process, thread, start_ns, end_ns)
+    held = np.searchsorted(of_thread, host.end_ns[rows]) - np.searchsorted(of_thread, host.start_ns[rows])
+    return bool((held > len(stretch)).any())
 
 
 def _launch_tokens(trace: Trace, graphs: Ints) -> Ints:

@@ -14,6 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from ..model.errors import LaunchscopeError
 from ..model.trace import NONE, HostKind, Ints, Notice, Trace
 from .phase_names import ENGINE_STEPS, phase_of
 from .replays import GraphReplays
+from .step_parts import Holders
 from .step_repetition import repeated_steps
 
 LEAST_ANNOTATIONS: Final = 3
@@ -59,6 +61,10 @@ class Evidence:
     marks_ns: Sequence[tuple[int, int]]
     step_regex: str | None
     notices: list[Notice] = field(default_factory=list)
+
+    @cached_property
+    def holders(self) -> Holders:
+        return Holders(self.trace)
 
 
 Rule = Callable[[Evidence], StepRanges | None]
@@ -142,7 +148,7 @@ def by_name(evidence: Evidence) -> StepRanges | None:
     Where that is a phase of a step, the steps are those ``by_phases`` finds, if it does.
     """
     trace = evidence.trace
-    rows = _best_annotations(trace, few=False)
+    rows = _best_annotations(evidence, few=False)
     if rows is None:
         return None
     is_phase = phase_of(trace.name(int(trace.host_ops.name[rows[0]]))) is not None
@@ -189,7 +195,7 @@ def by_phases(evidence: Evidence) -> StepRanges | None:
 
 def by_repetition(evidence: Evidence) -> StepRanges | None:
     """The repetition of launches and replays on the thread that launches most."""
-    found = repeated_steps(evidence.trace, evidence.replays)
+    found = repeated_steps(evidence.trace, evidence.replays, evidence.holders)
     if found is None:
         return None
     names = tuple(f"repetition {i}" for i in range(len(found.start_ns)))
@@ -198,7 +204,7 @@ def by_repetition(evidence: Evidence) -> StepRanges | None:
 
 def by_few(evidence: Evidence) -> StepRanges | None:
     """One annotation or two, if they hold 90 % of the whole file's launches."""
-    rows = _best_annotations(evidence.trace, few=True)
+    rows = _best_annotations(evidence, few=True)
     return None if rows is None else _ranges(evidence.trace, "annotation", rows)
 
 
@@ -214,16 +220,17 @@ RULES: Final[tuple[Rule, ...]] = (
     by_name,
     by_engine,
     by_phases,
+    by_lone_engine_step,
     by_repetition,
     by_few,
-    by_lone_engine_step,
 )
 
 
 def held_launches(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
     """Number of launches that start in each [start, end)."""
     starts = trace.launches.start_ns
-    return np.searchsorted(starts, end_ns) - np.searchsorted(starts, start_ns)
+    held: Ints = np.maximum(np.searchsorted(starts, end_ns) - np.searchsorted(starts, start_ns), 0)
+    return held
 
 
 def normalised_name(name: str) -> str:
@@ -241,7 +248,7 @@ def outermost(trace: Trace, rows: Ints) -> Ints:
     rows = rows[np.lexsort((-host.end_ns[rows], host.start_ns[rows]))]
     reach = np.maximum.accumulate(host.end_ns[rows])
     nested = np.zeros(len(rows), dtype=np.bool_)
-    nested[1:] = host.end_ns[rows[1:]] <= reach[:-1]
+    nested[1:] = (host.end_ns[rows[1:]] <= reach[:-1]) & (host.end_ns[rows[1:]] > host.start_ns[rows[1:]])
     rows = rows[~nested]
     threads = np.unique(host.thread[rows])
     if (host.start_ns[rows[1:]] >= host.end_ns[rows[:-1]]).all() or len(threads) == 1:
@@ -264,25 +271,32 @@ def _ranges(trace: Trace, source: str, rows: Ints, end_ns: Ints | None = None) -
     return StepRanges(source, names, host.start_ns[rows], host.end_ns[rows] if end_ns is None else end_ns)
 
 
-def _best_annotations(trace: Trace, *, few: bool) -> Ints | None:
-    """Of the outermost annotations of each normalised name and process, those that hold most launches; None for none.
+def _best_annotations(evidence: Evidence, *, few: bool) -> Ints | None:
+    """Of the outermost annotations of each normalised name and process, and of the calls of each outermost module,
+    those that hold most launches; None for none. Neither parts of steps nor what holds several calls of a module.
 
     ``few``: 1 or 2, that hold 90 % of the file's launches; else at least 3, with 90 % of those from the first one's
-    start to the last one's end. Of names that hold equal numbers the outermost: the fewest ranges, then the first.
+    start to the last one's end. Of those that hold equal numbers the outermost: the fewest ranges, then the first.
     """
-    host = trace.host_ops
-    best: tuple[int, int, int] | None = None
-    found: Ints | None = None
-    for rows in _annotations_by_name(trace):
-        if (len(rows) < LEAST_ANNOTATIONS) is not few:
-            continue
-        start_ns, end_ns = host.start_ns[rows], host.end_ns[rows]
-        among = len(trace.launches) if few else int(held_launches(trace, start_ns[:1], end_ns[-1:])[0])
-        held = int(held_launches(trace, start_ns, end_ns).sum())
-        rank = (-held, len(rows), int(rows[0]))
-        if among and held / among >= LEAST_HELD and (best is None or rank < best):
-            best, found = rank, rows
-    return found
+    trace, holders, host = evidence.trace, evidence.holders, evidence.trace.host_ops
+    modules = [calls for calls in holders.module_calls if _share_held(trace, calls, few=False) >= LEAST_HELD]
+    found: list[tuple[int, int, int, Ints]] = []
+    for rows in [*_annotations_by_name(trace), *holders.module_calls]:
+        if (len(rows) < LEAST_ANNOTATIONS) is few and _share_held(trace, rows, few=few) >= LEAST_HELD:
+            held = int(held_launches(trace, host.start_ns[rows], host.end_ns[rows]).sum())
+            found.append((-held, len(rows), int(rows[0]), rows))
+    for _, _, _, rows in sorted(found, key=lambda each: each[:3]):
+        whole_loops = any(holders.holds_several(rows, calls) for calls in modules if len(calls) >= LEAST_ANNOTATIONS)
+        if not whole_loops and (few or not holders.are_parts(rows)):
+            return rows
+    return None
+
+
+def _share_held(trace: Trace, rows: Ints, *, few: bool) -> float:
+    """Share of the launches, of the file or from the first one's start to the last one's end, that these hold."""
+    start_ns, end_ns = trace.host_ops.start_ns[rows], trace.host_ops.end_ns[rows]
+    among = len(trace.launches) if few else int(held_launches(trace, start_ns[:1], end_ns[-1:])[0])
+    return int(held_launches(trace, start_ns, end_ns).sum()) / among if among else 0.0
 
 
 def _annotations_by_name(trace: Trace) -> list[Ints]:

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from ..model.columns import numbered
 from ..model.trace import NONE, Bools, Ints, Notice, Reals, Trace
 from .replays import GraphReplays
 from .step_sources import Evidence, StepRanges, locate_steps
@@ -38,7 +39,7 @@ class Steps:
     reasons: dict[int, str]  # why each dropped step was
     op_step: Ints  # step of each GPU op, NONE outside
     launch_step: Ints  # step of each launch, NONE outside
-    blocking_step: Ints  # step of each blocking call, NONE outside
+    blocking_step: Ints  # step of each blocking call of a thread that launches in it, NONE outside
     notices: tuple[Notice, ...]
 
     def __len__(self) -> int:
@@ -87,7 +88,7 @@ def find_steps(
         reasons=dict(sorted(reasons.items())),
         op_step=op_step,
         launch_step=launch_step,
-        blocking_step=_step_at(trace.blocking_calls.start_ns, ranges),
+        blocking_step=_blocking_steps(trace, ranges, launch_step),
         notices=ranges.notices,
     )
 
@@ -147,6 +148,20 @@ def _op_steps(trace: Trace, ranges: StepRanges, launch_step: Ints) -> Ints:
     return result
 
 
+def _blocking_steps(trace: Trace, ranges: StepRanges, launch_step: Ints) -> Ints:
+    """The step of each blocking call; NONE for threads that launch nothing in it: the step does not wait for those."""
+    calls, launches = trace.blocking_calls, trace.launches
+    step = _step_at(calls.start_ns, ranges)
+    of_launches = np.flatnonzero(launch_step != NONE)
+    key = numbered(
+        np.append(launches.process[of_launches], calls.process),
+        np.append(launches.thread[of_launches], calls.thread),
+        np.append(launch_step[of_launches], step),
+    )
+    launching = np.isin(key[len(of_launches) :], key[: len(of_launches)])
+    return np.where(launching, step, NONE)
+
+
 def _device_windows(ranges: StepRanges, step: Ints, op_start_ns: Ints, op_end_ns: Ints) -> StepRanges:
     """Each step from its first linked op to the next step's; the last to its last op's end; without ops its host range.
 
@@ -166,6 +181,8 @@ def _dropped(trace: Trace, ranges: StepRanges, launch_step: Ints, op_step: Ints)
     """Reasons of the steps that don't count: as the source says, empty, compiling, cut off or warming up."""
     count = len(ranges.names)
     reasons = dict(ranges.dropped)
+    for step in np.flatnonzero(ranges.end_ns <= ranges.start_ns).tolist():
+        reasons[step] = "never ended"
     launches, ops = (np.bincount(s[s != NONE], minlength=count) for s in (launch_step, op_step))
     for step in np.flatnonzero((launches == 0) & (ops == 0)).tolist():
         reasons.setdefault(step, "no GPU work in it")

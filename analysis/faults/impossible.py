@@ -1,4 +1,4 @@
-"""Times that can't be: each rule of docs/warnings.md, "What can't be", as a check."""
+"""Times that can't be: each rule of docs/metrics.md, coverage, as a check."""
 
 from __future__ import annotations
 

@@ -110,6 +110,22 @@ def _under_recorded(context: Context) -> Iterator[Notice]:
         )
 
 
+def _capture_recorded(context: Context) -> Iterator[Notice]:
+    trace, host = context.trace, context.trace.host_ops
+    begins = np.array(["StreamBeginCapture" in name for name in trace.names], np.bool_)
+    rows = np.flatnonzero((host.kind == HostKind.API) & begins[host.name])
+    if not len(rows) or trace.launches.is_graph.any() or context.has_steps:
+        return
+    calls = units.plural(len(rows), "graph was captured", "graphs were captured")
+    text = (
+        f"{calls} while it was recorded and none was replayed: what it shows is the making of a graph, not a step; "
+        "record after the warm-up, when replays run"
+    )
+    event = Event(trace.name(int(host.name[rows[0]])), int(host.start_ns[rows[0]]), "a capture begins here")
+    reason = "it is the recording of a capture: no graph is replayed in it"
+    yield Notice("capture_recorded", text, len(rows), event, {Void.TRACE: reason})
+
+
 def _why_no_gpu_ops(trace: Trace) -> str:
     """The likely reason, by what the file holds instead, and what to do."""
     kinds = set(trace.host_ops.kind.tolist())
@@ -151,5 +167,6 @@ LOST: Final = (
     Check("no_launches", "a GPU op was launched by a call of the host", _no_launches),
     Check("orphans", "the launch of each GPU op is in the file", _orphans),
     Check("lost_ops", "a call that launches has its GPU op in the file", _lost_ops),
+    Check("capture_recorded", "a recording of steps is not that of a graph's capture", _capture_recorded),
     Check("under_recorded", "replays of one graph run the same GPU ops", _under_recorded),
 )

@@ -5,6 +5,7 @@ The rules are those of docs/warnings.md, "When a trace is not reliable".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -39,9 +40,24 @@ def coverage_facts(c: CoverageDoc, *, verbose: bool) -> Iterator[Fact]:
     if c.negative_queue and verbose:
         odd.append(f"{plural(c.negative_queue, 'launch', 'launches')} return after their GPU op started (normal)")
     lines = [" · ".join(counts), " · ".join([linked, "reliable" if c.reliable else "NOT RELIABLE", *odd])]
-    kept = f"{number(c.steps_found - c.steps_dropped)} of {number(c.steps_found)} kept"
-    lines.append(f"steps: {kept}, found by {c.step_source.replace('_', ' ')}" if c.steps_found else "steps: none found")
     yield Fact("coverage", lines)
+
+
+_SOURCES: Final = {
+    "capture": "the marks of the capture",
+    "profiler_step": "ProfilerStep",
+    "annotation": "annotation",
+    "repetition": "the repetition of launches",
+}
+
+
+def steps_fact(c: CoverageDoc) -> Fact:
+    """How the steps were found, how many were kept, and why the others were dropped."""
+    if not c.steps_found:
+        return Fact("steps", ["none found: everything is told of one window over the whole file"])
+    kept = f"{number(c.steps_found - c.steps_dropped)} of {number(c.steps_found)} kept"
+    why = "; ".join(f"{number(count)} dropped: {reason}" for reason, count in c.dropped_because.items())
+    return Fact("steps", ["; ".join(filter(None, (f"{kept}, found by {_SOURCES[c.step_source]}", why)))])
 
 
 def _counts(context: Context, reasons: list[str]) -> CoverageDoc:
@@ -66,6 +82,7 @@ def _counts(context: Context, reasons: list[str]) -> CoverageDoc:
         step_source=context.steps.source,
         reliable=not reasons,
         unreliable=reasons,
+        dropped_because=dict(Counter(why.partition(":")[0] for why in context.steps.reasons.values()).most_common()),
     )
 
 

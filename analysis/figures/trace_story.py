@@ -10,6 +10,7 @@ from ..model.document import DeviceDoc, SteadyDoc, TraceDoc
 from ..model.units import MISSING, duration, number, share
 from ..story import Block, Column, Heading, Listing, Row, Table
 from . import verdict_blocks
+from .coverage import steps_fact
 from .figure import Figure
 from .registry import FIGURES
 
@@ -24,6 +25,7 @@ def trace_story(trace: TraceDoc, *, verbose: bool, divides: bool = False) -> lis
     return [
         _heading(trace, divides),
         verdict_blocks.headline(trace.verdict),
+        steps_fact(trace.coverage),
         *verdict_blocks.actions(trace.verdict.actions, step_ns),
         *verdict_blocks.warnings(trace.warnings, verbose=verbose),
         *verdict_blocks.withheld(_withheld(trace), verbose=verbose),

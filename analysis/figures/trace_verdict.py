@@ -51,6 +51,7 @@ def trace_verdict(
             node_gap_ns=node_gap_ns,
             graph_launches=times.graph_launches,
             has_steps=times.has_steps,
+            steps=len(times.with_period) if times.has_steps else None,
             unreliable=tuple(unreliable),
             blocking=tuple(blocking),
         )

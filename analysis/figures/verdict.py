@@ -42,6 +42,8 @@ LESS_WORK_UNCOUNTED: Final = "launchscope whatif PATH --gpu matmul=0.5"
 
 GPU_BOUND_FRACTION: Final = 0.85  # W ÷ T from which the GPU itself is the bottleneck
 MIN_OPS_WITHOUT_STEPS: Final = 100
+FEW_STEPS: Final = 3  # fewer than that repeat nothing: one kernel inside a ProfilerStep is no step to judge by
+MIN_OPS_IN_FEW_STEPS: Final = 10
 HALF: Final = 0.5  # of what is not work: the share from which one cause gives the class its name
 WORTH_DOING: Final = 0.05  # of T: smaller savings are not proposed
 MAX_ACTIONS: Final = 3
@@ -91,6 +93,7 @@ class StepFacts:
     observer_ns: float = 0.0  # part of the launch tax, before graph replays, that is mostly the profiler's own
     graph_launches: float = 0.0
     has_steps: bool = True
+    steps: int | None = None  # that a trace's times are the medians of; null where they are unprofiled
     unreliable: tuple[str, ...] = ()  # why the trace is not reliable
     floor_ns: float | None = None
     node_gap_ns: float | None = None  # ν of this machine
@@ -134,6 +137,11 @@ def _missing(facts: StepFacts) -> str | None:
         return (
             f"{facts.gpu_ops:.0f} GPU ops and no steps: too little to judge by "
             f"({MIN_OPS_WITHOUT_STEPS} are needed without steps)"
+        )
+    if facts.steps is not None and facts.steps < FEW_STEPS and facts.steps * facts.gpu_ops < MIN_OPS_IN_FEW_STEPS:
+        return (
+            f"{units.plural(round(facts.steps * facts.gpu_ops), 'GPU op')} in {units.plural(facts.steps, 'step')}: too "
+            f"little to judge by ({MIN_OPS_IN_FEW_STEPS} are needed in fewer than {FEW_STEPS} steps)"
         )
     if not facts.step_ns:
         return "the step time is not known"

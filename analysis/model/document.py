@@ -62,6 +62,7 @@ class CoverageDoc(msgspec.Struct, frozen=True, kw_only=True):
     step_source: str  # capture, profiler_step, annotation, repetition, none
     reliable: bool
     unreliable: list[str] = []  # why it is not
+    dropped_because: dict[str, int] = {}  # steps by the reason why they don't count, the most frequent first
 
 
 class EventDoc(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from ..faults.impossible import CANT_BE
 from ..faults.lost_records import NSYS_RECORD
 from ..figures import trace_story, verdict_blocks
 from ..figures.analyses import TraceAnalysis
-from ..figures.coverage import coverage_facts
+from ..figures.coverage import coverage_facts, steps_fact
 from ..figures.verdict_blocks import files_fact, unread_files
 from ..model import units
 from ..model.document import CoverageDoc, SkippedDoc, SourceDoc, UnreadDoc, WarningDoc
@@ -305,6 +305,7 @@ def _tell_trace(trace: TraceHealthDoc, *, divides: bool, verbose: bool) -> Itera
     if trace.coverage.gpu_ops or verbose:  # else everything is
         yield from verdict_blocks.withheld(trace.withheld, verbose=verbose)
     yield from coverage_facts(trace.coverage, verbose=verbose)
+    yield steps_fact(trace.coverage)
     if trace.first_step is not None:
         yield Fact("first step", [trace.first_step])
     if trace.dropped:

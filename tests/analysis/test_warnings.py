@@ -228,6 +228,8 @@ CASES = [
     Case("lost_ops", last_step(2, 1), 1,
          "1 of 3 (33 %) launch calls of the kept steps have no GPU op in the file, in 1 of 2 steps",
          trace().step(0, 0, 90).launch(0, 9).kernel(10, 5).api("cuLaunchKernel", 2, 3)),
+    Case("capture_recorded", one().api("cudaStreamBeginCapture", 20, 5), 1, "1 graph was captured",
+         one().api("cudaStreamBeginCapture", 20, 5).graph_launch(30, 5).kernel(40, 4)),
     # --- what a profiler loses or gets wrong ----------------------------------------------------------------------
     Case("under_recorded", replays(40, 40, 39), 1,
          "graph 0: 1 of 3 (33 %) replays have fewer than 40 GPU ops (down to 39)", replays(40, 40, 40)),
@@ -410,6 +412,7 @@ class TestReliable:
             (backwards(launches=2), "2 of 100 (2 %) launches have durations that can't be", backwards(launches=1)),
             (backwards(syncs=2), "2 of 100 (2 %) blocking calls have durations that can't be", backwards(syncs=1)),
             (replays(40, 40, 39), "replays of one graph differ in their number of GPU ops", replays(40, 40, 40)),
+            (one().api("cudaStreamBeginCapture", 20, 5), "it is the recording of a capture", one()),
             (last_step(2, 1), "the recording ends inside a kept step: 1 of its launch calls", last_step(2)),
             (last_step(98, 5), "1 of 99 (1 %) launch calls of the kept steps have no GPU op", last_step(99, 5)),
             (one().api("cudaMalloc", 20, 1).cut(3), "the file is cut or damaged: what it lacks", one()),

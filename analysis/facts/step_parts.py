@@ -1,0 +1,112 @@
+"""What is a part of a step, and what holds steps: layers, blocks and micro-batches repeat inside a step, too."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from ..model.columns import grouped, numbered
+from ..model.trace import NONE, HostKind, Ints, Trace
+
+MODULE: Final = "nn.Module: "
+"""What torch.profiler writes before the class of a module whose call it recorded (with_stack)."""
+
+_LOOP: Final = re.compile(r"ProfilerStep|generat|epoch|(?:^|[\W_])loop|bench|iterations|steps$", re.IGNORECASE)
+"""Names of what holds whole steps: anything that repeats inside may be a step."""
+
+_STEP: Final = re.compile(r"(?:^|[^a-z])(?:steps?|iter(?:ation)?|token)(?:[^a-z]|$)", re.IGNORECASE)
+_PART: Final = re.compile(r"micro|layer|block|inner|sub", re.IGNORECASE)
+"""Who calls it a step means one, wherever it stands; not a step of a layer or of a micro-batch."""
+
+_PASS: Final = re.compile(r": (?:forward|__call__|_call_impl|_wrapped_call_impl|execute_model|_model_forward)$")
+"""Python functions that are one pass of a model. Others, such as main, hold loops as well."""
+
+LEAST_RUNS: Final = 2
+"""Runs 0, 1, 2, …, 0, 1, 2, … of numbered names from which the numbers are those of layers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Holders:
+    """Annotations, module calls and passes of a trace: each may hold what repeats inside one step."""
+
+    trace: Trace
+
+    @cached_property
+    def rows(self) -> Ints:
+        """Rows of host_ops that may hold parts, but for loops by name."""
+        host, names = self.trace.host_ops, self.trace.names
+        is_pass = np.array([MODULE in name or _PASS.search(name) is not None for name in names], np.bool_)
+        is_loop = np.array([_LOOP.search(name) is not None for name in names], np.bool_)
+        kept = (host.kind == HostKind.ANNOTATION) | ((host.kind == HostKind.PYTHON) & is_pass[host.name])
+        return np.flatnonzero(kept & ~is_loop[host.name])
+
+    @cached_property
+    def module_calls(self) -> list[Ints]:
+        """Rows of the calls of modules that no other module called, by thread and name; by start."""
+        host, names = self.trace.host_ops, self.trace.names
+        is_module = np.array([MODULE in name for name in names], np.bool_)
+        rows = np.flatnonzero((host.kind == HostKind.PYTHON) & is_module[host.name])
+        calls: list[Ints] = []
+        thread = numbered(host.process[rows], host.thread[rows])
+        for of_thread in grouped(thread, int(thread.max(initial=NONE)) + 1):
+            its = rows[of_thread]
+            its = its[np.lexsort((-host.end_ns[its], host.start_ns[its]))]
+            reach = np.maximum.accumulate(host.end_ns[its])
+            outer = its[np.append(True, host.start_ns[its[1:]] >= reach[:-1])[: len(its)]]
+            name = numbered(host.name[outer])
+            calls += [outer[one] for one in grouped(name, int(name.max(initial=NONE)) + 1)]
+        return calls
+
+    def holder_of(self, rows: Ints) -> int | None:
+        """The row that holds all of these rows of host_ops, of their thread, and is no loop; None without one."""
+        host = self.trace.host_ops
+        first, end = host.start_ns[rows].min(), host.end_ns[rows].max()
+        found = self.holding(int(host.process[rows[0]]), int(host.thread[rows[0]]), int(first), int(end))
+        found = found[~np.isin(found, rows)]
+        return int(found[0]) if len(found) else None
+
+    def holding(self, process: int, thread: int, start_ns: int, end_ns: int) -> Ints:
+        """Rows of the thread that hold all of this time, but for those that hold several calls of a module."""
+        host, rows = self.trace.host_ops, self.rows
+        on_thread = (host.process[rows] == process) & (host.thread[rows] == thread)
+        rows = rows[on_thread & (host.start_ns[rows] <= start_ns) & (host.end_ns[rows] >= end_ns)]
+        for calls in self.module_calls:
+            rows = rows[self._calls_in(calls, rows) <= 1]
+        return np.asarray(rows)
+
+    def holds_several(self, rows: Ints, calls: Ints) -> bool:
+        """Whether any of these rows holds more than one of these calls."""
+        return bool((self._calls_in(calls, rows) > 1).any())
+
+    def _calls_in(self, calls: Ints, rows: Ints) -> Ints:
+        """How many of the calls, by start, begin in each of the rows; none of a row that is one of them."""
+        host = self.trace.host_ops
+        start = host.start_ns[calls]
+        inside = np.searchsorted(start, host.end_ns[rows]) - np.searchsorted(start, host.start_ns[rows])
+        return np.where(np.isin(rows, calls), 0, inside)
+
+    def are_parts(self, rows: Ints) -> bool:
+        """Whether alike annotations are parts of steps: all inside one other thing, or numbered as layers are."""
+        names = [self.trace.name(name) for name in self.trace.host_ops.name[rows].tolist()]
+        if is_named_step(names[0]):
+            return False
+        return _numbers_restart(names) or self.holder_of(rows) is not None
+
+
+def is_named_step(name: str) -> bool:
+    """Whether its author called it a step, an iteration or a token."""
+    return _STEP.search(name) is not None and _PART.search(name) is None
+
+
+def _numbers_restart(names: list[str]) -> bool:
+    """Whether alike names count the same numbers in the same order again and again: layers of each step."""
+    numbers = Counter(names)
+    if len(numbers) < LEAST_RUNS or min(numbers.values()) < LEAST_RUNS:
+        return False
+    first = list(dict.fromkeys(names))
+    return names[: 2 * len(first)] == first * 2

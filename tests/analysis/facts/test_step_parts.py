@@ -1,0 +1,119 @@
+"""Layers, blocks and micro-batches repeat inside a step; what holds whole steps is none either."""
+
+from __future__ import annotations
+
+import pytest
+from launchscope.analysis.facts.context import Context
+from launchscope.fixtures.builder import TraceBuilder, trace
+
+LAYER = [f"kernel_{index}" for index in range(9)]
+
+
+def layers(builder: TraceBuilder, at: int, count: int = 12, *, each: str | None = None) -> TraceBuilder:
+    """An embedding, so many layers of nine launches 10 µs apart, and a head: 20 µs + 90 µs a layer."""
+    builder.launch(at, 4).kernel(at + 5, 3.5, name="embed")
+    for layer in range(count):
+        begin = at + 10 + 90 * layer
+        if each is not None:
+            builder.annotation(each.format(layer), begin, 89)
+        for index, name in enumerate(LAYER):
+            builder.launch(begin + 10 * index, 4).kernel(begin + 10 * index + 5, 3.5, name=name)
+    end = at + 10 + 90 * count
+    return builder.launch(end, 4).kernel(end + 5, 3.5, name="head")
+
+
+def found(builder: TraceBuilder) -> tuple[str, int]:
+    """How the steps were found, and how many."""
+    steps = Context(builder.build()).steps
+    return steps.source, len(steps)
+
+
+class TestLayers:
+    """One pass of twelve layers is one step, or none: never twelve."""
+
+    def test_in_a_lone_step_of_an_engine(self) -> None:
+        builder = layers(trace().annotation("execute_context_1(128)_generation_0(0)", 0, 1200), 10)
+        assert found(builder) == ("annotation", 1)
+
+    def test_in_one_annotation(self) -> None:
+        assert found(layers(trace().annotation("forward", 0, 1200), 10)) == ("annotation", 1)
+
+    @pytest.mark.parametrize("each", ["layer", "layer {}", "FSDP::pre_forward (layers.{})"])
+    def test_annotated_in_one_annotation(self, each: str) -> None:
+        builder = layers(trace().annotation("forward", 0, 1200), 10, each=each)
+        assert found(builder) == ("annotation", 1)
+
+    def test_in_one_call_of_a_module(self) -> None:
+        builder = layers(trace().python("nn.Module: LlamaForCausalLM_0", 0, 1200), 10)
+        assert found(builder) == ("annotation", 1)
+
+    def test_in_one_pass(self) -> None:
+        builder = layers(trace().python("model.py(30): main", 0, 1300).python("model.py(12): forward", 5, 1200), 10)
+        assert found(builder) == ("none", 0)
+
+    def test_in_half_of_the_launches_or_of_the_time(self) -> None:
+        builder = layers(trace(), 0)
+        for index in range(111):
+            builder.launch(2000 + 10 * index, 4).kernel(2005 + 10 * index, 3.5, name=f"other_{index}")
+        assert found(builder) == ("none", 0)
+        assert found(layers(trace().launch(2000, 4).kernel(2005, 400, name="gemm"), 0)) == ("none", 0)
+
+
+class TestSteps:
+    """Four passes of twelve layers are four steps."""
+
+    def passes(self, builder: TraceBuilder, *, each: str | None = None, around: str | None = None) -> TraceBuilder:
+        for step in range(4):
+            if around is not None:
+                builder.python(around, 2000 * step - 5, 1200)
+            layers(builder, 2000 * step, each=each)
+        return builder
+
+    @pytest.mark.parametrize("loop", ["generate", "epoch 3", "decode loop", "ProfilerStep*"])
+    def test_in_what_is_a_loop_by_name(self, loop: str) -> None:
+        builder = trace().annotation(loop, -100, 9000)
+        for step in range(4):
+            layers(builder.annotation("decode", 2000 * step - 5, 1200), 2000 * step)
+        assert found(builder) == ("annotation", 4)
+
+    def test_that_are_called_steps(self) -> None:
+        builder = trace().annotation("inference", -100, 9000)
+        for step in range(4):
+            layers(builder.annotation(f"decode_step#{step}", 2000 * step - 5, 1200), 2000 * step)
+        assert found(builder) == ("annotation", 4)
+
+    def test_that_nothing_but_numbered_layers_tell(self) -> None:
+        assert found(self.passes(trace(), each="layer {}")) == ("repetition", 4)
+
+    def test_by_calls_of_the_outermost_module(self) -> None:
+        builder = trace().python("model.py(30): main", -100, 9000).annotation("run", -50, 8900)
+        self.passes(builder, around="nn.Module: LlamaForCausalLM_0")
+        for step in range(4):
+            for layer in range(12):
+                builder.python(f"nn.Module: LlamaDecoderLayer_{layer}", 2000 * step + 10 + 90 * layer, 89)
+        assert found(builder) == ("annotation", 4)
+
+    def test_of_a_loop_in_main(self) -> None:
+        builder = trace().python("model.py(30): main", -1000, 9900).launch(-900, 4).kernel(-890, 3, name="other")
+        assert found(self.passes(builder)) == ("repetition", 4)
+
+
+def test_a_step_that_never_ended_is_dropped() -> None:
+    builder = trace()
+    for step in range(5):
+        builder.annotation(f"ProfilerStep#{step}", 100 * step, 100 if step < 4 else -400)
+        builder.launch(100 * step + 1, 5).kernel(100 * step + 10, 5)
+    steps = Context(builder.build()).steps
+    assert (steps.found, steps.reasons) == (5, {4: "never ended"})
+
+
+def test_a_step_waits_by_its_own_threads() -> None:
+    """A helper thread that waits for a copy launches nothing: the step does not wait with it."""
+    builder = trace()
+    for step in range(4):
+        at = 100 * step
+        builder.step(step, at, 90).launch(at + 1, 5).kernel(at + 10, 20).sync(at + 8, 25)
+        builder.sync(at + 9, 60, thread=77)
+    figures = Context(builder.build()).step_figures
+    assert figures is not None
+    assert figures.blocking_calls.median == 1
