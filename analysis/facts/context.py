@@ -22,6 +22,7 @@ from .collectives import Collectives, collectives_of
 from .gap_causes import Threads
 from .gaps import Gaps, find_gaps, gaps_inside
 from .launches import CallStacks, LaunchTimes, launch_times, launches_doc, launching_operators, queue_depth
+from .lost_calls import LostCalls, find_lost_calls
 from .replays import GraphReplays, graph_replays
 from .steps import Steps, find_steps, first_op_ns, step_busy_ns
 from .trace_facts import TraceFacts
@@ -126,7 +127,11 @@ class Context:
     @cached_property
     def steps(self) -> Steps:
         """LaunchscopeError: a step expression that is bad, or takes too long."""
-        return find_steps(self.trace, self.replays, self.marks_ns, self.step_regex)
+        return find_steps(self.trace, self.replays, self.lost_calls, self.marks_ns, self.step_regex)
+
+    @cached_property
+    def lost_calls(self) -> LostCalls:
+        return find_lost_calls(self.trace)
 
     @property
     def has_steps(self) -> bool:

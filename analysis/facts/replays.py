@@ -36,6 +36,7 @@ class GraphReplays:
     op_count: Ints  # [r]
     graph: Ints  # [r] index into graph_names; also holds the replays that lack ops of their graph
     under_recorded: Bools  # [r] fewer ops than other replays of its graph
+    cut: Bools  # [r] for that the recording began or ended inside it
     graph_names: tuple[str, ...]  # 'graph 0', … by first replay, or the file's own graph id
 
     def __len__(self) -> int:
@@ -43,11 +44,12 @@ class GraphReplays:
 
     @property
     def differing(self) -> Ints:
-        """Graphs whose replays have differing op counts: records were lost, or the file was cut inside a replay."""
+        """Graphs whose replays have differing op counts, cut ones left out: records were lost."""
+        graph, op_count = self.graph[~self.cut], self.op_count[~self.cut]
         most = np.zeros(len(self.graph_names), dtype=np.int64)
-        np.maximum.at(most, self.graph, self.op_count)
+        np.maximum.at(most, graph, op_count)
         least = most.copy()
-        np.minimum.at(least, self.graph, self.op_count)
+        np.minimum.at(least, graph, op_count)
         return np.flatnonzero(most != least)
 
     def to_doc(self, trace: Trace) -> GraphsDoc:
@@ -68,7 +70,8 @@ class GraphReplays:
         )
 
     def _replay_doc(self, trace: Trace, graph: str, replays: Ints) -> ReplayDoc:
-        counts, launches = self.op_count[replays], self.launch_row[replays]
+        whole = replays[~self.cut[replays]]
+        counts, launches = self.op_count[whole if len(whole) else replays], self.launch_row[replays]
         launches = launches[launches != NONE]
         return ReplayDoc(
             graph=graph,
@@ -106,7 +109,9 @@ def graph_replays(trace: Trace) -> GraphReplays:
     ordinal[rows] = np.arange(len(rows)) - begin[replay]
 
     launch_row = launch_of[groups]
-    graph, under_recorded, labels = _graphs(trace, op_replay, np.split(rows, begin)[1:], launch_row)
+    members = np.split(rows, begin)[1:]
+    edges = _at_edges(trace, op_replay, len(members))
+    graph, under_recorded, labels = _graphs(trace, edges[0] | edges[1], members, launch_row)
     return GraphReplays(
         op_replay=narrow(op_replay),
         ordinal=narrow(ordinal),
@@ -116,6 +121,7 @@ def graph_replays(trace: Trace) -> GraphReplays:
         op_count=op_count,
         graph=graph,
         under_recorded=under_recorded,
+        cut=_cut(trace, members, graph, under_recorded, edges, launch_row),
         graph_names=labels,
     )
 
@@ -141,7 +147,7 @@ def _signatures(trace: Trace, members: Sequence[Ints]) -> tuple[Ints, list[Ints]
 
 
 def _graphs(
-    trace: Trace, op_replay: Ints, members: Sequence[Ints], launch_row: Ints
+    trace: Trace, at_edge: Bools, members: Sequence[Ints], launch_row: Ints
 ) -> tuple[Ints, Bools, tuple[str, ...]]:
     """Graph of each replay, whether it lacks ops, and the graphs' names, in order of first replay."""
     heads = np.array([its_ops[0] for its_ops in members], dtype=np.int64)
@@ -157,14 +163,14 @@ def _graphs(
         np.maximum.at(most, graph, sizes)
         return graph, sizes < most[graph], names
     signature, sequences = _signatures(trace, members)
-    owner = _attach_under_recorded(trace, op_replay, launch_row, signature, sequences)
+    owner = _attach_under_recorded(trace, at_edge, launch_row, signature, sequences)
     distinct, first, graph = np.unique(owner, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
     return rank[graph.reshape(-1)], owner != signature, tuple(f"graph {i}" for i in range(len(distinct)))
 
 
 def _attach_under_recorded(
-    trace: Trace, op_replay: Ints, launch_row: Ints, signature: Ints, sequences: Sequence[Ints]
+    trace: Trace, at_edge: Bools, launch_row: Ints, signature: Ints, sequences: Sequence[Ints]
 ) -> Ints:
     """Signature of the whole graph that each replay is of: its own, or the one that it lacks ops of.
 
@@ -174,7 +180,7 @@ def _attach_under_recorded(
     """
     owner = signature.copy()
     counts = np.bincount(signature, minlength=len(sequences))
-    at_edge = _at_edge(trace, op_replay, len(signature)) & ((launch_row == NONE) | (not trace.complete))
+    at_edge = at_edge & ((launch_row == NONE) | (not trace.complete))
     before, after = _neighbours(trace, launch_row, signature)
     by_length = sorted(range(len(sequences)), key=lambda s: (-len(sequences[s]), s))
     names = [frozenset(sequence.tolist()) for sequence in sequences]
@@ -215,14 +221,39 @@ def _is_part(short: Ints, long: Ints) -> bool:
     return shared >= SAME_GRAPH_SHARE * len(long)
 
 
-def _at_edge(trace: Trace, op_replay: Ints, replays: int) -> Bools:
-    """Replays that hold their device's first op or its last: the recording may have begun or ended inside them."""
+def _at_edges(trace: Trace, op_replay: Ints, replays: int) -> tuple[Bools, Bools]:
+    """Replays that hold their device's first op, and its last: the recording may have begun or ended inside them."""
     ops = trace.gpu_ops
-    found = np.zeros(replays + 1, np.bool_)  # the last is that of NONE
+    first, last = np.zeros(replays + 1, np.bool_), np.zeros(replays + 1, np.bool_)  # the last entry is that of NONE
     for device in trace.devices:
         rows = np.flatnonzero(ops.device == device)
-        found[op_replay[[rows[0], rows[np.argmax(ops.end_ns[rows])]]]] = True
-    return found[:-1]
+        first[op_replay[rows[0]]] = last[op_replay[rows[np.argmax(ops.end_ns[rows])]]] = True
+    return first[:-1], last[:-1]
+
+
+def _cut(
+    trace: Trace,
+    members: Sequence[Ints],
+    graph: Ints,
+    under_recorded: Bools,
+    edges: tuple[Bools, Bools],
+    launch_row: Ints,
+) -> Bools:
+    """Replays at an edge that lack what a cut takes away: the first ops at the start, the last ones at the end.
+
+    Those without a launch in the file, and on several streams, whose order differs from replay to replay, lack any.
+    """
+    names = trace.gpu_ops.name
+    cut = under_recorded & (edges[0] | edges[1])
+    for replay in np.flatnonzero(cut & (launch_row != NONE)).tolist():
+        its_ops = members[replay]
+        if len(np.unique(trace.gpu_ops.stream[its_ops])) > 1:
+            continue
+        alike = np.flatnonzero(graph == graph[replay]).tolist()
+        whole, own = names[max((members[other] for other in alike), key=len)], names[its_ops]
+        at_start = edges[0][replay] and (whole[-len(own) :] == own).all()
+        cut[replay] = at_start or (edges[1][replay] and (whole[: len(own)] == own).all())
+    return cut
 
 
 def _neighbours(trace: Trace, launch_row: Ints, signature: Ints) -> tuple[Ints, Ints]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from ..model.columns import numbered
+from ..model.columns import follow, numbered
 from ..model.trace import NONE, Bools, Ints, Notice, Reals, Trace
+from .lost_calls import LostCalls
 from .replays import GraphReplays
 from .step_sources import Evidence, StepRanges, locate_steps
 
@@ -70,13 +71,17 @@ class Steps:
 
 
 def find_steps(
-    trace: Trace, replays: GraphReplays, marks_ns: Sequence[tuple[int, int]], step_regex: str | None
+    trace: Trace,
+    replays: GraphReplays,
+    lost: LostCalls,
+    marks_ns: Sequence[tuple[int, int]],
+    step_regex: str | None,
 ) -> Steps:
     """Steps by the first rule that works; ``marks_ns[0]`` is the sacrificed step. LaunchscopeError: a bad regex."""
     ranges = locate_steps(Evidence(trace, replays, marks_ns, step_regex))
     launch_step = _step_at(trace.launches.start_ns, ranges)
     op_step = _op_steps(trace, ranges, launch_step)
-    reasons = _dropped(trace, ranges, launch_step, op_step)
+    reasons = _dropped(trace, ranges, replays, lost, launch_step, op_step)
     kept = np.ones(len(ranges.names), dtype=np.bool_)
     kept[list(reasons)] = False
     return Steps(
@@ -177,13 +182,19 @@ def _device_windows(ranges: StepRanges, step: Ints, op_start_ns: Ints, op_end_ns
     return replace(ranges, start_ns=start_ns, end_ns=end_ns)
 
 
-def _dropped(trace: Trace, ranges: StepRanges, launch_step: Ints, op_step: Ints) -> dict[int, str]:
-    """Reasons of the steps that don't count: as the source says, empty, compiling, cut off or warming up."""
+def _dropped(
+    trace: Trace, ranges: StepRanges, replays: GraphReplays, lost: LostCalls, launch_step: Ints, op_step: Ints
+) -> dict[int, str]:
+    """Reasons of the steps that don't count: as the source says, empty, compiling, cut off, warming up, or with lost
+    records."""
     count = len(ranges.names)
     reasons = dict(ranges.dropped)
     for step in np.flatnonzero(ranges.end_ns <= ranges.start_ns).tolist():
         reasons[step] = "never ended"
     launches, ops = (np.bincount(s[s != NONE], minlength=count) for s in (launch_step, op_step))
+    cut = op_step[follow(replays.cut, replays.op_replay, absent=False)]
+    for step, reason in _lacking(trace, ranges, lost, cut, reasons).items():
+        reasons.setdefault(step, reason)
     for step in np.flatnonzero((launches == 0) & (ops == 0)).tolist():
         reasons.setdefault(step, "no GPU work in it")
     for step in _compiling_steps(trace, ranges):
@@ -197,6 +208,25 @@ def _dropped(trace: Trace, ranges: StepRanges, launch_step: Ints, op_step: Ints)
         if step == (0, count - 1)[edge] and any(_is_cut(n[step], n[others]) for n in (launches, ops)):
             reasons[step] = f"cut off by the {where} of the file: {launches[step]} launches, {ops[step]} GPU ops"
     return reasons | _warm_up_steps(ranges, launches, [step for step in range(count) if step not in reasons])
+
+
+def _lacking(
+    trace: Trace, ranges: StepRanges, lost: LostCalls, of_cut_replays: Ints, reasons: Mapping[int, str]
+) -> dict[int, str]:
+    """Why steps that lack GPU ops don't count; none where no other step would be left."""
+    of_head, of_inside, of_tail = (
+        _step_at(trace.host_ops.start_ns[rows], ranges) for rows in (lost.head, lost.inside, lost.tail)
+    )
+    found: dict[int, str] = {}
+    for steps, why in (
+        (of_cut_replays, "cut off by the edge of the recording: a graph replay in it is not whole"),
+        (of_head, "cut off by the start of the recording: the GPU ops of its first launch calls are missing"),
+        (of_tail, "cut off by the end of the recording: the GPU ops of its last launch calls are missing"),
+        (of_inside, "records lost: launch calls in it have no GPU op"),
+    ):
+        for step in np.unique(steps[steps != NONE]).tolist():
+            found.setdefault(step, why)
+    return found if len({*found, *reasons}) < len(ranges.names) else {}
 
 
 def _is_cut(count: int, others: Ints) -> bool:

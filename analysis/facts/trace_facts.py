@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ..model.columns import follow, numbered, threads
-from ..model.trace import NONE, Bools, HostKind, Ints, Table, Trace, narrow
+from ..model.columns import follow, numbered
+from ..model.trace import NONE, Bools, Ints, Table, Trace, narrow
 from .steps import Steps
 
 LONGEST_NS: Final = 3_600_000_000_000
@@ -51,9 +51,6 @@ class TraceFacts:
     overlaps: Overlaps
     impossible: ImpossibleDurations
     twice: Bools  # [gpu_ops] an earlier record says the same
-    lost_calls: Ints  # rows of host_ops: launch calls in kept steps without a GPU op
-    cut_calls: Ints  # those after every launch that has its ops: the recording stopped before the GPU was done
-    launches_kept: int
 
     @classmethod
     def of(cls, trace: Trace, steps: Steps) -> TraceFacts:
@@ -61,7 +58,6 @@ class TraceFacts:
         ops, launches = trace.gpu_ops, trace.launches
         linked = ops.launch_row != NONE
         launch_start = follow(launches.start_ns, ops.launch_row)
-        lost = _lost_calls(trace, steps)
         overlaps = _same_stream_overlaps(trace)
         return cls(
             gpu_ops=len(ops),
@@ -71,45 +67,12 @@ class TraceFacts:
             overlaps=overlaps,
             impossible=_impossible_durations(trace, overlaps),
             twice=_duplicates(trace),
-            lost_calls=lost,
-            cut_calls=lost[trace.host_ops.start_ns[lost] > (launches.start_ns[-1] if len(launches) else NONE)],
-            launches_kept=int(_in_kept(steps, steps.launch_step).sum()),
         )
 
 
 def _in_kept(steps: Steps, step: Ints) -> Bools:
     """True where a row's step is a kept one."""
     return follow(steps.kept, step, absent=False)
-
-
-def _lost_calls(trace: Trace, steps: Steps) -> Ints:
-    """Rows of host_ops: calls in kept steps that by their name launch a kernel or a graph, without a GPU op.
-
-    Not those inside a launch: a runtime call wraps the driver call that does its work.
-    """
-    host = trace.host_ops
-    launching = np.array(["LaunchKernel" in name or "GraphLaunch" in name for name in trace.names], np.bool_)
-    rows = np.flatnonzero(host.kind == HostKind.API)
-    rows = rows[launching[host.name[rows]]]
-    kept = steps.kept_rows
-    if not len(kept) or not len(rows):
-        return np.zeros(0, np.int64)
-    step = np.searchsorted(steps.start_ns[kept], host.start_ns[rows], side="right") - 1
-    rows = rows[(step >= 0) & (host.start_ns[rows] < steps.end_ns[kept[np.maximum(step, 0)]])]
-    return rows[~_inside_launch(trace, rows)]
-
-
-def _inside_launch(trace: Trace, rows: Ints) -> Bools:
-    """True where a row of host_ops lies inside a launch call of its thread."""
-    host, launches = trace.host_ops, trace.launches
-    inside = np.zeros(len(rows), np.bool_)
-    launches_of = threads(launches.process, launches.thread)
-    for thread, here in threads(host.process[rows], host.thread[rows]).items():
-        calls = launches_of.get(thread, here[:0])
-        reached = np.append(np.maximum.accumulate(launches.end_ns[calls]), np.iinfo(np.int64).min)
-        last = np.searchsorted(launches.start_ns[calls], host.start_ns[rows[here]], side="right") - 1
-        inside[here] = reached[last] >= host.end_ns[rows[here]]  # none before it: the last entry
-    return inside
 
 
 def _same_stream_overlaps(trace: Trace) -> Overlaps:

@@ -9,14 +9,20 @@ import numpy as np
 
 from ..facts.context import Context
 from ..model import units
-from ..model.trace import Event, HostKind, Notice, Trace, Void
+from ..model.trace import NONE, Event, HostKind, Ints, Notice, Trace, Void
 from .check import Check, gpu_op
 
 UNLINKED_SHARE: Final = 0.10
 """Over this share of the kept ops without a launch, gaps can't be explained."""
 
 LOST_SHARE: Final = 0.01
-"""Over this share of the kept steps' launch calls without a GPU op, records were lost."""
+"""Over this share of the launch calls without a GPU op, records were lost."""
+
+MOST_CUT: Final = 1 / 3
+"""Over this share of the launch calls before the first that has its GPU op, or after the last, too little is left."""
+
+EDGE: Final = 0.25
+"""Lost calls that all stand among the first or last of so large a share were lost at that end."""
 
 NSYS_RECORD: Final = "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node"
 
@@ -26,15 +32,21 @@ def is_nsys(trace: Trace) -> bool:
     return trace.source.format.startswith("nsys")
 
 
+_UNLINKED: Final = (
+    "their library launches them in a way that the collector does not link (roctracer and RCCL's kernels); record with "
+    "rocprofiler-sdk, or a newer ROCm"
+)
+
+
 def _no_gpu_ops(context: Context) -> Iterator[Notice]:
     if not context.trace_facts.gpu_ops:
-        text = f"no GPU op in the file: {_why_no_gpu_ops(context.trace)}"
+        text = f"no GPU op in the file: {_why_no_gpu_ops(context)}"
         yield Notice("no_gpu_ops", text, voids={Void.TRACE: "no GPU op in the file"})
 
 
 def _no_launches(context: Context) -> Iterator[Notice]:
     facts = context.trace_facts
-    if facts.gpu_ops and not len(context.trace.launches):
+    if facts.gpu_ops and not len(context.trace.launches) and not _nodes_missing(context):
         text = (
             f"{facts.gpu_ops:,} GPU ops, but no API calls that launched them, so launch gaps can't be explained; "
             f"{_why_no_launches(context.trace)}"
@@ -49,11 +61,15 @@ def _orphans(context: Context) -> Iterator[Notice]:
         return
     head = int((~facts.linked & (trace.gpu_ops.start_ns < trace.gpu_ops.start_ns[facts.linked].min())).sum())
     of_them = {0: "none", unlinked: "all"}.get(head, f"{head:,}")
-    text = (
-        f"{units.part(unlinked, facts.gpu_ops)} GPU ops have no launch in the file, {of_them} of them at its "
-        "start: launched before the recording began, or the call's record was lost; start the recording on an "
-        "idle GPU"
-    )
+    text = f"{units.part(unlinked, facts.gpu_ops)} GPU ops have no launch in the file, "
+    without_id = np.flatnonzero(trace.gpu_ops.correlation == NONE)
+    if 2 * len(without_id) > unlinked:
+        text += f"{len(without_id):,} of them without a correlation id{_whose(trace, without_id)}: {_UNLINKED}"
+    else:
+        text += (
+            f"{of_them} of them at its start: launched before the recording began, or the call's record was lost; "
+            "start the recording on an idle GPU"
+        )
     kept, of_kept = int(facts.kept.sum()), int((facts.kept & ~facts.linked).sum())
     voids = {}
     if of_kept > UNLINKED_SHARE * kept:
@@ -61,29 +77,181 @@ def _orphans(context: Context) -> Iterator[Notice]:
     yield Notice("orphans", text, unlinked, gpu_op(trace, int(np.argmin(facts.linked)), "no launch call"), voids)
 
 
+def _whose(trace: Trace, rows: Ints) -> str:
+    """The kernel that most of these ops run, in words."""
+    names, counts = np.unique(trace.gpu_ops.name[rows], return_counts=True)
+    name = units.brief(trace.name(int(names[np.argmax(counts)])))
+    return f" (all {name})" if len(names) == 1 else f" (most of them {name})"
+
+
 def _lost_ops(context: Context) -> Iterator[Notice]:
-    facts, trace = context.trace_facts, context.trace
-    lost, launches = len(facts.lost_calls), len(facts.lost_calls) + facts.launches_kept
-    if not lost:
+    lost = context.lost_calls
+    rows = lost.inside
+    if not len(rows) or _are_elsewhere(context):
         return
-    where = np.unique(np.searchsorted(context.steps.start_ns, trace.host_ops.start_ns[facts.lost_calls], "right"))
-    text = (
-        f"{units.part(lost, launches)} launch calls of the kept steps have no GPU op in the "
-        f"file, in {len(where):,} of {len(context.steps.kept_rows):,} steps: synchronise before the recording "
-        "stops, and record fewer steps"
-    )
+    calls = len(rows) + len(context.trace.launches)
+    text = f"{units.part(len(rows), calls)} launch calls have no GPU op in the file{_in_steps(context, rows)}"
     voids = {}
-    if len(facts.cut_calls):
-        voids[Void.TRACE] = (
-            f"the recording ends inside a kept step: {len(facts.cut_calls):,} of its launch calls have no GPU op"
+    replays, empty = len(lost.graph_launches), _emptied_steps(context)
+    if len(rows) > LOST_SHARE * calls or replays or empty:
+        reason = f"{units.part(len(rows), calls)} launch calls have no GPU op: records were lost"
+        if replays:
+            reason += f", {units.plural(replays, 'whole graph replay')} among them"
+        elif empty:
+            reason += f", all of {units.plural(empty, 'step')} among them"
+        voids[Void.TRACE] = reason
+    yield Notice("lost_ops", f"{text}: {_remedy(context, rows)}", len(rows), _call(context, rows, "no GPU op"), voids)
+
+
+def _lost_first(context: Context) -> Iterator[Notice]:
+    rows = _not_sacrificed(context, context.lost_calls.head)
+    if len(rows) and not _are_elsewhere(context):
+        text = (
+            f"no GPU op in the file for the first {units.plural(len(rows), 'launch call')} of the recording"
+            f"{_in_steps(context, rows)}: a profiler may lose the first records of a session; run "
+            "a warm-up step inside it, before the steps that count"
         )
-    elif lost > LOST_SHARE * launches:
-        voids[Void.TRACE] = (
-            f"{units.part(lost, launches)} launch calls of the kept steps have no GPU op: records were lost"
+        yield Notice("lost_first", text, len(rows), _call(context, rows, "no GPU op"), _cut_inside(context, rows))
+
+
+def _lost_last(context: Context) -> Iterator[Notice]:
+    rows = _not_sacrificed(context, context.lost_calls.tail)
+    if len(rows) and not _are_elsewhere(context):
+        text = (
+            f"no GPU op in the file for the last {units.plural(len(rows), 'launch call')} of the recording"
+            f"{_in_steps(context, rows)}: it ended before the GPU was done; synchronise before it "
+            "stops"
         )
-    first, host = int(facts.lost_calls[0]), trace.host_ops
-    event = Event(trace.name(int(host.name[first])), int(host.start_ns[first]), "the call has no GPU op")
-    yield Notice("lost_ops", text, lost, event, voids)
+        yield Notice("lost_last", text, len(rows), _call(context, rows, "no GPU op"), _cut_inside(context, rows))
+
+
+def _graph_nodes_missing(context: Context) -> Iterator[Notice]:
+    rows = context.lost_calls.rows
+    rows = np.asarray(rows[context.lost_calls.is_graph[rows]])
+    if not context.trace_facts.gpu_ops or not _nodes_missing(context):
+        return
+    unlinked, launched = int((~context.trace_facts.linked).sum()), _graphs_launched(len(rows))
+    if unlinked:
+        text = (
+            f"{launched} without a GPU op, and {unlinked:,} GPU ops without a launch: replays whose kernels aren't "
+            f"linked to their launch; {_unlinked_gaps(context, len(rows))}{_node_setting(context.trace)}"
+        )
+        reason = "the kernels of graph replays aren't linked to their launch"
+    else:
+        text = f"{launched}, and the GPU ops of none: graph nodes were not recorded; {_node_setting(context.trace)}"
+        reason = "graph nodes were not recorded"
+    voids = {Void.TRACE: reason}
+    yield Notice("graph_nodes_missing", text, len(rows), _call(context, rows, "no GPU op of its graph"), voids)
+
+
+def _graphs_launched(count: int) -> str:
+    return units.plural(count, "graph launch", "graph launches")
+
+
+def _are_elsewhere(context: Context) -> bool:
+    """Whether the ops of such calls may be in the file, without their id; another check tells of those."""
+    trace, ops = context.trace, context.trace.gpu_ops
+    without_id = int((ops.correlation == NONE).sum())
+    return not len(trace.launches) or _nodes_missing(context) or without_id >= len(context.lost_calls.rows)
+
+
+def _nodes_missing(context: Context) -> bool:
+    """Whether graphs are launched and not one launch has its GPU ops."""
+    lost = context.lost_calls
+    return bool(lost.is_graph[lost.rows].any()) and not context.trace.launches.is_graph.any()
+
+
+def _node_setting(trace: Trace) -> str:
+    """What makes the collector record nodes, and link them."""
+    if is_nsys(trace):
+        return f"record with `{NSYS_RECORD}`"
+    if any("hipGraphLaunch" in name for name in trace.names):
+        return (
+            "roctracer drops them up to ROCm 7.2.1: use the HIP and roctracer libraries of 7.2.2 or newer, also where "
+            "torch brings its own (torch/lib)"
+        )
+    return "CUPTI records them where it is attached before the capture: profile in a fresh process, one session only"
+
+
+def _unlinked_gaps(context: Context, replays: int) -> str:
+    """Idle between and inside replays, where the unlinked ops are as many in each by their order; else nothing."""
+    ops = context.trace.gpu_ops
+    rows = np.flatnonzero(~context.trace_facts.linked)
+    nodes = len(rows) // replays
+    if nodes * replays != len(rows) or nodes < 2 or len(np.unique(ops.device[rows])) > 1:
+        return ""
+    names = ops.name[rows].reshape(replays, nodes)
+    gaps = np.maximum(ops.start_ns[rows[1:]] - np.maximum.accumulate(ops.end_ns[rows])[:-1], 0)
+    between = np.arange(nodes - 1, len(gaps), nodes)
+    if (names != names[0]).any():
+        return ""
+    inside = units.duration(float(gaps.sum() - gaps[between].sum()))
+    return (
+        f"by their order they are {nodes:,} each, with {inside} idle between nodes and "
+        f"{units.duration(float(gaps[between].sum()))} between replays; "
+    )
+
+
+def _not_sacrificed(context: Context, rows: Ints) -> Ints:
+    """Without those of the step that a capture sacrifices for them."""
+    steps = context.steps
+    start = context.trace.host_ops.start_ns[rows]
+    if steps.source == "capture" and len(steps):
+        rows = np.asarray(rows[(start < steps.start_ns[0]) | (start >= steps.end_ns[0])])
+    return rows
+
+
+def _cut_inside(context: Context, rows: Ints) -> dict[Void, str]:
+    """The trace, where such a call lies in a step that is kept, as no other is whole, or where most of it is cut."""
+    lost = context.lost_calls
+    edges = len(lost.head) + len(lost.tail)
+    calls = len(lost.rows) + len(context.trace.launches)
+    if edges > MOST_CUT * calls:
+        return {Void.TRACE: f"{units.part(edges, calls)} launch calls, at the start or the end, have no GPU op"}
+    steps, start = context.steps, context.trace.host_ops.start_ns[rows]
+    kept = steps.kept_rows
+    held = [(start >= steps.start_ns[step]) & (start < steps.end_ns[step]) for step in kept.tolist()]
+    if not held or not np.any(held):
+        return {}
+    of_it = units.plural(len(rows), "launch call")
+    return {Void.TRACE: f"the recording is cut inside a kept step: {of_it} of it without a GPU op"}
+
+
+def _emptied_steps(context: Context) -> int:
+    """Steps between others that launch and have not one GPU op."""
+    steps, rows = context.steps, context.lost_calls.inside
+    ops = steps.counted(steps.op_step)
+    step = np.searchsorted(steps.start_ns, context.trace.host_ops.start_ns[rows], side="right") - 1
+    step = step[step >= 0]
+    return int((ops[np.unique(step)] == 0).sum())
+
+
+def _in_steps(context: Context, rows: Ints) -> str:
+    """In how many of the steps these calls are; nothing without steps."""
+    steps = context.steps
+    if not len(steps):
+        return ""
+    start = context.trace.host_ops.start_ns[rows]
+    step = np.searchsorted(steps.start_ns, start, side="right") - 1
+    inside = (step >= 0) & (start < steps.end_ns[np.maximum(step, 0)])
+    return f", in {len(np.unique(step[inside])):,} of {len(steps):,} steps"
+
+
+def _remedy(context: Context, rows: Ints) -> str:
+    """What to do, by where the calls stand among all that launch."""
+    starts = np.sort(np.append(context.trace.launches.start_ns, context.trace.host_ops.start_ns[rows]))
+    place = np.searchsorted(starts, context.trace.host_ops.start_ns[rows]) / len(starts)
+    if place.max() < EDGE:
+        return "all near the start; run a warm-up step inside the session, before the steps that count"
+    if place.min() > 1 - EDGE:
+        return "all near the end; synchronise before the recording stops"
+    return "the profiler lost records; record fewer steps, in a fresh process"
+
+
+def _call(context: Context, rows: Ints, lacks: str) -> Event:
+    """The first of these calls, as what proves the loss."""
+    host, first = context.trace.host_ops, int(rows[0])
+    return Event(context.trace.name(int(host.name[first])), int(host.start_ns[first]), f"the call has {lacks}")
 
 
 def _under_recorded(context: Context) -> Iterator[Notice]:
@@ -110,6 +278,20 @@ def _under_recorded(context: Context) -> Iterator[Notice]:
         )
 
 
+def _graph_level(context: Context) -> Iterator[Notice]:
+    whole = context.trace.whole_replays
+    count = int(whole.sum())
+    if count:
+        text = (
+            f"{units.plural(count, 'graph replay')} recorded as a whole, one op each: busy time holds all of it, so "
+            "the GPU works at most what is said; kernels, node gaps and what fusion would save aren't known; record "
+            f"the nodes: {NSYS_RECORD}"
+        )
+        reason = "graph replays were recorded as a whole"
+        event = gpu_op(context.trace, int(np.argmax(whole)), "what runs in it is not in the file")
+        yield Notice("graph_level", text, count, event, {Void.NODE_TAX: reason})
+
+
 def _capture_recorded(context: Context) -> Iterator[Notice]:
     trace, host = context.trace, context.trace.host_ops
     begins = np.array(["StreamBeginCapture" in name for name in trace.names], np.bool_)
@@ -126,13 +308,14 @@ def _capture_recorded(context: Context) -> Iterator[Notice]:
     yield Notice("capture_recorded", text, len(rows), event, {Void.TRACE: reason})
 
 
-def _why_no_gpu_ops(trace: Trace) -> str:
+def _why_no_gpu_ops(context: Context) -> str:
     """The likely reason, by what the file holds instead, and what to do."""
+    trace, lost = context.trace, context.lost_calls
+    if launches := int(lost.is_graph[lost.rows].sum()):
+        return f"it holds {_graphs_launched(launches)}, whose nodes were not recorded; {_node_setting(trace)}"
     kinds = set(trace.host_ops.kind.tolist())
     has_calls = HostKind.API in kinds or len(trace.blocking_calls) > 0
     if is_nsys(trace):
-        if any(notice.code == "graph_level" for notice in trace.notices):
-            return f"graph replays were recorded as a whole, and nothing ran beside them; record with `{NSYS_RECORD}`"
         calls = "API calls, so nsys traced CUDA, but it got no record of the GPU"
         found = calls if has_calls else "no API call: CUDA was not traced, or no process used the GPU meanwhile"
         return f"it holds {found}; record with `{NSYS_RECORD}`, and synchronise before the recording stops"
@@ -167,6 +350,10 @@ LOST: Final = (
     Check("no_launches", "a GPU op was launched by a call of the host", _no_launches),
     Check("orphans", "the launch of each GPU op is in the file", _orphans),
     Check("lost_ops", "a call that launches has its GPU op in the file", _lost_ops),
+    Check("lost_first", "the first launch call has its GPU op in the file", _lost_first),
+    Check("lost_last", "the last launch call has its GPU op in the file", _lost_last),
+    Check("graph_nodes_missing", "a graph launch has GPU ops that carry its id", _graph_nodes_missing),
+    Check("graph_level", "the nodes of a replay are in the file", _graph_level),
     Check("capture_recorded", "a recording of steps is not that of a graph's capture", _capture_recorded),
     Check("under_recorded", "replays of one graph run the same GPU ops", _under_recorded),
 )

@@ -19,6 +19,11 @@ ROWS: Final = 5  # without --verbose
 def graphs_doc(context: Context) -> GraphsDoc:
     """Coverage by count and by time, and one row per graph."""
     found = context.replays.to_doc(context.trace)
+    if context.trace.whole_replays.any():
+        whole = "graph replays were recorded as a whole"
+        return msgspec.structs.replace(
+            found, coverage_by_count=known(None, whole), coverage_by_time=known(None, whole), replays=[]
+        )
     no_kernel = "no kernel has its launch in the file"
     no_time = "no kernel time has its launch in the file" if found.kernels_with_launch else no_kernel
     return msgspec.structs.replace(

@@ -7,7 +7,10 @@ from typing import Final
 
 from ..facts.context import Context
 from ..facts.trace_times import TraceTimes
+from ..faults.checks import voided
+from ..model import units
 from ..model.document import VerdictDoc
+from ..model.trace import Void
 from .coverage import COVERAGE
 from .figure import Figure
 from .observer import KERNEL_STRETCH_NS
@@ -23,6 +26,7 @@ def trace_verdict(
     node_gap_ns: float | None = None,
     alone: bool = True,
     waits_for: int | None = None,
+    no_class: str | None = None,
 ) -> VerdictDoc:
     """The verdict on the basis of the trace alone, or of what other ranks tell as well; ``times`` is None without a
     GPU op.
@@ -53,6 +57,7 @@ def trace_verdict(
             has_steps=times.has_steps,
             steps=len(times.with_period) if times.has_steps else None,
             unreliable=tuple(unreliable),
+            no_class=no_class,
             blocking=tuple(blocking),
         )
     )
@@ -69,7 +74,22 @@ def _compute(context: Context) -> VerdictDoc:
         node_gap_ns=context.node_gap_ns,
         alone=context.waits is None or not len(context.collectives),
         waits_for=context.waits_for,
+        no_class=_no_class(context),
     )
+
+
+def _no_class(context: Context) -> str | None:
+    """Why what is known of a step gives it no class; None where it gives one."""
+    times = context.times
+    if times is not None and context.trace.whole_replays.any():
+        idle = times.step_ns - times.work_ns
+        known = (
+            f"the GPU works at most {units.duration(times.work_ns)} of a {units.duration(times.step_ns)} step "
+            f"({units.share(times.work_ns / times.step_ns)}) and idles {units.duration(idle)} outside replays"
+        )
+        return f"graph replays were recorded as a whole: {known}; what it does inside them is not known"
+    reason = voided(context, Void.WORK)
+    return None if reason is None else f"GPU work can't be told: {reason}"
 
 
 VERDICT: Final = Figure(

@@ -93,6 +93,7 @@ class StepFacts:
     observer_ns: float = 0.0  # part of the launch tax, before graph replays, that is mostly the profiler's own
     graph_launches: float = 0.0
     has_steps: bool = True
+    no_class: str | None = None  # why what is known of the step gives it no class
     steps: int | None = None  # that a trace's times are the medians of; null where they are unprofiled
     unreliable: tuple[str, ...] = ()  # why the trace is not reliable
     floor_ns: float | None = None
@@ -145,6 +146,8 @@ def _missing(facts: StepFacts) -> str | None:
         )
     if not facts.step_ns:
         return "the step time is not known"
+    if facts.no_class is not None:
+        return facts.no_class
     return None
 
 

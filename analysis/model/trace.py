@@ -35,6 +35,7 @@ class OpKind(IntEnum):
     KERNEL = 0
     MEMCPY = 1
     MEMSET = 2
+    GRAPH = 3  # a graph replay of which nothing but start and end is known
 
     @property
     def word(self) -> str:
@@ -103,7 +104,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class GpuOps(Table):
-    """Kernels, memory copies and memory sets that ran on a device."""
+    """Kernels, memory copies and memory sets that ran on a device, and replays that were recorded as a whole."""
 
     kind: Ints  # OpKind
     name: Ints  # index into Trace.names
@@ -235,6 +236,11 @@ class Trace:
         first[self.gpu_ops.launch_row[rows]] = rows  # rows are by start, so the last write is the earliest op
         assert (first != NONE).all(), "a launch enqueued at least one GPU op of the file"
         return first
+
+    @cached_property
+    def whole_replays(self) -> Bools:
+        """[gpu_ops] a replay that was recorded as a whole: what ran in it, and whether it paused, is not known."""
+        return np.equal(self.gpu_ops.kind, OpKind.GRAPH)
 
     def in_graph(self) -> Bools:
         """[gpu_ops] the launch is in the file, and a graph launch."""

@@ -217,6 +217,9 @@ LOST: Final = (
     "impossible_durations",
     "under_recorded",
     "lost_ops",
+    "lost_first",
+    "lost_last",
+    "graph_nodes_missing",
 )
 """Warnings of a file that is damaged, or lacks records: what ``--strict`` refuses, whatever the format."""
 
@@ -274,7 +277,7 @@ def skipped_files(skipped: Iterable[tuple[str, str]]) -> list[SkippedDoc]:
 def why_no_gpu_ops(analysis: TraceAnalysis) -> str:
     """The likely reason why a trace holds no GPU op."""
     warnings = analysis.document.warnings
-    return next(w.message for code in ("graph_level", "no_gpu_ops") for w in warnings if w.code == code)
+    return next(w.message for w in warnings if w.code == "no_gpu_ops")
 
 
 def require_whole(trace: Trace, warnings: Iterable[WarningDoc]) -> None:

@@ -120,6 +120,43 @@ def last_step(launches: int, *lost: int) -> TraceBuilder:
     return builder
 
 
+def lossy(launches: int, *lost: int) -> TraceBuilder:
+    """A step of launches 40 µs apart; those that are told have no GPU op."""
+    builder = trace().step(0, -1, 40 * launches)
+    for index in range(launches):
+        builder.launch(40 * index, 5)
+        if index not in lost:
+            builder.kernel(40 * index + 10, 20.5)
+    return builder
+
+
+def empty_step() -> TraceBuilder:
+    """Three steps of 100, 1 and 100 launches; the second's has no GPU op."""
+    builder, at = trace(), 0
+    for step, launches in enumerate((100, 1, 100)):
+        builder.step(step, at, 10 * launches)
+        for index in range(launches):
+            builder.launch(at + 10 * index + 1, 2)
+            if step != 1:
+                builder.kernel(at + 10 * index + 5, 3.5)
+        at += 10 * launches
+    return builder
+
+
+def capturing(builder: TraceBuilder, at: float) -> TraceBuilder:
+    return builder.api("cudaStreamBeginCapture", at, 1).api("cudaStreamEndCapture", at + 10, 1)
+
+
+def unlinked_replays(count: int) -> TraceBuilder:
+    """Replays of four kernels of 2 µs, 1 µs apart, every 101 µs; none carries its launch's id."""
+    builder = trace()
+    for replay in range(count):
+        builder.graph_launch(101 * replay, 5)
+        for node in range(4):
+            builder.kernel(101 * replay + 10 + 3 * node, 2, name=f"node_{node}", launch=False, correlation=0)
+    return builder
+
+
 def twice(**other: Any) -> TraceBuilder:
     """One kernel of 4.5 µs, and the same again but for what is told."""
     return one().kernel(**{"at": 10, "dur": 4.5, **other})
@@ -214,8 +251,11 @@ CASES = [
     Case("no_gpu_ops", trace().annotation("a", 0, 5), 1, "none of its events is of a category", one()),
     Case("no_gpu_ops", export().launch(0, 5), 1,
          "record with `nsys profile --trace=cuda,nvtx", export().launch(0, 5).kernel(9, 1)),
-    Case("no_gpu_ops", export().graph_launch(0, 5).graph_trace(9, 80), 1,
-         "recorded as a whole, and nothing ran beside them", export().graph_launch(0, 5).kernel(9, 1)),
+    Case("no_gpu_ops", export().graph_launch(0, 5), 1,
+         "it holds 1 graph launch, whose nodes were not recorded; record with `nsys profile",
+         export().graph_launch(0, 5).kernel(9, 1)),
+    Case("no_gpu_ops", trace().graph_launch(0, 5).api("hipGraphLaunch", 20, 5), 1,
+         "use the HIP and roctracer libraries of 7.2.2 or newer", one()),
     Case("no_launches", trace().kernel(0, 4, launch=False), 1, "re-export it whole", one()),
     Case("no_launches", export().launch(0, 5).kernel(9, 1).drop("CUPTI_ACTIVITY_KIND_RUNTIME"), 1,
          "record with `nsys profile", export().launch(0, 5).kernel(9, 1)),
@@ -224,15 +264,29 @@ CASES = [
          "1 of 4 (25 %) GPU ops have no launch in the file, all of them at its start", row_of(4)),
     Case("orphans", row_of(3, unlinked=1).kernel(2000, 1, launch=False), 2,
          "2 of 5 (40 %) GPU ops have no launch in the file, 1 of them at its start", row_of(4)),
-    # 1 of 3 launch calls of the kept steps, in the last of them; a driver call inside a launch call does its work
-    Case("lost_ops", last_step(2, 1), 1,
-         "1 of 3 (33 %) launch calls of the kept steps have no GPU op in the file, in 1 of 2 steps",
-         trace().step(0, 0, 90).launch(0, 9).kernel(10, 5).api("cuLaunchKernel", 2, 3)),
+    Case("orphans", one().kernel(20, 4, name="ncclKernel", launch=False, correlation=0), 1,
+         "1 of them without a correlation id (all ncclKernel)", row_of(4)),
+    # between the first launch that has its GPU op and the last; a driver call inside a launch call does its work
+    Case("lost_ops", lossy(40, 20), 1,
+         "1 of 40 (2 %) launch calls have no GPU op in the file, in 1 of 1 steps: the profiler lost", lossy(40)),
+    Case("lost_ops", lossy(40, 3), 1, "all near the start; run a warm-up step", lossy(40)),
+    Case("lost_ops", lossy(40, 36, 37), 2, "all near the end; synchronise before", lossy(40)),
+    Case("lost_ops", lossy(40, 20), 1, "2 %", lossy(40).api("cuLaunchKernel", 801, 3)),
+    Case("lost_ops", lossy(40, 20), 1, "2 %", capturing(lossy(40), 812).api("cudaLaunchKernel", 815, 1)),
+    Case("lost_first", lossy(40, 0, 1), 2, "the first 2 launch calls of the recording, in 1 of 1 steps", lossy(40)),
+    Case("lost_last", lossy(40, 39), 1, "the last 1 launch call of the recording, in 1 of 1 steps", lossy(40)),
+    Case("graph_nodes_missing", one().graph_launch(20, 5).launch(40, 5).kernel(50, 4), 1,
+         "1 graph launch, and the GPU ops of none: graph nodes were not recorded",
+         one().graph_launch(20, 5).kernel(30, 4).launch(40, 5).kernel(50, 4)),
+    Case("graph_nodes_missing", unlinked_replays(3), 3,
+         "3 graph launches without a GPU op, and 12 GPU ops without a launch: replays whose kernels aren't linked to "
+         "their launch; by their order they are 4 each, with 9.00 µs idle between nodes and 180 µs between replays",
+         one()),
     Case("capture_recorded", one().api("cudaStreamBeginCapture", 20, 5), 1, "1 graph was captured",
          one().api("cudaStreamBeginCapture", 20, 5).graph_launch(30, 5).kernel(40, 4)),
     # --- what a profiler loses or gets wrong ----------------------------------------------------------------------
-    Case("under_recorded", replays(40, 40, 39), 1,
-         "graph 0: 1 of 3 (33 %) replays have fewer than 40 GPU ops (down to 39)", replays(40, 40, 40)),
+    Case("under_recorded", replays(40, 39, 40), 1,
+         "graph 0: 1 of 3 (33 %) replays have fewer than 40 GPU ops (down to 39)", replays(40, 40, 39)),
     Case("skew", trace().launch(10, 5).kernel(9.5, 4), 1,
          "1 of 1 (100 %) GPU ops start before their launch call does, by up to 0.5 µs",
          trace().launch(10, 5).kernel(10, 4.5)),
@@ -284,7 +338,7 @@ CASES = [
          "not all CUDA events",
          export().launch(0, 5).kernel(9, 1).row("DIAGNOSTIC_EVENT", text="Number of CUDA events collected: 2.")),
     Case("graph_level", export().graph_launch(0, 5).graph_trace(9, 80).launch(100, 5).kernel(110, 4), 1,
-         "without the GPU ops in them: 1", export().graph_launch(0, 5).graph_trace(9, 80).kernel(9, 4)),
+         "1 graph replay recorded as a whole, one op", export().graph_launch(0, 5).graph_trace(9, 80).kernel(9, 4)),
     # --- what the recording holds ---------------------------------------------------------------------------------
     Case("stray_work", trace().launch(0, 5).kernel(10, 10).launch(71, 5).kernel(80.5, 30), 1,
          "device 0: one gap of 0.060 ms, 10.0 µs into the window, is 60 % of it: the recording holds stray "
@@ -411,15 +465,17 @@ class TestReliable:
             (backwards(ops=2), "2 of 100 (2 %) GPU ops have durations that can't be", backwards(ops=1)),
             (backwards(launches=2), "2 of 100 (2 %) launches have durations that can't be", backwards(launches=1)),
             (backwards(syncs=2), "2 of 100 (2 %) blocking calls have durations that can't be", backwards(syncs=1)),
-            (replays(40, 40, 39), "replays of one graph differ in their number of GPU ops", replays(40, 40, 40)),
+            (replays(40, 39, 40), "replays of one graph differ in their number of GPU ops", replays(40, 40, 39)),
             (one().api("cudaStreamBeginCapture", 20, 5), "it is the recording of a capture", one()),
-            (last_step(2, 1), "the recording ends inside a kept step: 1 of its launch calls", last_step(2)),
-            (last_step(98, 5), "1 of 99 (1 %) launch calls of the kept steps have no GPU op", last_step(99, 5)),
+            (lossy(40, 39), "the recording is cut inside a kept step: 1 launch call of it", last_step(3, 2)),
+            (lossy(40, *range(14)), "14 of 40 (35 %) launch calls, at the start or the end, have no GPU op", lossy(40)),
+            (lossy(99, 5), "1 of 99 (1 %) launch calls have no GPU op: records were lost", lossy(100, 5)),
+            (empty_step(), "have no GPU op: records were lost, all of 1 step among them", lossy(100, 5)),
+            (one().graph_launch(20, 5).launch(40, 5).kernel(50, 4), "graph nodes were not recorded", one()),
+            (unlinked_replays(3), "the kernels of graph replays aren't linked to their launch", one()),
             (one().api("cudaMalloc", 20, 1).cut(3), "the file is cut or damaged: what it lacks", one()),
             (one().cut(1), "the file is cut or damaged: what it lacks", one()),
             (one().header(WARNING=["Dropped 1 records"]), "records are known to be lost", one().header(WARNING=["?"])),
-            (export().graph_launch(0, 5).graph_trace(9, 8).launch(20, 5).kernel(30, 4), "records are known to be lost",
-             export().graph_launch(0, 5).kernel(9, 8).launch(20, 5).kernel(30, 4)),
             (perfetto(is_theirs=True), "Perfetto's JSON export cut every time to whole µs", perfetto(is_theirs=False)),
         ],
     )  # fmt: skip

@@ -147,7 +147,7 @@ def test_doctor_tells_what_can_be_trusted(trace_file: Path, capfd: Captured) -> 
     assert run(["doctor", str(trace_file)]) == 0
     out, err = capfd.readouterr()
     assert re.search(r"figures per step +with care +only 5 steps kept", out)
-    assert "found by profiler step" in out
+    assert "found by ProfilerStep" in out
     assert "docs/recording.md shows how" in out
     assert err == ""
     assert run(["doctor", str(trace_file), "--format", "json"]) == 0

@@ -12,16 +12,27 @@ from typing import Final
 
 import pytest
 from launchscope.cli import run
+from launchscope.fixtures.builder import trace
 
 from ..analysis.many.rank_files import rank_trace
-from ..fuzz.seeds import TRACES, capture, converted, proton
+from ..fuzz.seeds import capture, converted, proton
 from ..nsys_builder import ExportBuilder, export
 
 Captured = pytest.CaptureFixture[str]
 
 KINETO: Final = rank_trace(0).json()
-LEIMAO: Final = TRACES / "leimao_trace_with_manual_capture.json.gz"
 PACKED: Final = gzip.compress(KINETO)
+
+
+def lossy() -> bytes:
+    """Four replays of five kernels, of which the second lost one."""
+    builder = trace()
+    for replay in range(4):
+        builder.graph_launch(100 * replay, 5)
+        for node in range(5):
+            if (replay, node) != (1, 2):
+                builder.kernel(100 * replay + 10 + 2 * node, 1, name=f"node_{node}")
+    return builder.json()
 
 
 def exported() -> ExportBuilder:
@@ -42,7 +53,7 @@ DAMAGED: Final[dict[str, tuple[str, Callable[[], bytes]]]] = {
     ),
     "one duration below zero": ("x.json", lambda: rank_trace(0).launch(7000, 5).kernel(7010, -5).json()),
     "a launch call that lost its kernel": ("x.json", lambda: rank_trace(0).launch(5500, 5).json()),
-    "a replay that lost a kernel": ("x.json.gz", LEIMAO.read_bytes),
+    "a replay that lost a kernel": ("x.json", lossy),
     "cut gzip": ("x.json.gz", lambda: PACKED[:-200]),
     "wrong checksum": ("x.json.gz", lambda: PACKED[:-8] + bytes(4) + PACKED[-4:]),
     "wrong length": ("x.json.gz", lambda: PACKED[:-4] + bytes(4)),
@@ -55,7 +66,7 @@ DAMAGED: Final[dict[str, tuple[str, Callable[[], bytes]]]] = {
     ),
     "cut Proton": ("x.json", lambda: proton(new=True)[:-1]),
     "cut Perfetto": ("x.json", lambda: converted(rank_trace(0).json().replace(b".000", b""))[:-1]),
-    "capture of a trace that lost a kernel": ("x.zip", lambda: capture({"eager-0": LEIMAO.read_bytes()})),
+    "capture of a trace that lost a kernel": ("x.zip", lambda: capture({"eager-0": gzip.compress(lossy())})),
     "capture with a cut trace": ("x.zip", lambda: capture({"eager-0": gzip.compress(KINETO)[:-100]})),
 }
 LOSING: Final = ("one duration below zero", "a launch call that lost its kernel", "a replay that lost a kernel")

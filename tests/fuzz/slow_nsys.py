@@ -81,6 +81,12 @@ def read_nsys(data: bytes, source: Source) -> Trace:
     calls = [row for name in ("RUNTIME", "DRIVER") for row in file.rows(ACTIVITY + name)]
     graphs, ranges = file.rows(ACTIVITY + "GRAPH_TRACE"), file.rows("NVTX_EVENTS", "text")
     events = len(ops) + len(calls) + len(graphs) + len(ranges)
+    recorded = {(row.get("globalPid"), row.get("correlationId")) for row in ops}
+    ops += [
+        row | {"kind": OpKind.GRAPH}
+        for row in graphs
+        if (row.get("globalPid"), row.get("correlationId")) not in recorded
+    ]
     began = [row.get("utcEpochNs") for row in file.rows("TARGET_INFO_SESSION_START_TIME")[:1]]
     base = began[0] if began and began[0] is not None and 0 < began[0] < 2**61 else 0
     strings = {row.get("id"): row.get("value") for row in file.rows("StringIds", "value") if row.get("id") is not None}
@@ -173,15 +179,11 @@ def read_nsys(data: bytes, source: Source) -> Trace:
         )
     )
     launching, waiting = called.take(launches), called.take(np.array(blocking, np.int64))
-    recorded = {*_rows_of(table, "process", "correlation")}
-    whole = sum(
-        (process(row.get("globalPid")), _or(row.get("correlationId"), -(2**63))) not in recorded for row in graphs
-    )
     said = sum(
         "not all cuda events" in (row.get("text") or "").lower() for row in file.rows("DIAGNOSTIC_EVENT", "text")
     )
     nameless = _missing(ops, calls, _ranges(ranges, base), strings)
-    counts = {"damaged_file": nameless, "unreadable_times": lost, "graph_level": whole, "lost_records": said}
+    counts = {"damaged_file": nameless, "unreadable_times": lost, "lost_records": said}
     return Trace(
         source=source,
         names=tuple(names),
@@ -208,7 +210,7 @@ def read_nsys(data: bytes, source: Source) -> Trace:
         events=events,
         device_names=device_names,
         notices=tuple(Notice(code, "", count) for code, count in counts.items() if count),
-        complete=not lost and not whole and not nameless,
+        complete=not lost and not nameless,
     )
 
 
@@ -245,6 +247,8 @@ def _op_name(row: Row, strings: dict[int | None, str | None], memory: dict[int |
     if row["kind"] == OpKind.KERNEL:
         ids = [row.get(column) for column in KERNEL_NAMES]
         return next((text for id in ids if (text := strings.get(id)) is not None), "unnamed kernel")
+    if row["kind"] == OpKind.GRAPH:
+        return "graph replay, recorded as a whole"
     if row["kind"] == OpKind.MEMSET:
         kept = memory.get(row.get("memKind")) if row.get("memKind") is not None else None
         return "Memset" if kept is None else f"Memset ({kept})"

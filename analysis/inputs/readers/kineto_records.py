@@ -276,7 +276,9 @@ def _records(
         dur=dur.tobytes(),
         name=name_column.tobytes(),
         numbers=[list(column) if has_text else _int64(column) for column in numbers],  # type: ignore[arg-type]
-        correlation=_int64([given.correlation for given in compress(args, (code <= CALL).tobytes())]),
+        correlation=_int64(
+            [given.correlation or NONE for given in compress(args, (code <= CALL).tobytes())]
+        ),  # 0: none
         op_args=[
             _int64([own.bytes for own in of_ops]),
             _int64([own.graph for own in of_ops]),

@@ -34,6 +34,7 @@ _OP_COLUMNS: Final = (
 _CALLS: Final = (_ACTIVITY + "RUNTIME", _ACTIVITY + "DRIVER")  # nsys has driver calls in the first
 _CALL_COLUMNS: Final = ("start", "end", "globalTid", "correlationId", "nameId")
 _GRAPHS: Final = _ACTIVITY + "GRAPH_TRACE"
+_WHOLE_REPLAY: Final = "graph replay, recorded as a whole"
 _RANGES: Final = "NVTX_EVENTS"
 _RANGE_COLUMNS: Final = ("start", "end", "eventType", "globalTid", "textId", "domainId")
 _RANGE_TYPES: Final = (59, 60, 70, 71)  # NvtxPushPopRange, NvtxStartEndRange, and the same of .nvtxt files
@@ -74,19 +75,23 @@ def _read(database: Database, source: Source, progress: Callable[[str, int, int]
         database = database.with_progress((*_OPS, *_CALLS, _GRAPHS, _RANGES, _STRINGS), progress)
     op_rows = [database.read(table, _OP_COLUMNS) for table in _OPS]
     call_rows = [database.read(table, _CALL_COLUMNS) for table in _CALLS]
-    graphs = database.read(_GRAPHS, ("globalPid", "correlationId"))
+    graphs = database.read(_GRAPHS, _OP_COLUMNS)
     ranges = database.read(_RANGES, _RANGE_COLUMNS, text="text")
     made = _Columns(
         database,
-        [rows.columns["globalPid"] for rows in op_rows] + [rows.columns["globalTid"] for rows in (*call_rows, ranges)],
+        [rows.columns["globalPid"] for rows in (*op_rows, graphs)]
+        + [rows.columns["globalTid"] for rows in (*call_rows, ranges)],
     )
-    ops, calls, host = made.gpu_ops(op_rows), made.calls(call_rows), made.nvtx_ranges(ranges)
+    ops, calls, host = (
+        made.gpu_ops([*op_rows, _without_nodes(graphs, op_rows)]),
+        made.calls(call_rows),
+        made.nvtx_ranges(ranges),
+    )
     require_few(source.path, ops, calls)
     if (ops["process"] == NONE).any():
         ops["process"] = np.where(ops["process"] == NONE, home_processes(ops, calls), ops["process"])
     ops["device"], device_names = _devices(database, ops["process"], ops["device"])
-    replays = (made.process_of(graphs.columns["globalPid"]), graphs.columns["correlationId"])
-    losses = [*made.losses(), *_graph_level(*replays, ops["process"], ops["correlation"])]
+    losses = list(made.losses())
     facts = FileFacts(
         source=source,
         events=sum(len(rows) for rows in (*op_rows, *call_rows, graphs, ranges)),
@@ -147,17 +152,13 @@ def _devices(database: Database, process: Ints, device: Ints) -> tuple[Ints, dic
     return np.array(number, np.int64)[pair_at], {n: name_of.get(g) for n, g in zip(number, gpu, strict=True)}
 
 
-def _graph_level(process: Ints, correlation: Ints, op_process: Ints, op_correlation: Ints) -> Iterator[Notice]:
-    """Replays that nsys recorded as a whole, which is what it does unless told otherwise."""
-    near = np.isin(op_correlation, correlation)
-    recorded = set(zip(op_process[near].tolist(), op_correlation[near].tolist(), strict=True))
-    count = sum(replay not in recorded for replay in zip(process.tolist(), correlation.tolist(), strict=True))
-    if count:
-        text = (
-            f"graph replays recorded as a whole, without the GPU ops in them: {count:,}; the GPU seems idle meanwhile; "
-            f"record their nodes: {_RECORD}"
-        )
-        yield Notice("graph_level", text, count)
+def _without_nodes(graphs: Rows, op_tables: Sequence[Rows]) -> Rows:
+    """Replays that nsys recorded as a whole, as it does unless told otherwise: those without ops of theirs."""
+    ids = ("globalPid", "correlationId")
+    recorded = {pair for rows in op_tables for pair in zip(*(rows.columns[name].tolist() for name in ids), strict=True)}
+    pairs = zip(*(graphs.columns[name].tolist() for name in ids), strict=True)
+    keep = np.array([pair not in recorded for pair in pairs], np.bool_)
+    return Rows({name: column[keep] for name, column in graphs.columns.items()}, graphs.text[keep], graphs.texts)
 
 
 def _diagnostics(database: Database) -> Iterator[Notice]:
@@ -199,15 +200,17 @@ class _Columns:
 
     def gpu_ops(self, tables: list[Rows]) -> dict[str, Ints]:
         """Columns of GpuOps without links, by start. Devices are those of the process."""
-        kernels, copies, sets = tables
+        kernels, copies, sets, graphs = tables
         name = np.concatenate([self._kernel_names(kernels), self._copy_names(copies), self._set_names(sets)])
+        if len(graphs):
+            name = np.append(name, np.full(len(graphs), self.names.add(_WHOLE_REPLAY)))
         raw = {column: np.concatenate([rows.columns[column] for rows in tables]) for column in _OP_COLUMNS}
         node = raw["graphNodeId"]
         graph = np.where(node >> _NODE_BITS > 0, node >> _NODE_BITS, raw["graphId"])
         columns = {
             "start_ns": raw["start"] + self._base_ns,
             "end_ns": raw["end"] + self._base_ns,
-            "kind": np.repeat(np.array(list(_OPS.values()), np.int64), [len(rows) for rows in tables]),
+            "kind": np.repeat(np.array([*_OPS.values(), OpKind.GRAPH], np.int64), [len(rows) for rows in tables]),
             "name": name,
             "device": np.where(raw["deviceId"] == ABSENT, 0, raw["deviceId"]),
             "stream": np.where(raw["streamId"] == ABSENT, NONE, raw["streamId"]),

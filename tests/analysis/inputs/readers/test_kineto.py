@@ -211,13 +211,18 @@ class TestLaunches:
         for rank, base in ((0, 0), (1, 1000)):
             for index in range(3):
                 at = base + 10 * index
-                events.append(call("cudaLaunchKernel", index, ts=at, pid=100 + rank))
-                args = {"device": rank, "correlation": index}
+                events.append(call("cudaLaunchKernel", 1 + index, ts=at, pid=100 + rank))
+                args = {"device": rank, "correlation": 1 + index}
                 events.append(kernel(ts=at + 5, args=args, pid=rank))
         found = read(events)
         assert len(found.launches) == 6
         assert found.gpu_ops.process.tolist() == [100] * 3 + [101] * 3
         assert (found.gpu_ops.start_ns - found.launches.start_ns[found.gpu_ops.launch_row]).tolist() == [5000] * 6
+
+    def test_correlation_0_links_nothing(self) -> None:
+        """roctracer gives it to kernels that RCCL launches; a query call may have it too."""
+        found = read([call("hipEventQuery", 0, ts=0), kernel(ts=5, args={"device": 0, "correlation": 0})])
+        assert (len(found.launches), found.gpu_ops.correlation.tolist()) == (0, [NONE])
 
     def test_operator_is_the_innermost_around_the_call_on_its_thread(self) -> None:
         builder = trace().op("aten::linear", 0, 20).op("aten::t", 1, 2.5).op("aten::addmm", 5, 10.5)

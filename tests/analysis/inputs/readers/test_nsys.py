@@ -193,22 +193,34 @@ class TestGraphs:
         assert [(replay.count, replay.ops_max) for replay in document.graphs.replays] == [(3, 2), (1, 1)]
         assert document.coverage.reliable
 
-    def test_graph_level_replays_are_told(self) -> None:
+    def test_a_replay_recorded_as_a_whole_is_one_op(self) -> None:
         builder = steps(2022)
         for at in (400, 500):
             builder.graph_launch(at, 5).graph_trace(at + 10, 80)
         found = builder.build()
-        assert (codes(found), found.complete, len(found.gpu_ops)) == ({"graph_level": 2}, False, 9)
-        assert "--cuda-graph-trace=node" in found.notices[0].message
-        assert not analyze_trace(found, name="x").document.coverage.reliable
+        assert (codes(found), found.complete, len(found.gpu_ops)) == ({}, True, 11)
+        assert (found.gpu_ops.dur_ns[found.whole_replays].tolist(), found.launches.is_graph.sum()) == ([80_000] * 2, 2)
+        document = analyze_trace(found, name="x").document
+        assert (document.coverage.gpu_ops, document.coverage.kernels, document.coverage.reliable) == (11, 6, True)
+        assert document.graphs.coverage_by_count is None
+        assert document.withheld["graphs.coverage_by_count"] == "graph replays were recorded as a whole"
+
+    def test_what_is_known_of_whole_replays(self) -> None:
+        """Replays of 60 µs every 100 µs: the GPU works at most 60 of them, and no class follows from that."""
+        builder = export()
+        for step in range(4):
+            builder.range(f"step {step}", 100 * step, 90).graph_launch(100 * step, 5).graph_trace(100 * step + 10, 60)
+        document = analyze_trace(builder.build(), name="x").document
+        assert document.steps is not None
+        assert document.steps.period_ns is not None
+        assert (document.steps.period_ns.median, document.steps.kernels.total) == (100_000, 0)
+        assert document.verdict.verdict_class == "insufficient"
+        assert "works at most 60.0 µs of a 100 µs step (60 %)" in document.verdict.reason
+        assert [warning.code for warning in document.warnings] == ["graph_level"]
 
     def test_a_graph_level_row_beside_its_nodes_is_no_loss(self) -> None:
         found = export().graph_launch(0, 5).graph_trace(10, 9).kernel(10, 4).kernel(15, 4).build()
-        assert (codes(found), found.complete, found.events) == ({}, True, 4)
-
-    def test_nothing_but_graph_level_replays(self) -> None:
-        found = export().graph_launch(0, 5).graph_trace(10, 80).build()
-        assert (len(found.gpu_ops), codes(found)) == (0, {"graph_level": 1})
+        assert (codes(found), found.complete, found.events, len(found.gpu_ops)) == ({}, True, 4, 2)
 
 
 class TestRanges:

@@ -1,0 +1,104 @@
+"""Calls that enqueue work and have no GPU op in the file: what the recording lacks, and where."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from ..model.columns import threads
+from ..model.trace import Bools, HostKind, Ints, Trace
+
+_ENQUEUES: Final = re.compile(r"Launch(?:Cooperative)?Kernel|GraphLaunch")
+"""Copies are left out: nothing in most files says whether one was empty, or from host to host."""
+
+
+@dataclass(frozen=True, eq=False)
+class LostCalls:
+    """Rows of host_ops that launch a kernel or a graph, without a GPU op: by where they stand.
+
+    What stands before the first launch that has its op, or after the last, is cut: the recording began or ended there.
+    """
+
+    head: Ints
+    inside: Ints
+    tail: Ints
+    is_graph: Bools  # [host_ops]
+
+    @property
+    def graph_launches(self) -> Ints:
+        """Those inside that launch a graph: whole replays are missing."""
+        return self.inside[self.is_graph[self.inside]]
+
+    @property
+    def rows(self) -> Ints:
+        """All of them, by start."""
+        return np.concatenate([self.head, self.inside, self.tail])
+
+
+def find_lost_calls(trace: Trace) -> LostCalls:
+    """Not those around or inside another launch: a runtime call wraps the driver call that does its work. Nor between
+    the begin and the end of a capture on their thread: nothing runs then. Without a launch in the file all are inside.
+    """
+    host, launches = trace.host_ops, trace.launches
+    enqueues = np.array([_ENQUEUES.search(name) is not None for name in trace.names], np.bool_)
+    is_graph = np.array(["GraphLaunch" in name for name in trace.names], np.bool_)
+    rows = np.flatnonzero(host.kind == HostKind.API)
+    rows = rows[enqueues[host.name[rows]]]
+    rows = rows[~_beside_launches(trace, rows) & ~_nested(trace, rows)]
+    rows = rows[~_capturing(trace, rows)]
+    start = host.start_ns[rows]
+    first, last = (launches.start_ns[0], launches.start_ns[-1]) if len(launches) else (start.min(initial=0), np.inf)
+    head, tail = start < first, start > last
+    return LostCalls(rows[head], rows[~head & ~tail], rows[tail], is_graph[host.name])
+
+
+def _beside_launches(trace: Trace, rows: Ints) -> Bools:
+    """True where a row of host_ops lies inside a launch call of its thread, or holds one."""
+    host, launches = trace.host_ops, trace.launches
+    found = np.zeros(len(rows), np.bool_)
+    launches_of = threads(launches.process, launches.thread)
+    for thread, here in threads(host.process[rows], host.thread[rows]).items():
+        calls = launches_of.get(thread, here[:0])
+        start, end = launches.start_ns[calls], host.end_ns[rows[here]]
+        reached = np.append(np.maximum.accumulate(launches.end_ns[calls]), np.iinfo(np.int64).min)
+        last = np.searchsorted(start, host.start_ns[rows[here]], side="right") - 1
+        inside = reached[last] >= end  # none before it: the last entry
+        holds = np.searchsorted(start, end) > last + 1
+        found[here] = inside | holds
+    return found
+
+
+def _nested(trace: Trace, rows: Ints) -> Bools:
+    """True where a row lies inside another of them on its thread: the outer one counts."""
+    host = trace.host_ops
+    found = np.zeros(len(rows), np.bool_)
+    for here in threads(host.process[rows], host.thread[rows]).values():
+        here = here[np.lexsort((-host.end_ns[rows[here]], host.start_ns[rows[here]]))]
+        reach = np.maximum.accumulate(host.end_ns[rows[here]])
+        found[here[1:]] = host.end_ns[rows[here[1:]]] <= reach[:-1]
+    return found
+
+
+def _capturing(trace: Trace, rows: Ints) -> Bools:
+    """True where a row stands between the begin and the end of a capture of its thread."""
+    host = trace.host_ops
+    found = np.zeros(len(rows), np.bool_)
+    begins, ends = (
+        np.flatnonzero(np.array([word in name for name in trace.names], np.bool_)[host.name])
+        for word in ("StreamBeginCapture", "StreamEndCapture")
+    )
+    if not len(begins):
+        return found
+    begins_of, ends_of = (threads(host.process[each], host.thread[each]) for each in (begins, ends))
+    for thread, here in threads(host.process[rows], host.thread[rows]).items():
+        its_begins = begins[begins_of.get(thread, begins[:0])]
+        its_ends = ends[ends_of.get(thread, ends[:0])]
+        start = host.start_ns[rows[here]]
+        open_captures = np.searchsorted(host.start_ns[its_begins], start) - np.searchsorted(
+            host.start_ns[its_ends], start
+        )
+        found[here] = open_captures > 0
+    return found
