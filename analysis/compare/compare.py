@@ -155,6 +155,12 @@ def _notes(a: TraceAnalysis, b: TraceAnalysis, scope: str) -> list[str]:
     if a.context.trace_pass != b.context.trace_pass:
         passes = [side.context.trace_pass or "a recording of your own" for side in (a, b)]
         notes.append(f"Recorded differently ({passes[0]}, {passes[1]}): host times hold what each recording cost.")
+    if a.context.trace.clock_ns != b.context.trace.clock_ns:
+        coarse = a if a.context.trace.clock_ns else b
+        notes.append(
+            f"Times of {coarse.context.name} are whole µs: each op seems up to 1 µs shorter or longer, and its gaps "
+            "longer or shorter; differences of GPU work and idle time may be of the clock alone."
+        )
     for side in (a, b):
         if side.document.coverage.unreliable:
             notes.append(f"{side.context.name} is not reliable: {'; '.join(side.document.coverage.unreliable)}.")

@@ -331,10 +331,10 @@ def _withheld(doc: ModeDoc, timed: Sequence[Timing]) -> dict[str, str]:
 def _snapshot_of_trace(document: ReportDocument, trace: TraceDoc, source: str) -> Snapshot:
     names = [device.name for device in trace.devices if device.device == trace.headline_device]
     counted = _Counted([trace], "no figure of this trace can be told")
-    work = trace.steps.busy_ns.median if trace.steps is not None else None
+    work = trace.steps.busy_ns.median if trace.steps is not None and trace.steps.busy_ns is not None else None
     withheld = {"step_time": _PROFILED, "launch_tax": _PROFILED, "true_idle": _PROFILED, "graph_memory": _OF_CAPTURES}
     if work is None:
-        withheld["gpu_work"] = trace.withheld.get("steps", "no steps found")
+        withheld["gpu_work"] = trace.withheld.get("steps.busy_ns") or trace.withheld.get("steps", "no steps found")
     return Snapshot(
         launchscope=document.launchscope,
         target=trace.name,

@@ -26,7 +26,7 @@ from .lost_calls import LostCalls, find_lost_calls
 from .replays import GraphReplays, graph_replays
 from .steps import Steps, find_steps, first_op_ns, step_busy_ns
 from .trace_facts import TraceFacts
-from .trace_times import TraceTimes, Waits, blocking_words, steps_doc, trace_times
+from .trace_times import TraceTimes, Waits, blocking_words, steps_doc, trace_times, within_its_time
 
 Fact = TypeVar("Fact")
 
@@ -234,9 +234,10 @@ class Context:
         if self.headline is None:
             return None
         gaps, periods_ns = (self.gaps[self.headline], self.headline_steady), self.period_ns[self.headline]
-        times = trace_times(self.trace, self.steps, *gaps, self.busy_ns, periods_ns, self.collectives)
+        work_ns = within_its_time(self.busy_ns, self.periods_ns, self.headline_steady)
+        times = trace_times(self.trace, self.steps, *gaps, work_ns, periods_ns, self.collectives)
         alone = self.waits is None or not len(self.collectives)
-        return times if alone or self.waits is None else self.waits.with_waiting(times, self.busy_ns)
+        return times if alone or self.waits is None else self.waits.with_waiting(times, work_ns)
 
     @cached_property
     def periods_ns(self) -> Reals:

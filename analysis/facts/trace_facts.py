@@ -21,8 +21,6 @@ OUTLASTING_NS: Final = 100_000_000
 FAR_NS: Final = 10_000
 """Programmatic dependent launch lets kernels of a stream overlap, by up to 0.7 µs in captures of an H200."""
 
-WHOLE_US_NS: Final = 1000
-
 
 class Overlaps(NamedTuple):
     """GPU ops that meet others of their device and stream."""
@@ -91,7 +89,7 @@ def _same_stream_overlaps(trace: Trace) -> Overlaps:
     before, after = order[:-1], order[1:]
     in_turn = (ops.correlation[before] != ops.correlation[after]) | (ops.correlation[before] == NONE)
     in_turn &= ops.process[before] == ops.process[after]
-    outlasts = ops.end_ns[before] > ops.end_ns[after] + _clock_ns(trace)
+    outlasts = ops.end_ns[before] > ops.end_ns[after] + trace.clock_ns
     far[before] = alike & outlasts & in_turn & (ops.end_ns[before] - ops.start_ns[after] > FAR_NS)
     return Overlaps(early, far)
 
@@ -104,7 +102,7 @@ def _duplicates(trace: Trace) -> Bools:
     ops = trace.gpu_ops
     found = np.zeros(len(ops), np.bool_)
     together = ops.start_ns[1:] == ops.start_ns[:-1]  # rows are by start
-    rows = np.flatnonzero((np.append(together, False) | np.append(False, together)) & (ops.dur_ns > _clock_ns(trace)))
+    rows = np.flatnonzero((np.append(together, False) | np.append(False, together)) & (ops.dur_ns > trace.clock_ns))
     if len(rows):
         same = numbered(
             *(ops.start_ns[rows], ops.end_ns[rows], ops.device[rows], ops.stream[rows], ops.name[rows]),
@@ -146,8 +144,3 @@ def _impossible_durations(trace: Trace, overlaps: Overlaps) -> ImpossibleDuratio
     of_ops, *of_calls = (below | over for below, over in zip(negative, endless, strict=True))
     counts = {what: sum(int(rows.sum()) for rows in columns) for what, columns in faults.items()}
     return ImpossibleDurations(counts, of_ops | outlasting | overlaps.far, *of_calls)
-
-
-def _clock_ns(trace: Trace) -> int:
-    """The shortest time that the file can tell."""
-    return WHOLE_US_NS if trace.whole_us else 0

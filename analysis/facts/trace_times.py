@@ -38,6 +38,7 @@ class TraceTimes:
     """What one step of a trace took on the headline device; the whole window where there are no steps."""
 
     has_steps: bool
+    clock_ns: int  # what the file's times are rounded to; 0 where they are told to the ns
     step_ns: float  # T: median period, or the one step's window, or the whole window
     work_ns: float  # W, waiting inside collectives included
     without_waiting_ns: float  # W without waiting; W where no other rank tells it
@@ -96,6 +97,7 @@ def trace_times(
     before_replay = gaps.parts_ns["launch"] - gaps.stall_launch_ns
     times = TraceTimes(
         has_steps=len(steps.kept_rows) > 0,
+        clock_ns=trace.clock_ns,
         step_ns=float(np.median(spans)),
         work_ns=work,
         without_waiting_ns=work,
@@ -111,6 +113,17 @@ def trace_times(
         parts=StepParts(work),
     )
     return replace(times, parts=step_parts(times, busy, np.zeros(len(busy)), exposed, exposed == 0))
+
+
+def within_its_time(busy: Reals, periods: Reals, steady: Gaps | None) -> Reals:
+    """Work of each step where steps overlap on the GPU: as much less as all of them together have too much.
+
+    The union of a step's own ops may then be longer than the step takes; that of all ops in the window is not.
+    """
+    if steady is None or not len(periods) or np.median(busy) <= np.median(periods):
+        return busy
+    inside = min(steady.busy_ns / len(periods), float(np.median(periods)))
+    return busy * (inside / float(np.median(busy)))
 
 
 def _lengths_ns(trace: Trace, steps: Steps, device: int) -> Ints:

@@ -9,8 +9,9 @@ from ..facts.context import Context
 from ..model.trace import Notice, Void
 from .impossible import IMPOSSIBLE
 from .lost_records import LOST
+from .waits import WAITS
 
-CHECKS: Final = (*LOST, *IMPOSSIBLE)
+CHECKS: Final = (*LOST, *IMPOSSIBLE, *WAITS)
 
 _CUT_CODES: Final = ("cut_file", "damaged_file")
 

@@ -72,7 +72,16 @@ def _impossible_durations(context: Context) -> Iterator[Notice]:
         if count > IMPOSSIBLE_SHARE * len(rows)
     ]
     voids = {Void.TRACE: "; ".join(many)} if many else {}
+    if _length_ns(trace, of_tables[0]) > IMPOSSIBLE_SHARE * _length_ns(trace, ~of_tables[0]):
+        voids[Void.WORK] = (
+            f"{units.plural(counts[0], 'GPU op')} with impossible durations are too much of the GPU's time"
+        )
     yield Notice("impossible_durations", text, sum(counts), _first_impossible(trace, of_tables), voids)
+
+
+def _length_ns(trace: Trace, rows: Bools) -> int:
+    """Time of these GPU ops, whichever way their times run."""
+    return int(np.abs(trace.gpu_ops.dur_ns[rows]).sum())
 
 
 def _first_impossible(trace: Trace, of_tables: list[Bools]) -> Event:

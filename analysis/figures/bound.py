@@ -7,8 +7,10 @@ from typing import Final
 
 from ..facts.context import Context
 from ..facts.trace_times import TraceTimes
+from ..faults.checks import voided
 from ..model import units
 from ..model.document import BoundDoc, TraceDoc
+from ..model.trace import Void
 from ..model.units import duration, number
 from ..step_model import bound_ns, serial_ns
 from ..story import Fact
@@ -21,6 +23,8 @@ def _compute(context: Context) -> BoundDoc | Withheld:
         return Withheld("no GPU op in the file")
     if context.times.host_ns is None:
         return Withheld("no launch in the file, so the host's time is not known")
+    if (void := voided(context, Void.WORK)) is not None:
+        return Withheld(void)
     return trace_bound(context.times)
 
 

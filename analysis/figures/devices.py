@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..facts.context import Context
+from ..faults.checks import voided
 from ..model.document import CAUSES, TAXES, DeviceDoc, GapsDoc, SteadyDoc, TraceDoc
+from ..model.trace import Void
 from ..model.units import MISSING, duration, number, plural, share
 from ..story import Bar, Bars, Column, Fact, Listing, Row, Table
 from .figure import Figure, known
@@ -22,19 +24,19 @@ def _compute(context: Context) -> list[DeviceDoc]:
 
 
 def _device(context: Context, device: int) -> DeviceDoc:
-    whole, steady = context.gaps[device], context.steady[device]
+    whole, steady, void = context.gaps[device], context.steady[device], voided(context, Void.WORK)
     return DeviceDoc(
         device=device,
         name=context.trace.device_names.get(device),
         window_ns=whole.window_ns,
-        busy_ns=whole.busy_ns,
-        idle_ns=whole.idle_ns,
+        busy_ns=known(None if void else whole.busy_ns, void),
+        idle_ns=known(None if void else whole.idle_ns, void),
         op_sum_ns=whole.op_sum_ns,
-        idle_fraction=whole.idle_fraction,
-        gaps=whole.to_doc(),
+        idle_fraction=known(None if void else whole.idle_fraction, void),
+        gaps=known(None if void else whole.to_doc(), void),
         steady=known(
             None
-            if steady is None
+            if void or steady is None
             else SteadyDoc(
                 window_ns=steady.window_ns,
                 busy_ns=steady.busy_ns,
@@ -42,15 +44,15 @@ def _device(context: Context, device: int) -> DeviceDoc:
                 idle_fraction=steady.idle_fraction,
                 gaps=steady.to_doc(),
             ),
-            no_steps(context) or ALONE,
+            void or no_steps(context) or ALONE,
         ),
     )
 
 
 def headline_gaps(trace: TraceDoc) -> tuple[GapsDoc, str] | None:
-    """The gaps of the headline device with their scope: ``steady`` where there is one, else ``whole``."""
+    """The gaps of the headline device with their scope: ``steady`` where there is one, else ``whole``; None if void."""
     for device in trace.devices:
-        if device.device == trace.headline_device:
+        if device.device == trace.headline_device and device.gaps is not None:
             return (device.gaps, "whole file") if device.steady is None else (device.steady.gaps, "steady")
     return None
 
@@ -112,7 +114,7 @@ def _devices(trace: TraceDoc) -> Iterator[Listing]:
     rows = []
     for device in trace.devices:
         chosen = several and device.device == trace.headline_device
-        overlap = device.op_sum_ns - device.busy_ns > OVERLAP * device.busy_ns
+        overlap = device.busy_ns is not None and device.op_sum_ns - device.busy_ns > OVERLAP * device.busy_ns
         op_sum = duration(device.op_sum_ns) if overlap else MISSING
         rows.append(_scope_row(f"device {device.device}{' *' if chosen else ''}", "whole", device, op_sum))
         if device.steady is not None:
@@ -126,7 +128,8 @@ def _devices(trace: TraceDoc) -> Iterator[Listing]:
 
 def _scope_row(name: str, scope: str, figures: DeviceDoc | SteadyDoc, op_sum: str) -> Row:
     times = [duration(ns) for ns in (figures.window_ns, figures.busy_ns, figures.idle_ns)]
-    return Row([name, scope, *times, share(figures.idle_fraction), number(figures.gaps.count), op_sum])
+    gaps = MISSING if figures.gaps is None else number(figures.gaps.count)
+    return Row([name, scope, *times, share(figures.idle_fraction), gaps, op_sum])
 
 
 DEVICES: Final = Figure(

@@ -8,7 +8,9 @@ from typing import Final
 import msgspec
 
 from ..facts.context import Context
+from ..faults.checks import voided
 from ..model.document import StepsDoc, Summary, TraceDoc
+from ..model.trace import Void
 from ..model.units import MISSING, duration, number, plural
 from ..story import Column, Listing, Row, Table
 from .figure import Figure, Withheld, known
@@ -25,7 +27,12 @@ def _compute(context: Context) -> StepsDoc | Withheld:
     found = context.step_figures
     if found is None:
         return Withheld(no_steps(context) or "no steps found")
-    return msgspec.structs.replace(found, period_ns=known(found.period_ns, "no kept step is followed by another"))
+    void = voided(context, Void.WORK)
+    return msgspec.structs.replace(
+        found,
+        period_ns=known(found.period_ns, "no kept step is followed by another"),
+        busy_ns=known(None if void else found.busy_ns, void),
+    )
 
 
 def summary_columns(title: str) -> list[Column]:

@@ -62,7 +62,7 @@ def traces_overview(traces: Sequence[TraceDoc], notes: Sequence[str] = ()) -> Li
                     label(trace),
                     trace.verdict.verdict_class,
                     duration(period),
-                    MISSING if steps is None else duration(steps.busy_ns.median),
+                    MISSING if steps is None or steps.busy_ns is None else duration(steps.busy_ns.median),
                     MISSING if scope is None else share(scope.idle_fraction),
                     MISSING if steps is None else number(steps.launches.median),
                     MISSING if steps is None else number(steps.kernels.median),

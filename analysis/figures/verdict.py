@@ -44,6 +44,7 @@ GPU_BOUND_FRACTION: Final = 0.85  # W ÷ T from which the GPU itself is the bott
 MIN_OPS_WITHOUT_STEPS: Final = 100
 FEW_STEPS: Final = 3  # fewer than that repeat nothing: one kernel inside a ProfilerStep is no step to judge by
 MIN_OPS_IN_FEW_STEPS: Final = 10
+EDGE: Final = 0.03  # of T or of the idle time: so near to a threshold the other class is said, too
 HALF: Final = 0.5  # of what is not work: the share from which one cause gives the class its name
 WORTH_DOING: Final = 0.05  # of T: smaller savings are not proposed
 MAX_ACTIONS: Final = 3
@@ -85,6 +86,7 @@ class StepFacts:
     tau_ns: float | None
     taxes_ns: Mapping[str, float] | None  # of one step, adding up to its idle time; None when below resolution
     work_uncertainty_ns: float = 0.0
+    clock_ns: float = 0.0  # what the trace's times are rounded to
     waiting_ns: float = 0.0  # of W: exposed, inside collectives, for ranks that arrive later
     unsplit_ns: float = 0.0  # of W: exposed, inside collectives of which waiting and transfer can't be told apart
     waits_for: int | None = None  # the rank for which most of that waiting is; null where there is none
@@ -107,6 +109,11 @@ class StepFacts:
         """Of W, what is surely neither waiting nor may be."""
         return work_ns - self.waiting_ns - self.unsplit_ns
 
+    def tax_error_ns(self, tax: str) -> float:
+        """What the rounding of times may be of a tax: both edges of each gap, seen or swallowed."""
+        gaps = max(self.gpu_ops - self.launches, 0.0) if tax == "node" else self.launches
+        return 2 * self.clock_ns * gaps
+
 
 def verdict(facts: StepFacts) -> VerdictDoc:
     """The class of a step with its reason and the most valuable next actions."""
@@ -114,17 +121,16 @@ def verdict(facts: StepFacts) -> VerdictDoc:
     if missing or facts.step_ns is None or facts.gpu_work_ns is None:
         return VerdictDoc(verdict_class="insufficient", basis=facts.basis, reason=missing or "no step time", actions=[])
     name = _class_of(facts, facts.step_ns, facts.gpu_work_ns)
-    edge = _on_the_edge(facts, facts.step_ns, facts.gpu_work_ns)
+    edge = _on_the_edge(facts, facts.step_ns, facts.gpu_work_ns, name)
     reason = _reason(facts, facts.step_ns, facts.gpu_work_ns, name)
-    if edge:
-        working = facts.working_ns(facts.gpu_work_ns)
-        reason += f"; on the edge: W ÷ T is {working / facts.step_ns:.2f}, {GPU_BOUND_FRACTION} is gpu-bound"
+    if edge is not None:
+        reason += f"; on the edge: {edge}"
     return VerdictDoc(
         verdict_class=name,
         basis=facts.basis,
         reason=reason,
         actions=_actions(facts, facts.step_ns, facts.gpu_work_ns, name),
-        on_the_edge=edge,
+        on_the_edge=edge is not None,
     )
 
 
@@ -148,6 +154,12 @@ def _missing(facts: StepFacts) -> str | None:
         return "the step time is not known"
     if facts.no_class is not None:
         return facts.no_class
+    working = facts.step_ns if facts.gpu_work_ns is None else facts.working_ns(facts.gpu_work_ns)
+    tax, _ = largest_tax(facts.taxes_ns)
+    error = facts.tax_error_ns(tax)
+    if facts.taxes_ns and working < GPU_BOUND_FRACTION * facts.step_ns and 0 < facts.taxes_ns[tax] <= error:
+        largest = f"the largest part of its idle time, {units.duration(facts.taxes_ns[tax])} {TAX_WORDS[tax]}"
+        return f"times are whole µs: {largest}, is within the error of {units.duration(error)}"
     return None
 
 
@@ -172,9 +184,20 @@ def largest_tax(taxes_ns: Mapping[str, float] | None) -> tuple[str, float]:
     return tax, taxes_ns[tax] / idle
 
 
-def _on_the_edge(facts: StepFacts, step_ns: float, work_ns: float) -> bool:
-    """True when W's uncertainty could move the step across the gpu-bound line."""
-    return abs(facts.working_ns(work_ns) - GPU_BOUND_FRACTION * step_ns) < facts.work_uncertainty_ns
+def _on_the_edge(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str | None:
+    """What lies so near to a threshold that the class may be another one, with that class; None where nothing does."""
+    working = facts.working_ns(work_ns)
+    if abs(working / step_ns - GPU_BOUND_FRACTION) < max(EDGE, facts.work_uncertainty_ns / step_ns):
+        told = f"W ÷ T is {working / step_ns:.2f}"
+        if name != "gpu-bound":
+            return f"{told}, {GPU_BOUND_FRACTION} is gpu-bound"
+        below = _class_of(facts, step_ns, min(work_ns, GPU_BOUND_FRACTION * step_ns * (1 - EDGE)))
+        return f"{told}, below {GPU_BOUND_FRACTION} it is {below}"
+    tax, share = largest_tax(facts.taxes_ns)
+    if name in (*CLASS_OF_TAX.values(), "mixed") and tax in CLASS_OF_TAX and abs(share - HALF) < EDGE:
+        other = f"below {HALF} it is mixed" if share >= HALF else f"{HALF} is {CLASS_OF_TAX[tax]}"
+        return f"{tax.replace('_', ' ')} tax ÷ idle is {share:.2f}, {other}"
+    return None
 
 
 def _reason(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str:
@@ -182,9 +205,9 @@ def _reason(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str:
     span = "step" if facts.has_steps else "window"
     profiled = ", as profiled" if facts.basis == "trace" else ""
     working = facts.working_ns(work_ns)
-    took = (
-        f"{units.duration(working)} of a {units.duration(step_ns)} {span}{profiled} ({units.share(working / step_ns)})"
-    )
+    error = f" ± {units.duration(facts.work_uncertainty_ns)}" if facts.clock_ns else ""
+    of_step = f"of a {units.duration(step_ns)} {span}{profiled} ({units.share(working / step_ns)})"
+    took = f"{units.duration(working)}{error} {of_step}"
     parts = [f"the GPU works {took}", *_communication_text(facts, step_ns)]
     tax, tax_share = largest_tax(facts.taxes_ns)
     if name in ("wait-bound", "communication-bound"):
@@ -255,7 +278,8 @@ def _actions(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> lis
     done = {action.mode for action in facts.measured}
     predicted = []
     for tax, ns in taxes.items():
-        if ns < WORTH_DOING * step_ns or (tax == "launch" and done & {"graph", "fused_graph"}):
+        is_done = tax == "launch" and done & {"graph", "fused_graph"}
+        if is_done or ns < max(WORTH_DOING * step_ns, facts.tax_error_ns(tax)):
             continue
         action = _action_for(tax, ns, facts, step_ns, work_ns)
         if action is not None:

@@ -20,15 +20,16 @@ from numpy.typing import NDArray
 from ..facts.collectives import Collectives
 from ..facts.context import Context
 from ..facts.trace_times import TraceTimes
-from ..figures.coverage import coverage_doc
+from ..faults.checks import voided
+from ..figures.coverage import COVERAGE
 from ..figures.registry import values
 from ..figures.trace_notices import warning_docs
-from ..figures.trace_verdict import trace_verdict
+from ..figures.trace_verdict import VERDICT
 from ..inputs.sources import Source
 from ..model import __version__
 from ..model.errors import LaunchscopeError, one_line
 from ..model.freed_memory import no_collection, return_freed_memory
-from ..model.trace import NONE, Trace, utf8_text
+from ..model.trace import NONE, Trace, Void, utf8_text
 from ..profile.analysed_traces import require_whole
 from .document import INTERNAL, LOST_WORKER, MOST_IN_SERIES, NOT_FETCHED, UNREADABLE, RankRow, StepSeriesDoc
 
@@ -165,10 +166,13 @@ def find_figures(row: RankRow, trace: Trace, *, step_regex: str | None = None) -
     LaunchscopeError for a step expression that takes too long.
     """
     context = Context(trace, step_regex=step_regex)
-    unreliable = coverage_doc(context).unreliable
+    covered = COVERAGE.of(context)
+    assert covered is not None, "every trace is counted"
+    unreliable = covered.unreliable
     warnings = warning_docs(context)
     context.release("trace_facts")
-    verdict = trace_verdict(context.times, unreliable, context.blocking_words)
+    verdict = VERDICT.of(context)
+    assert verdict is not None, "every trace has one"
     known: dict[str, Any] = {
         "warnings": warnings,
         "unreliable": unreliable,
@@ -203,7 +207,7 @@ def _step_figures(context: Context) -> dict[str, Any]:
         return {}
     return {
         "period_ns": steps.period_ns,
-        "busy_ns": steps.busy_ns,
+        "busy_ns": None if voided(context, Void.WORK) is not None else steps.busy_ns,
         **(launch_tax(times) if steps.period_ns is not None else {}),
         "host_submit_ns": times.host_ns,
         "kernels": steps.kernels.median,
@@ -260,6 +264,8 @@ def _first_collectives(context: Context) -> RankCollectives | None:
     """Those of as many steps as have MOST together; null without a collective in a kept step."""
     collectives, times = context.collectives, context.times
     if not len(collectives) or not context.has_steps or context.headline is None or times is None:
+        return None
+    if voided(context, Void.WORK) is not None:
         return None
     ends = np.cumsum(np.bincount(collectives.step, minlength=collectives.steps))
     steps = max(int(np.searchsorted(ends, MOST, side="right")), 1)

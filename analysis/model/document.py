@@ -106,11 +106,11 @@ class DeviceDoc(msgspec.Struct, frozen=True, kw_only=True):
     device: int
     name: str | None
     window_ns: int
-    busy_ns: int
-    idle_ns: int
+    busy_ns: int | None  # this and the next null where records are missing or impossible
+    idle_ns: int | None
     op_sum_ns: int
-    idle_fraction: float
-    gaps: GapsDoc
+    idle_fraction: float | None
+    gaps: GapsDoc | None
     steady: SteadyDoc | None
 
 
@@ -119,7 +119,7 @@ class StepsDoc(msgspec.Struct, frozen=True, kw_only=True):
 
     count: int
     period_ns: Summary | None
-    busy_ns: Summary
+    busy_ns: Summary | None  # null where records are missing or impossible
     kernels: Summary
     launches: Summary
     graph_launches: Summary

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 NONE: Final = -1
 """An absent row reference or id inside a column."""
 
+WHOLE_US_NS: Final = 1000
+
 Ints = NDArray[np.signedinteger[Any]]
 """Whole numbers: times are int64; ids, kinds and references as narrow as ``Table.compact`` made them."""
 
@@ -180,7 +182,6 @@ class Void(Enum):
     TRACE = "the trace"  # no verdict rests on it
     WORK = "W"  # and what is computed from it: busy, idle, bound, predictions
     NODE_TAX = "the node tax"
-    CAUSES = "why the GPU was idle"
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,11 @@ class Trace:
     def devices(self) -> tuple[int, ...]:
         """Devices that ran at least one GPU op, in order."""
         return tuple(int(d) for d in np.unique(self.gpu_ops.device))
+
+    @property
+    def clock_ns(self) -> int:
+        """What the file's times are rounded to; 0 where they are told to the ns."""
+        return WHOLE_US_NS if self.whole_us else 0
 
     def first_ops(self) -> Ints:
         """[launches] row of each launch's earliest GPU op."""

@@ -14,13 +14,15 @@ from typing import Final
 
 import numpy as np
 
+from ..facts.context import Context
 from ..facts.steps import Steps
 from ..facts.trace_times import host_submit_ns
+from ..faults.checks import unreliable, voided
 from ..figures.analyses import TraceAnalysis
 from ..figures.observer import KERNEL_STRETCH_NS
 from ..model.document import CalibrationDoc, ProcessDoc, baseline
 from ..model.errors import LaunchscopeError
-from ..model.trace import NONE, Bools, Ints, Reals, Trace
+from ..model.trace import NONE, Bools, Ints, Reals, Trace, Void
 from ..profile.select import TIMES, of_mode, ranked
 from ..report import Report
 from ..step_model import graph_launch_cost_ns
@@ -289,6 +291,13 @@ class RecordedStart:
         return self._planned(self.steps[: half + 1]).simulated_ns() / second - 1, first / second - 1
 
 
+def _unfit(context: Context) -> str | None:
+    """Why nothing can be predicted from a recording; None where it can."""
+    if context.trace.whole_replays.any():
+        return "graph replays were recorded as a whole, so what runs in them is not known"
+    return next(iter(unreliable(context)), None) or voided(context, Void.WORK)
+
+
 def find_start(report: Report, mode: str | None) -> RecordedStart:
     """Of the mode, the baseline's unless given; LaunchscopeError where no recording has steps in a row."""
     profile = report.document.profile
@@ -301,12 +310,18 @@ def find_start(report: Report, mode: str | None) -> RecordedStart:
         processes = profile.modes[name].processes
     else:
         raise LaunchscopeError(f"no mode {name} was measured; there are {', '.join(profile.modes)}")
+    why: list[str] = []
     for analysis in found:
+        if (reason := _unfit(analysis.context)) is not None:
+            why.append(f"{analysis.context.name}: {reason}")
+            continue
         kept = analysis.context.steps.kept_rows
         steps = max(np.split(kept, np.flatnonzero(np.diff(kept) != 1) + 1), key=len)  # the longest run
         if len(steps) >= _FEWEST and plan_steps(analysis.context.trace, analysis.context.steps, steps) is not None:
             process = next((p for p in processes if p.repeat == analysis.context.repeat), None)
             return RecordedStart(analysis, steps, process, None if profile is None else profile.calibration)
+    if why:
+        raise LaunchscopeError(f"no prediction from a recording that can't be trusted: {'; '.join(why)}")
     raise LaunchscopeError(
         f"no recording{f' of mode {name}' if name else ''} holds {_FEWEST} steps in a row with their launches: steps "
         "come from prof.step(), from annotations named by --step-regex, or from a profile of launchscope"

@@ -150,15 +150,16 @@ def _trace_facts(trace: TraceDoc) -> Iterator[Fact]:
         yield Fact(
             "step", units.duration(period), "First GPU op of a step to the next step's, as profiled; the median."
         )
-        yield Fact("GPU work W", units.duration(steps.busy_ns.median), "Time of a step in which the GPU works.")
+        work = None if steps.busy_ns is None else steps.busy_ns.median
+        yield Fact("GPU work W", units.duration(work), "Time of a step in which the GPU works.")
         shared = trace.communication
         if shared is not None and shared.work_without_waiting_ns is not None:
             without = MODE_FIGURES["gpu_work_without_waiting_ns"]
             yield Fact(without.label, units.duration(shared.work_without_waiting_ns.median), without.meaning)
     else:
         yield Fact("GPU work", units.duration(device.busy_ns), "Time of the whole recording in which the GPU works.")
-    whole = scope.gaps.total_ns
-    tax = units.ratio(scope.gaps.taxes_ns["launch"], whole) if whole else units.MISSING
+    gaps = scope.gaps
+    tax = units.MISSING if gaps is None or not gaps.total_ns else units.ratio(gaps.taxes_ns["launch"], gaps.total_ns)
     yield Fact("launch tax ÷ idle", tax, "Share of the idle time that waits for launches, as profiled.")
     yield Fact("idle", units.share(scope.idle_fraction), "Of the time as profiled; the profiler slows launches down.")
     launches = units.number(steps.launches.median) if steps is not None else units.number(trace.coverage.launches)

@@ -143,6 +143,26 @@ def empty_step() -> TraceBuilder:
     return builder
 
 
+def marching(*, host_us: int, gpu_us: int) -> TraceBuilder:
+    """Six steps of one launch; the host begins one every so many µs, the GPU runs them behind each other."""
+    builder = trace()
+    for step in range(6):
+        builder.annotation(f"decode {step}", host_us * step, 50).launch(host_us * step + 1, 5)
+        builder.kernel(6 * host_us + gpu_us * step, 30.5)
+    return builder
+
+
+def holed(hole_us: float) -> TraceBuilder:
+    """Two replays of 41 nodes, 1 µs apart, but for one hole in the second."""
+    builder = trace()
+    for replay in range(2):
+        at = 1000.0 * replay
+        builder.graph_launch(at, 5)
+        for node in range(41):
+            builder.kernel(at + 10 + 3 * node + (hole_us - 1 if replay and node == 40 else 0), 2, name=f"node_{node}")
+    return builder
+
+
 def capturing(builder: TraceBuilder, at: float) -> TraceBuilder:
     return builder.api("cudaStreamBeginCapture", at, 1).api("cudaStreamEndCapture", at + 10, 1)
 
@@ -329,6 +349,24 @@ CASES = [
          overtaken((10, 3.5), (13.5, 4))),
     Case("overlap", overtaken((10, 500), (30, 10.5)), 1,
          "(programmatic dependent launch, or the impossible durations)", overtaken((10, 500), (30, 10.5), stream=8)),
+    # --- waits that contradict the record ---------------------------------------------------------------------------
+    Case("after_its_wait", trace().launch(0, 5).sync(6, 10).kernel(17.5, 4), 1,
+         "1 of 1 (100 %) GPU ops start when a wait for all work has returned that began after their launch",
+         trace().launch(0, 5).sync(6, 10).kernel(15.5, 4)),
+    Case("after_its_wait", trace().launch(0, 5).sync(6, 10).kernel(17.5, 4), 1, "wait for all work",
+         trace().launch(0, 5).sync(4, 10).kernel(17.5, 4)),
+    Case("deferred", trace().launch(0, 5).kernel(10, 4).launch(20, 5).kernel(125.5, 4), 1,
+         "1 of 2 (50 %) GPU ops start up to 100 µs after their launch returned, while the GPU is idle",
+         trace().launch(0, 5).kernel(10, 4).launch(20, 5).kernel(125, 4.5)),
+    Case("deferred", trace().launch(0, 5).kernel(10, 4).launch(20, 5).kernel(125.5, 4), 1, "100 µs together",
+         trace().launch(0, 5).kernel(10, 4).api("cudaStreamWaitEvent", 16, 2).launch(20, 5).kernel(125.5, 4)),
+    Case("burst", marching(host_us=100, gpu_us=40), 6,
+         "the host begins a step every 100 µs, and the GPU runs one every 40.0 µs: the ops of 6 steps",
+         marching(host_us=59, gpu_us=40)),
+    Case("replay_hole", holed(100.5), 1, "1 hole of up to 100 µs inside graph replays, 100 µs together, where a node "
+         "usually follows 1.00 µs after another", holed(100)),
+    Case("unrecorded_work", one().sync(12, 1003.5), 1,
+         "1 wait for the GPU last up to 1.00 ms after the last recorded GPU op has ended", one().sync(12, 1002.5)),
     Case("lost_records", one().header(WARNING=["Dropped 12 activity records"]), 12,
          "it dropped 12 records", one().header(WARNING=["Dropped 0 activity records"])),
     Case("lost_records", one().header(INFO=["CUPTI stopped early? = 1"]), 1,
@@ -476,6 +514,10 @@ class TestReliable:
             (one().api("cudaMalloc", 20, 1).cut(3), "the file is cut or damaged: what it lacks", one()),
             (one().cut(1), "the file is cut or damaged: what it lacks", one()),
             (one().header(WARNING=["Dropped 1 records"]), "records are known to be lost", one().header(WARNING=["?"])),
+            (trace().launch(0, 5).sync(6, 10).kernel(17.5, 4), "1 of 1 (100 %) GPU ops start after the wait", one()),
+            (trace().launch(0, 5).kernel(10, 4).launch(20, 5).kernel(125.5, 4),
+             "100 µs of 112 µs of idle time pass before GPU ops that were launched", lossy(40)),
+            (marching(host_us=100, gpu_us=40), "the GPU ran in a burst what the host began every 100 µs", one()),
             (perfetto(is_theirs=True), "Perfetto's JSON export cut every time to whole µs", perfetto(is_theirs=False)),
         ],
     )  # fmt: skip

@@ -41,7 +41,7 @@ def check_accounts(document: TraceDoc) -> None:
     assert sum(document.launches.by_api.values()) == covered.launches
     for device in document.devices:
         for scope in (device, device.steady):
-            if scope is None:
+            if scope is None or scope.busy_ns is None or scope.idle_ns is None or scope.gaps is None:
                 continue
             assert scope.busy_ns + scope.idle_ns == scope.window_ns
             assert 0 <= scope.idle_fraction <= 1
@@ -180,7 +180,7 @@ def launch_bound_steps() -> TraceBuilder:
 def test_a_launch_bound_trace_is_called_so() -> None:
     verdict = analyze(launch_bound_steps()).document.verdict
     assert (verdict.verdict_class, verdict.basis) == ("launch-bound", "trace")
-    assert verdict.reason.startswith("the GPU works 40.0 µs of a 400 µs step, as profiled (10 %)")
+    assert verdict.reason.startswith("the GPU works 40.0 µs ± 22.6 µs of a 400 µs step, as profiled (10 %)")
     assert verdict.actions[0].what == "replay the step as one CUDA graph"
 
 

@@ -86,11 +86,39 @@ def test_a_trace_says_that_it_was_profiled() -> None:
     assert "1.00 ms step, as profiled (20 %)" in verdict(replace(EAGER, basis="trace")).reason
 
 
-@pytest.mark.parametrize(("work_us", "edge"), [(839, False), (841, True), (859, True), (861, False)])
+@pytest.mark.parametrize(("work_us", "edge"), [(809, False), (811, True), (889, True), (891, False)])
 def test_on_the_edge_within_the_uncertainty(work_us: float, edge: bool) -> None:
-    told = verdict(replace(EAGER, gpu_work_ns=work_us * US, work_uncertainty_ns=10 * US))
+    told = verdict(replace(EAGER, gpu_work_ns=work_us * US, work_uncertainty_ns=40 * US))
     assert told.on_the_edge is edge
     assert ("on the edge" in told.reason) is edge
+
+
+@pytest.mark.parametrize(
+    ("change", "edge"),
+    [
+        ({"gpu_work_ns": 860 * US}, "W ÷ T is 0.86, below 0.85 it is launch-bound"),
+        ({"gpu_work_ns": 830 * US}, "W ÷ T is 0.83, 0.85 is gpu-bound"),
+        ({"taxes_ns": taxes(launch=408, node=392)}, "launch tax ÷ idle is 0.51, below 0.5 it is mixed"),
+        (
+            {"taxes_ns": taxes(between_steps=392, node=208, launch=200)},
+            "between steps tax ÷ idle is 0.49, 0.5 is",
+        ),
+        ({"taxes_ns": taxes(launch=500, node=300)}, None),
+    ],
+)
+def test_the_edge_names_the_class_on_the_other_side(change: dict[str, object], edge: str | None) -> None:
+    told = verdict(replace(EAGER, **change))  # type: ignore[arg-type]
+    assert told.reason.partition("; on the edge: ")[2].startswith(edge or "")
+    assert told.on_the_edge is (edge is not None)
+
+
+def test_whole_µs_tell_no_tax_below_their_error() -> None:
+    """100 launches of 150 ops: 50 node gaps of ±2 µs, 100 launches of ±2."""
+    coarse = replace(EAGER, gpu_ops=150, clock_ns=US, taxes_ns=taxes(node=100), gpu_work_ns=200 * US)
+    assert verdict(coarse).verdict_class == "insufficient"
+    assert verdict(coarse).reason.endswith("is within the error of 100 µs")
+    assert verdict(replace(coarse, taxes_ns=taxes(node=101))).verdict_class == "node-bound"
+    assert verdict(replace(coarse, taxes_ns=taxes(launch=200))).verdict_class == "insufficient"
 
 
 def only(told: VerdictDoc) -> ActionDoc:
