@@ -12,7 +12,12 @@ from ..model.columns import threads
 from ..model.trace import Bools, HostKind, Ints, Trace
 
 _ENQUEUES: Final = re.compile(r"Launch(?:Cooperative)?Kernel|GraphLaunch")
-"""Copies are left out: nothing in most files says whether one was empty, or from host to host."""
+
+_COPIES: Final = re.compile(r"(?:cuda|hip|cu)Memcpy\w*Async")
+"""Counted where the file has ops of such calls: else nothing says that a copy was not empty, or is recorded at all."""
+
+_DRAINS: Final = re.compile(r"(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize")
+"""When such a call returns, the GPU has done all that its process asked for: no recording ended before that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +25,7 @@ class LostCalls:
     """Rows of host_ops that launch a kernel or a graph, without a GPU op: by where they stand.
 
     What stands before the first launch that has its op, or after the last, is cut: the recording began or ended there.
+    Where the host waited for the GPU after it, the recording did not end there.
     """
 
     head: Ints
@@ -44,6 +50,8 @@ def find_lost_calls(trace: Trace) -> LostCalls:
     """
     host, launches = trace.host_ops, trace.launches
     enqueues = np.array([_ENQUEUES.search(name) is not None for name in trace.names], np.bool_)
+    for api in np.unique(launches.api).tolist():
+        enqueues[api] |= _COPIES.match(trace.name(api)) is not None
     is_graph = np.array(["GraphLaunch" in name for name in trace.names], np.bool_)
     rows = np.flatnonzero(host.kind == HostKind.API)
     rows = rows[enqueues[host.name[rows]]]
@@ -51,8 +59,15 @@ def find_lost_calls(trace: Trace) -> LostCalls:
     rows = rows[~_capturing(trace, rows)]
     start = host.start_ns[rows]
     first, last = (launches.start_ns[0], launches.start_ns[-1]) if len(launches) else (start.min(initial=0), np.inf)
-    head, tail = start < first, start > last
+    head, tail = start < first, start > max(last, _drained_ns(trace))
     return LostCalls(rows[head], rows[~head & ~tail], rows[tail], is_graph[host.name])
+
+
+def _drained_ns(trace: Trace) -> float:
+    """Start of the last call that waited for all of the GPU's work."""
+    drains = np.array([_DRAINS.match(name) is not None for name in trace.names], np.bool_)
+    found = trace.blocking_calls.start_ns[drains[trace.blocking_calls.api]]
+    return float(found[-1]) if len(found) else -np.inf
 
 
 def _beside_launches(trace: Trace, rows: Ints) -> Bools:
@@ -90,7 +105,7 @@ def _capturing(trace: Trace, rows: Ints) -> Bools:
         np.flatnonzero(np.array([word in name for name in trace.names], np.bool_)[host.name])
         for word in ("StreamBeginCapture", "StreamEndCapture")
     )
-    if not len(begins):
+    if not len(begins) and not len(ends):
         return found
     begins_of, ends_of = (threads(host.process[each], host.thread[each]) for each in (begins, ends))
     for thread, here in threads(host.process[rows], host.thread[rows]).items():
@@ -100,5 +115,7 @@ def _capturing(trace: Trace, rows: Ints) -> Bools:
         open_captures = np.searchsorted(host.start_ns[its_begins], start) - np.searchsorted(
             host.start_ns[its_ends], start
         )
-        found[here] = open_captures > 0
+        # an end before every begin: the recording began inside that capture
+        began_inside = len(its_ends) > 0 and not (host.start_ns[its_begins] < host.start_ns[its_ends[0]]).any()
+        found[here] = open_captures + began_inside > 0
     return found
