@@ -170,8 +170,8 @@ def _node_setting(trace: Trace) -> str:
         return f"record with `{NSYS_RECORD}`"
     if any("hipGraphLaunch" in name for name in trace.names):
         return (
-            "roctracer loses them, or their ids, up to ROCm 7.2.1: record with DEBUG_CLR_GRAPH_PACKET_CAPTURE=0, or use "
-            "the HIP and roctracer libraries of 7.2.2 or newer, also where torch brings its own (torch/lib)"
+            "roctracer loses them, or their ids, up to ROCm 7.2.1: record with DEBUG_CLR_GRAPH_PACKET_CAPTURE=0, or "
+            "use the HIP and roctracer libraries of 7.2.2 or newer, also where torch brings its own (torch/lib)"
         )
     return "CUPTI records them where it is attached before the capture: profile in a fresh process, one session only"
 
@@ -304,16 +304,19 @@ def _under_recorded(context: Context) -> Iterator[Notice]:
 
 
 def _graph_level(context: Context) -> Iterator[Notice]:
-    whole = context.trace.whole_replays
+    trace, whole = context.trace, context.trace.whole_replays
     count = int(whole.sum())
     if count:
+        launches = np.unique(trace.gpu_ops.launch_row[whole])
+        took = trace.launches.dur_ns[launches[launches != NONE]]
+        cost = f", which the host launches in {units.duration(float(np.median(took)))}" if len(took) else ""
         text = (
-            f"{units.plural(count, 'graph replay')} recorded as a whole, one op each: busy time holds all of it, so "
-            "the GPU works at most what is said; kernels, node gaps and what fusion would save aren't known; record "
+            f"{units.plural(count, 'graph replay')} recorded as a whole, one op each{cost}: busy time holds all of it, "
+            "so the GPU works at most what is said; kernels, node gaps and what fusion would save aren't known; record "
             f"the nodes: {NSYS_RECORD}"
         )
         reason = "graph replays were recorded as a whole"
-        event = gpu_op(context.trace, int(np.argmax(whole)), "what runs in it is not in the file")
+        event = gpu_op(trace, int(np.argmax(whole)), "what runs in it is not in the file")
         yield Notice("graph_level", text, count, event, {Void.NODE_TAX: reason})
 
 

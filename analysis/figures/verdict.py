@@ -93,6 +93,7 @@ class StepFacts:
     observer_ns: float = 0.0  # part of the launch tax, before graph replays, that is mostly the profiler's own
     graph_launches: float = 0.0
     has_steps: bool = True
+    work_at_most: bool = False  # W holds time in which the GPU may have paused
     no_class: str | None = None  # why what is known of the step gives it no class
     steps: int | None = None  # that a trace's times are the medians of; null where they are unprofiled
     unreliable: tuple[str, ...] = ()  # why the trace is not reliable
@@ -185,7 +186,7 @@ def _reason(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str:
     took = (
         f"{units.duration(working)} of a {units.duration(step_ns)} {span}{profiled} ({units.share(working / step_ns)})"
     )
-    parts = [f"the GPU works {took}", *_communication_text(facts, step_ns)]
+    parts = [f"the GPU works {'at most ' if facts.work_at_most else ''}{took}", *_communication_text(facts, step_ns)]
     tax, tax_share = largest_tax(facts.taxes_ns)
     if name in ("wait-bound", "communication-bound"):
         pass
