@@ -126,9 +126,7 @@ def _obstacle(sides: Sides, limit: Limit, measured: float | None, baseline: floa
             TO_FIX, f"{which} of another machine are not comparable ({printable(what)}): save a baseline of this one"
         )
     if recorded and base.unreliable:
-        return _Answer(
-            TO_FIX, f"the baseline's recording can't be trusted: {printable('; '.join(base.unreliable))}"
-        )
+        return _Answer(TO_FIX, f"the baseline's recording can't be trusted: {printable('; '.join(base.unreliable))}")
     if baseline is None:
         why = base.error or base.withheld.get(figure, "it was not measured")
         return _Answer(INCONCLUSIVE, f"the baseline doesn't tell it: {printable(why)}")

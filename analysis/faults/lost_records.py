@@ -59,7 +59,8 @@ def _orphans(context: Context) -> Iterator[Notice]:
     unlinked = int((~facts.linked).sum())
     if not unlinked or not len(trace.launches):
         return
-    head = int((~facts.linked & (trace.gpu_ops.start_ns < trace.gpu_ops.start_ns[facts.linked].min())).sum())
+    first = trace.gpu_ops.start_ns[facts.linked].min()
+    head = int((~facts.linked & (trace.gpu_ops.start_ns < first)).sum())
     of_them = {0: "none", unlinked: "all"}.get(head, f"{head:,}")
     text = f"{units.part(unlinked, facts.gpu_ops)} GPU ops have no launch in the file, "
     without_id = np.flatnonzero(trace.gpu_ops.correlation == NONE)
@@ -72,7 +73,9 @@ def _orphans(context: Context) -> Iterator[Notice]:
             f"{of_them} of them at its start: launched before the recording began, or the call's record was lost; "
             "start the recording on an idle GPU"
         )
-    whole = facts.kept & ~np.append(context.replays.cut, False)[context.replays.op_replay]
+    replays = context.replays
+    queued = (replays.op_replay != NONE) & ~facts.linked & (trace.gpu_ops.start_ns < first)  # before the recording
+    whole = facts.kept & ~queued & ~np.append(replays.cut, False)[replays.op_replay]
     kept, of_kept = int(whole.sum()), int((whole & ~facts.linked).sum())
     voids = {}
     if of_kept > UNLINKED_SHARE * kept:
