@@ -22,7 +22,7 @@ from ..model.advisor_documents import CandidateDoc
 from ..model.document import CalibrationDoc, fusion_of
 from ..model.errors import LaunchscopeError
 from ..model.names import is_compiled, kind_of_kernel
-from ..model.trace import NONE, Bools, GpuOps, Ints, Reals
+from ..model.trace import NONE, Bools, GpuOps, Ints, OpKind, Reals
 from ..report import Report
 from ..step_model import Knobs, StepBytes, graph_launch_cost_ns, of_class
 from .simulator import Plan

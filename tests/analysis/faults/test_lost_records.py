@@ -48,7 +48,7 @@ def replaying(
     launched_from: int = 0,
     streams: int = 1,
 ) -> TraceBuilder:
-    """24 replays of 20 nodes, 100.25 µs apart, but the nodes that are told; launches before the given one are absent."""
+    """24 replays of 20 nodes, 100.25 µs apart, but the nodes that are told; the first launches may be absent."""
     builder = trace()
     for replay in range(STEPS):
         at = 100.25 * replay
