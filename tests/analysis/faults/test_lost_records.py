@@ -134,6 +134,38 @@ def test_copies_are_counted_where_such_calls_have_ops() -> None:
     assert nowhere.coverage.reliable
 
 
+@pytest.mark.parametrize(
+    "api", ["hipExtLaunchMultiKernelMultiDevice", "cudaLaunch", "hipModuleLaunchCooperativeKernel"]
+)
+def test_a_call_that_has_ops_elsewhere_enqueues_work(api: str) -> None:
+    builder = trace()
+    for index in range(40):
+        builder.launch(20 * index, 5, api)
+        if index != 20:
+            builder.kernel(20 * index + 7, 4.5)
+    assert analysed(builder).document.coverage.unreliable == [
+        "1 of 40 (2 %) launch calls have no GPU op: records were lost"
+    ]
+
+
+def test_what_enqueues_nothing_is_not_lost() -> None:
+    """A host function, a driver call that seems to outlast the one around it by a µs, a capture that began before."""
+    builder = trace()
+    for index in range(10):
+        builder.launch(20 * index, 3, "cudaLaunchKernelExC").api("cuLaunchKernelEx", 20 * index, 4)
+        builder.kernel(20 * index + 7, 4).api("cudaLaunchHostFunc", 20 * index + 5, 1)
+    builder.api("cudaLaunchKernel", 96, 1, thread=2).api("cudaStreamEndCapture", 98, 1, thread=2)
+    assert not {"lost_ops", "lost_first", "lost_last"} & {each.code for each in analysed(builder).document.warnings}
+
+
+def test_each_process_has_its_own_first_and_last_launch() -> None:
+    builder = eager(lambda launch: launch >= 90)
+    for index in range(30):
+        builder.launch(1300 + 10 * index, 4, process=101).kernel(1306 + 10 * index, 3, device=1, name="other")
+    found = analysed(builder).document
+    assert {"lost_first", "lost_ops", "lost_last"} & {each.code for each in found.warnings} == {"lost_last"}
+
+
 def test_replays_queued_before_the_recording_are_no_orphans_that_count() -> None:
     """Four of 24 replays lack their launch: 17 % of the GPU ops, all of them before the first that has one."""
     found = analysed(replaying(marked=False, launched_from=4)).document
