@@ -91,8 +91,9 @@ def _no_class(context: Context) -> str | None:
         _, share = largest_tax(times.taxes_ns)
         idle = times.step_ns - times.work_ns
         if times.taxes_ns is None or share * sum(times.taxes_ns.values()) < HALF * times.step_ns:
+            span = "step" if times.has_steps else "window"
             known = (
-                f"the GPU works at most {units.duration(times.work_ns)} of a {units.duration(times.step_ns)} step "
+                f"the GPU works at most {units.duration(times.work_ns)} of a {units.duration(times.step_ns)} {span} "
                 f"({units.share(times.work_ns / times.step_ns)}) and idles {units.duration(idle)} outside replays"
             )
             return f"graph replays were recorded as a whole: {known}; what it does inside them is not known"
