@@ -87,7 +87,7 @@ def _no_class(context: Context) -> str | None:
     Of replays that were recorded as a whole, all of W may be pauses: a tax makes the class where it is half of T.
     """
     times = context.times
-    if times is not None and context.trace.whole_replays.any():
+    if times is not None and times.step_ns and context.trace.whole_replays.any():
         _, share = largest_tax(times.taxes_ns)
         idle = times.step_ns - times.work_ns
         if times.taxes_ns is None or share * sum(times.taxes_ns.values()) < HALF * times.step_ns:

@@ -198,3 +198,8 @@ def test_a_class_of_whole_replays_where_one_tax_is_half_of_the_step() -> None:
     found = analysed(whole_replays(80, 400)).document
     assert found.verdict.verdict_class == "between-steps-bound"
     assert "the GPU works at most 85.0 µs of a 500 µs step" in found.verdict.reason
+
+
+def test_a_whole_replay_that_took_no_time_has_no_step_time() -> None:
+    found = analysed(export().graph_launch(0, 5).graph_trace(9, 0)).document
+    assert found.verdict.verdict_class == "insufficient"
