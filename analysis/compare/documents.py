@@ -17,8 +17,8 @@ CHECK_SCHEMA: Final = "launchscope.check/1"
 
 HOLDS: Final = "holds"
 REGRESSION: Final = "regression"
-TO_FIX: Final = "to_fix"  # no baseline, another machine
-INCONCLUSIVE: Final = "inconclusive"  # too noisy, too few samples, an unreliable trace
+TO_FIX: Final = "to_fix"  # no baseline, another machine, an unreliable trace
+INCONCLUSIVE: Final = "inconclusive"  # too noisy, too few samples
 
 EXIT_CODES: Final = {HOLDS: 0, REGRESSION: 1, TO_FIX: 2, INCONCLUSIVE: 3}
 RUNS: Final = "runs"

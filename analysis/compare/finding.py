@@ -110,8 +110,8 @@ def _obstacle(sides: Sides, limit: Limit, measured: float | None, baseline: floa
     """Why the limit can't be held against anything, after what that makes of it; None when it can."""
     figure, now, base = limit.figure, sides.current, sides.baseline
     recorded = figure not in ("step_time", "graph_memory")
-    if recorded and now.unreliable:
-        return _Answer(INCONCLUSIVE, f"the recording can't be trusted: {printable('; '.join(now.unreliable))}")
+    if now.unreliable and (recorded or measured is None):
+        return _Answer(TO_FIX, f"the recording can't be trusted: {printable('; '.join(now.unreliable))}")
     if measured is None:
         why = now.withheld.get(figure, "it was not measured")
         return _Answer(INCONCLUSIVE, f"it can't be told: {printable(why)}")
@@ -126,9 +126,7 @@ def _obstacle(sides: Sides, limit: Limit, measured: float | None, baseline: floa
             TO_FIX, f"{which} of another machine are not comparable ({printable(what)}): save a baseline of this one"
         )
     if recorded and base.unreliable:
-        return _Answer(
-            INCONCLUSIVE, f"the baseline's recording can't be trusted: {printable('; '.join(base.unreliable))}"
-        )
+        return _Answer(TO_FIX, f"the baseline's recording can't be trusted: {printable('; '.join(base.unreliable))}")
     if baseline is None:
         why = base.error or base.withheld.get(figure, "it was not measured")
         return _Answer(INCONCLUSIVE, f"the baseline doesn't tell it: {printable(why)}")

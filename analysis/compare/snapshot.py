@@ -351,6 +351,10 @@ def _snapshot_of_trace(document: ReportDocument, trace: TraceDoc, source: str) -
     )
 
 
+_OF_NODES: Final = ("kernels", "graph_coverage")
+"""What a recording of whole replays does not tell."""
+
+
 class _Counted:
     """The traces that counts of a step come from: reliable ones with steps, and why there are none."""
 
@@ -368,10 +372,13 @@ class _Counted:
             self.withheld = dict.fromkeys(COUNTS, next(reasons, without))
         self.figures: dict[str, Any] = {name: self._mean(name) for name in COUNTS}
         self.figures["graph_coverage"] = self._graph_coverage()
+        if any(warning.code == "graph_level" for trace in self.traces for warning in trace.warnings):
+            self.figures |= dict.fromkeys(_OF_NODES)
+            self.withheld |= dict.fromkeys(_OF_NODES, "graph replays were recorded as a whole")
         self.figures["figures"] = self._of_registry(reliable, without)
         if self.figures["graph_coverage"] is None and not self.unreliable:
             reason = "no kernel of a step has its launch in the file" if self.traces else self.withheld["kernels"]
-            self.withheld["graph_coverage"] = reason
+            self.withheld.setdefault("graph_coverage", reason)
 
     def _graph_coverage(self) -> float | None:
         """Over the kept steps, as what is before them (a prompt, warm-up) runs under no graph and is none of theirs."""

@@ -111,6 +111,7 @@ def graph_replays(trace: Trace) -> GraphReplays:
     launch_row = launch_of[groups]
     members = np.split(rows, begin)[1:]
     edges = _at_edges(trace, op_replay, len(members))
+    edges = edges[0] | _of_the_start(trace, rows[begin], launch_row), edges[1]
     graph, under_recorded, labels = _graphs(trace, edges[0] | edges[1], members, launch_row)
     return GraphReplays(
         op_replay=narrow(op_replay),
@@ -180,7 +181,7 @@ def _attach_under_recorded(
     """
     owner = signature.copy()
     counts = np.bincount(signature, minlength=len(sequences))
-    at_edge = at_edge & ((launch_row == NONE) | (not trace.complete))
+    of_edge, at_edge = at_edge, at_edge & ((launch_row == NONE) | (not trace.complete))
     before, after = _neighbours(trace, launch_row, signature)
     by_length = sorted(range(len(sequences)), key=lambda s: (-len(sequences[s]), s))
     names = [frozenset(sequence.tolist()) for sequence in sequences]
@@ -193,8 +194,9 @@ def _attach_under_recorded(
         for long in wholes[short]:
             small = len(sequences[short]) < LEAST_SHARE * len(sequences[long])
             alike = [s for s in parts[long] if len(sequences[s]) >= LEAST_SHARE * len(sequences[long])]
-            in_slot = _in_slot(replays, owner == long, [long, *alike], before, after)
-            found = at_edge[replays] | (in_slot & (counts[short] <= counts[long]) & (not small))
+            lone = of_edge[replays] & (counts[short] == 1)
+            in_slot = _in_slot(replays, owner == long, [long, *alike], before, after, lone)
+            found = at_edge[replays] | (in_slot & (counts[short] <= counts[long]) & (lone | (not small)))
             owner[replays[found]] = long
             replays = replays[~found]
         if len(replays):
@@ -222,13 +224,39 @@ def _is_part(short: Ints, long: Ints) -> bool:
 
 
 def _at_edges(trace: Trace, op_replay: Ints, replays: int) -> tuple[Bools, Bools]:
-    """Replays that hold their device's first op, and its last: the recording may have begun or ended inside them."""
+    """Replays inside which the recording may have begun, and those inside which it may have ended.
+
+    They hold the first, or last, op of a stream and ran together with what ran first, or last, on the device.
+    """
     ops = trace.gpu_ops
-    first, last = np.zeros(replays + 1, np.bool_), np.zeros(replays + 1, np.bool_)  # the last entry is that of NONE
+    found = np.zeros((2, replays + 1), np.bool_)  # the last entry is that of NONE
+    stream = numbered(ops.device, ops.stream)
+    first, last = (np.zeros(int(stream.max(initial=NONE)) + 1, np.int64) for _ in range(2))
+    rows = np.arange(len(ops))
+    last[stream], first[stream[::-1]] = rows, rows[::-1]  # rows are by start, and the last write stays
     for device in trace.devices:
-        rows = np.flatnonzero(ops.device == device)
-        first[op_replay[rows[0]]] = last[op_replay[rows[np.argmax(ops.end_ns[rows])]]] = True
-    return first[:-1], last[:-1]
+        firsts, lasts = (edge[ops.device[edge] == device] for edge in (first, last))
+        begin, end = firsts[np.argmin(ops.start_ns[firsts])], lasts[np.argmax(ops.end_ns[lasts])]
+        reached = ops.end_ns[_together(op_replay, begin)].max()
+        since = ops.start_ns[_together(op_replay, end)].min()
+        found[0, op_replay[firsts[ops.start_ns[firsts] <= reached]]] = True
+        found[1, op_replay[lasts[ops.end_ns[lasts] >= since]]] = True
+    return found[0, :-1], found[1, :-1]
+
+
+def _together(op_replay: Ints, row: int) -> Ints:
+    """The op's replay, or the op by itself."""
+    return np.array([row]) if op_replay[row] == NONE else np.flatnonzero(op_replay == op_replay[row])
+
+
+def _of_the_start(trace: Trace, heads: Ints, launch_row: Ints) -> Bools:
+    """Replays without a launch in the file that begin before every op of their device that has one."""
+    ops = trace.gpu_ops
+    found: Bools = launch_row == NONE
+    for device in trace.devices:
+        linked = ops.start_ns[(ops.device == device) & (ops.launch_row != NONE)]
+        found &= (ops.device[heads] != device) | (ops.start_ns[heads] < linked.min(initial=np.iinfo(np.int64).min))
+    return found
 
 
 def _cut(
@@ -268,15 +296,15 @@ def _neighbours(trace: Trace, launch_row: Ints, signature: Ints) -> tuple[Ints, 
     return before, after
 
 
-def _in_slot(replays: Ints, wholes: Bools, alike: Sequence[int], before: Ints, after: Ints) -> Bools:
+def _in_slot(replays: Ints, wholes: Bools, alike: Sequence[int], before: Ints, after: Ints, at_edge: Bools) -> Bools:
     """Replays whose neighbours are also neighbours of whole replays, taking signatures that are alike for one.
 
-    A side without a neighbour fits if the other is a replay of those: replays back to back.
+    A side without a neighbour fits if the other is a replay of those, back to back, or at the edge of the recording.
     """
     fits = np.ones(len(replays), dtype=np.bool_)
     merged = [np.where(np.isin(side, alike), alike[0], side) for side in (before, after)]
     for side, other in (merged, merged[::-1]):
         here, there = side[replays], other[replays]
         known = (here == alike[0]) | ((here != NONE) & np.isin(here, side[wholes]))
-        fits &= known | ((here == NONE) & (there == alike[0]))
+        fits &= known | ((here == NONE) & ((there == alike[0]) | at_edge))
     return fits

@@ -59,18 +59,24 @@ def _orphans(context: Context) -> Iterator[Notice]:
     unlinked = int((~facts.linked).sum())
     if not unlinked or not len(trace.launches):
         return
-    head = int((~facts.linked & (trace.gpu_ops.start_ns < trace.gpu_ops.start_ns[facts.linked].min())).sum())
+    first = trace.gpu_ops.start_ns[facts.linked].min()
+    head = int((~facts.linked & (trace.gpu_ops.start_ns < first)).sum())
     of_them = {0: "none", unlinked: "all"}.get(head, f"{head:,}")
     text = f"{units.part(unlinked, facts.gpu_ops)} GPU ops have no launch in the file, "
     without_id = np.flatnonzero(trace.gpu_ops.correlation == NONE)
-    if 2 * len(without_id) > unlinked:
+    if 2 * len(without_id) > unlinked and _nodes_missing(context):
+        text += "most of them the kernels of graph replays"
+    elif 2 * len(without_id) > unlinked:
         text += f"{len(without_id):,} of them without a correlation id{_whose(trace, without_id)}: {_UNLINKED}"
     else:
         text += (
             f"{of_them} of them at its start: launched before the recording began, or the call's record was lost; "
             "start the recording on an idle GPU"
         )
-    kept, of_kept = int(facts.kept.sum()), int((facts.kept & ~facts.linked).sum())
+    replays = context.replays
+    queued = (replays.op_replay != NONE) & ~facts.linked & (trace.gpu_ops.start_ns < first)  # before the recording
+    whole = facts.kept & ~queued & ~np.append(replays.cut, False)[replays.op_replay]
+    kept, of_kept = int(whole.sum()), int((whole & ~facts.linked).sum())
     voids = {}
     if of_kept > UNLINKED_SHARE * kept:
         voids[Void.TRACE] = f"{units.part(of_kept, kept)} kept GPU ops have no launch in the file"
@@ -167,8 +173,8 @@ def _node_setting(trace: Trace) -> str:
         return f"record with `{NSYS_RECORD}`"
     if any("hipGraphLaunch" in name for name in trace.names):
         return (
-            "roctracer drops them up to ROCm 7.2.1: use the HIP and roctracer libraries of 7.2.2 or newer, also where "
-            "torch brings its own (torch/lib)"
+            "roctracer loses them, or their ids, up to ROCm 7.2.1: record with DEBUG_CLR_GRAPH_PACKET_CAPTURE=0, or "
+            "use the HIP and roctracer libraries of 7.2.2 or newer, also where torch brings its own (torch/lib)"
         )
     return "CUPTI records them where it is attached before the capture: profile in a fresh process, one session only"
 
@@ -181,14 +187,17 @@ def _unlinked_gaps(context: Context, replays: int) -> str:
     if nodes * replays != len(rows) or nodes < 2 or len(np.unique(ops.device[rows])) > 1:
         return ""
     names = ops.name[rows].reshape(replays, nodes)
-    gaps = np.maximum(ops.start_ns[rows[1:]] - np.maximum.accumulate(ops.end_ns[rows])[:-1], 0)
-    between = np.arange(nodes - 1, len(gaps), nodes)
     if (names != names[0]).any():
         return ""
-    inside = units.duration(float(gaps.sum() - gaps[between].sum()))
+    span = np.arange(rows[0], rows[-1] + 1)
+    span = span[ops.device[span] == ops.device[rows[0]]]
+    gaps = np.maximum(ops.start_ns[span[1:]] - np.maximum.accumulate(ops.end_ns[span])[:-1], 0)
+    replay = np.full(len(ops), NONE)
+    replay[rows] = np.arange(len(rows)) // nodes
+    inside = (replay[span[1:]] == replay[span[:-1]]) & (replay[span[1:]] != NONE)
     return (
-        f"by their order they are {nodes:,} each, with {inside} idle between nodes and "
-        f"{units.duration(float(gaps[between].sum()))} between replays; "
+        f"by their order they are {nodes:,} each, with {units.duration(float(gaps[inside].sum()))} idle between nodes "
+        f"and {units.duration(float(gaps[~inside].sum()))} between replays; "
     )
 
 
@@ -254,10 +263,29 @@ def _call(context: Context, rows: Ints, lacks: str) -> Event:
     return Event(context.trace.name(int(host.name[first])), int(host.start_ns[first]), f"the call has {lacks}")
 
 
+def _cut_replays(context: Context) -> Iterator[Notice]:
+    replays, trace = context.replays, context.trace
+    cut = np.flatnonzero(replays.cut)
+    if not len(cut):
+        return
+    most = np.zeros(len(replays.graph_names), np.int64)
+    np.maximum.at(most, replays.graph, replays.op_count)
+    parts = [
+        f"{replays.graph_names[graph]}: {units.part(count, most[graph])} GPU ops"
+        for graph, count in zip(replays.graph[cut].tolist(), replays.op_count[cut].tolist(), strict=True)
+    ]
+    text = (
+        f"the recording began or ended inside {units.plural(len(cut), 'graph replay')} ({', '.join(parts)}): left out "
+        "of what needs whole replays"
+    )
+    event = gpu_op(trace, int(np.argmax(replays.op_replay == cut[0])), f"its replay has {parts[0].split(': ')[1]}")
+    yield Notice("cut_replay", text, len(cut), event)
+
+
 def _under_recorded(context: Context) -> Iterator[Notice]:
     replays = context.replays
     for graph in replays.differing.tolist():
-        of_graph = np.flatnonzero(replays.graph == graph)
+        of_graph = np.flatnonzero((replays.graph == graph) & ~replays.cut)
         counts = replays.op_count[of_graph]
         short = int((counts < counts.max()).sum())
         name = replays.graph_names[graph]
@@ -279,16 +307,19 @@ def _under_recorded(context: Context) -> Iterator[Notice]:
 
 
 def _graph_level(context: Context) -> Iterator[Notice]:
-    whole = context.trace.whole_replays
+    trace, whole = context.trace, context.trace.whole_replays
     count = int(whole.sum())
     if count:
+        launches = np.unique(trace.gpu_ops.launch_row[whole])
+        took = trace.launches.dur_ns[launches[launches != NONE]]
+        cost = f", which the host launches in {units.duration(float(np.median(took)))}" if len(took) else ""
         text = (
-            f"{units.plural(count, 'graph replay')} recorded as a whole, one op each: busy time holds all of it, so "
-            "the GPU works at most what is said; kernels, node gaps and what fusion would save aren't known; record "
+            f"{units.plural(count, 'graph replay')} recorded as a whole, one op each{cost}: busy time holds all of it, "
+            "so the GPU works at most what is said; kernels, node gaps and what fusion would save aren't known; record "
             f"the nodes: {NSYS_RECORD}"
         )
         reason = "graph replays were recorded as a whole"
-        event = gpu_op(context.trace, int(np.argmax(whole)), "what runs in it is not in the file")
+        event = gpu_op(trace, int(np.argmax(whole)), "what runs in it is not in the file")
         yield Notice("graph_level", text, count, event, {Void.NODE_TAX: reason})
 
 
@@ -355,5 +386,6 @@ LOST: Final = (
     Check("graph_nodes_missing", "a graph launch has GPU ops that carry its id", _graph_nodes_missing),
     Check("graph_level", "the nodes of a replay are in the file", _graph_level),
     Check("capture_recorded", "a recording of steps is not that of a graph's capture", _capture_recorded),
+    Check("cut_replay", "the recording begins and ends between replays", _cut_replays),
     Check("under_recorded", "replays of one graph run the same GPU ops", _under_recorded),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from ..facts.context import Context
 from ..facts.trace_times import TraceTimes
 from ..faults.checks import voided
@@ -25,7 +27,11 @@ def _compute(context: Context) -> BoundDoc | Withheld:
         return Withheld("no launch in the file, so the host's time is not known")
     if (void := voided(context, Void.WORK)) is not None:
         return Withheld(void)
-    return trace_bound(context.times)
+    found = trace_bound(context.times)
+    if context.trace.whole_replays.any():
+        notes = "; ".join(["W is at most this: graph replays were recorded as a whole", *filter(None, [found.note])])
+        return msgspec.structs.replace(found, note=notes)
+    return found
 
 
 def trace_bound(times: TraceTimes) -> BoundDoc:

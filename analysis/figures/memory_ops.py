@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from ..facts.context import Context
 from ..model.document import MemoryOpsDoc, TraceDoc
-from ..model.trace import NONE
+from ..model.trace import NONE, OpKind
 from ..model.units import byte_size, duration
 from ..story import Fact
 from .figure import Figure, known
@@ -20,7 +22,7 @@ def _compute(context: Context) -> MemoryOpsDoc:
     if context.headline is None:
         return MemoryOpsDoc(bytes=known(None, _UNKNOWN), ns=0)
     ops = context.trace.gpu_ops
-    moving = ~ops.is_kernel & (ops.device == context.headline)
+    moving = np.isin(ops.kind, (OpKind.MEMCPY, OpKind.MEMSET)) & (ops.device == context.headline)
     moved = ops.bytes[moving]
     moved_bytes = None if (moved == NONE).any() else int(moved.sum())
     return MemoryOpsDoc(bytes=known(moved_bytes, _UNKNOWN), ns=int(ops.dur_ns[moving].sum()))

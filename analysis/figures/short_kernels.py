@@ -23,6 +23,7 @@ SHORT_NS: Final = 10_000
 _NO_TIME: Final = "no kernel took any time"
 _NO_TAU: Final = "no kernel took any time, or τ is not known"
 _NO_LAUNCH: Final = "no launch in the file"
+_WHOLE_REPLAYS: Final = "graph replays were recorded as a whole"
 
 
 def _compute(context: Context) -> ShortKernelsDoc:
@@ -40,9 +41,12 @@ def _compute(context: Context) -> ShortKernelsDoc:
     ops = context.trace.gpu_ops
     dur_ns = ops.dur_ns[ops.is_kernel & (ops.device == context.headline)]
     tau_ns, tau_source = _tau(context)
+    whole = context.trace.whole_replays.any()
     return ShortKernelsDoc(
-        below_10us=known(_share_below(dur_ns, SHORT_NS), _NO_TIME),
-        below_tau=known(None if tau_ns is None else _share_below(dur_ns, tau_ns), _NO_TAU),
+        below_10us=known(None if whole else _share_below(dur_ns, SHORT_NS), _WHOLE_REPLAYS if whole else _NO_TIME),
+        below_tau=known(
+            None if whole or tau_ns is None else _share_below(dur_ns, tau_ns), _WHOLE_REPLAYS if whole else _NO_TAU
+        ),
         tau_ns=known(tau_ns, _NO_LAUNCH),
         tau_source=None if tau_ns is None else tau_source,
     )

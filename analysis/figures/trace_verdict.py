@@ -14,7 +14,7 @@ from ..model.trace import Void
 from .coverage import COVERAGE
 from .figure import Figure
 from .observer import KERNEL_STRETCH_NS
-from .verdict import StepFacts, verdict
+from .verdict import HALF, StepFacts, largest_tax, verdict
 
 
 def trace_verdict(
@@ -27,6 +27,7 @@ def trace_verdict(
     alone: bool = True,
     waits_for: int | None = None,
     no_class: str | None = None,
+    work_at_most: bool = False,
 ) -> VerdictDoc:
     """The verdict on the basis of the trace alone, or of what other ranks tell as well; ``times`` is None without a
     GPU op.
@@ -59,6 +60,7 @@ def trace_verdict(
             steps=len(times.with_period) if times.has_steps else None,
             unreliable=tuple(unreliable),
             no_class=no_class,
+            work_at_most=work_at_most,
             blocking=tuple(blocking),
         )
     )
@@ -76,19 +78,26 @@ def _compute(context: Context) -> VerdictDoc:
         alone=context.waits is None or not len(context.collectives),
         waits_for=context.waits_for,
         no_class=_no_class(context),
+        work_at_most=bool(context.trace.whole_replays.any()),
     )
 
 
 def _no_class(context: Context) -> str | None:
-    """Why what is known of a step gives it no class; None where it gives one."""
+    """Why what is known of a step gives it no class; None where it gives one.
+
+    Of replays that were recorded as a whole, all of W may be pauses: a tax makes the class where it is half of T.
+    """
     times = context.times
-    if times is not None and context.trace.whole_replays.any():
+    if times is not None and times.step_ns and context.trace.whole_replays.any():
+        _, share = largest_tax(times.taxes_ns)
         idle = times.step_ns - times.work_ns
-        known = (
-            f"the GPU works at most {units.duration(times.work_ns)} of a {units.duration(times.step_ns)} step "
-            f"({units.share(times.work_ns / times.step_ns)}) and idles {units.duration(idle)} outside replays"
-        )
-        return f"graph replays were recorded as a whole: {known}; what it does inside them is not known"
+        if times.taxes_ns is None or share * sum(times.taxes_ns.values()) < HALF * times.step_ns:
+            span = "step" if times.has_steps else "window"
+            known = (
+                f"the GPU works at most {units.duration(times.work_ns)} of a {units.duration(times.step_ns)} {span} "
+                f"({units.share(times.work_ns / times.step_ns)}) and idles {units.duration(idle)} outside replays"
+            )
+            return f"graph replays were recorded as a whole: {known}; what it does inside them is not known"
     reason = voided(context, Void.WORK)
     return None if reason is None else f"GPU work can't be told: {reason}"
 

@@ -95,6 +95,7 @@ class StepFacts:
     observer_ns: float = 0.0  # part of the launch tax, before graph replays, that is mostly the profiler's own
     graph_launches: float = 0.0
     has_steps: bool = True
+    work_at_most: bool = False  # W holds time in which the GPU may have paused
     no_class: str | None = None  # why what is known of the step gives it no class
     steps: int | None = None  # that a trace's times are the medians of; null where they are unprofiled
     unreliable: tuple[str, ...] = ()  # why the trace is not reliable
@@ -207,7 +208,7 @@ def _reason(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> str:
     working = facts.working_ns(work_ns)
     error = f" ± {units.duration(facts.work_uncertainty_ns)}" if facts.clock_ns else ""
     of_step = f"of a {units.duration(step_ns)} {span}{profiled} ({units.share(working / step_ns)})"
-    took = f"{units.duration(working)}{error} {of_step}"
+    took = f"{'at most ' if facts.work_at_most else ''}{units.duration(working)}{error} {of_step}"
     parts = [f"the GPU works {took}", *_communication_text(facts, step_ns)]
     tax, tax_share = largest_tax(facts.taxes_ns)
     if name in ("wait-bound", "communication-bound"):

@@ -22,7 +22,7 @@ from ..model.advisor_documents import CandidateDoc
 from ..model.document import CalibrationDoc, fusion_of
 from ..model.errors import LaunchscopeError
 from ..model.names import is_compiled, kind_of_kernel
-from ..model.trace import NONE, Bools, GpuOps, Ints, Reals
+from ..model.trace import NONE, Bools, GpuOps, Ints, OpKind, Reals
 from ..report import Report
 from ..step_model import Knobs, StepBytes, graph_launch_cost_ns, of_class
 from .simulator import Plan
@@ -226,7 +226,7 @@ def op_classes(ops: GpuOps, names: Sequence[str]) -> Ints:
     """[ops] each op's place in CLASSES."""
     used, of_op = np.unique(ops.name, return_inverse=True)
     found = np.array([CLASSES.index(class_of(names[int(name)])) for name in used], np.int64)[of_op.ravel()]
-    return np.where(ops.is_kernel, found, CLASSES.index("copy"))
+    return np.where(np.isin(ops.kind, (OpKind.MEMCPY, OpKind.MEMSET)), CLASSES.index("copy"), found)
 
 
 def class_of(kernel: str) -> str:

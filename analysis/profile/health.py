@@ -33,12 +33,14 @@ _LOSSES: Final = {
     "cut_file": "the file is cut",
     "damaged_file": "the file is damaged",
     "lost_records": "the profiler lost records",
-    "lost_ops": "GPU ops of the kept steps are missing",
+    "lost_ops": "GPU ops of launch calls are missing",
+    "graph_nodes_missing": "GPU ops of graph replays are missing, or not linked to their launch",
     "under_recorded": "GPU ops of graph replays are missing",
-    "graph_level": "graph replays were recorded without the GPU ops in them",
     "unreadable_times": "records have no readable time",
     "perfetto_json": "every GPU op is up to 1 µs too short",
 }
+
+_WHOLE_REPLAYS: Final = "graph replays were recorded without the GPU ops in them"
 
 _ODD_OPS: Final = {
     "impossible_durations": "some durations can't be",
@@ -120,8 +122,9 @@ def _trust(analysis: TraceAnalysis) -> Iterator[TrustDoc]:
     lost = [reason for code, reason in _LOSSES.items() if code in codes]
     coarse = ["times are whole µs"] if "whole_us" in codes else []
     odd = [reason for code, reason in _ODD_OPS.items() if code in codes]
+    whole = [f"{_WHOLE_REPLAYS}: pauses in them count as work"] if "graph_level" in codes else []
     impossible = [reason for reason in analysis.document.coverage.unreliable if reason.endswith(CANT_BE)]
-    yield _answer("GPU work and kernels", NO if impossible else CARE, *impossible, *lost, *coarse, *odd)
+    yield _answer("GPU work and kernels", NO if impossible else CARE, *impossible, *lost, *whole, *coarse, *odd)
     if impossible:
         yield _answer("idle time", NO, *impossible)
     elif lost:
@@ -129,15 +132,14 @@ def _trust(analysis: TraceAnalysis) -> Iterator[TrustDoc]:
     else:
         stray = ["one gap is over half of the window, and no steady part leaves it out"]
         wrong = [_ODD_OPS["impossible_durations"]] if "impossible_durations" in codes else []
-        yield _answer("idle time", CARE, *coarse, *wrong, *(stray if _is_stray(analysis) else []))
+        yield _answer("idle time", CARE, *whole, *coarse, *wrong, *(stray if _is_stray(analysis) else []))
     yield _causes(analysis, codes, lost)
     yield _host_time(analysis)
     yield _steps(analysis)
     yield _operators(analysis)
-    if counts.kernels_in_graphs or "graph_level" in codes:
-        yield _answer(
-            "graph replays", NO, *(_LOSSES[code] for code in ("under_recorded", "graph_level") if code in codes)
-        )
+    if counts.kernels_in_graphs or whole:
+        lacking = [_LOSSES["under_recorded"]] if "under_recorded" in codes else []
+        yield _answer("graph replays", NO, *lacking, *([_WHOLE_REPLAYS] if whole else []))
     if "several_ranks" in codes:
         yield _answer("one rank by itself", CARE, "several processes are merged in the file")
 

@@ -191,7 +191,8 @@ def _stream_lanes(band: Band) -> tuple[list[Lane], list[str]]:
         sub_lanes = [lane.row[lane.opens] for lane in flat_lanes(ops.start_ns, ops.end_ns, streams[stream])]
         left_out += sum(map(len, sub_lanes[MOST_SUB_LANES:]))
         for number, rows in enumerate(sub_lanes[:MOST_SUB_LANES]):
-            is_kernel, is_collective = ops.kind[rows] == OpKind.KERNEL, collective[rows]
+            is_kernel = np.isin(ops.kind[rows], (OpKind.KERNEL, OpKind.GRAPH))
+            is_collective = collective[rows]
             chosen = (is_kernel & ~is_collective, is_kernel & is_collective, ~is_kernel)
             styles = zip(("kernel", "collective", "copy"), chosen, strict=True)
             layers = [_rects(style, "gpu_op", ops, rows[each]) for style, each in styles]

@@ -305,6 +305,9 @@ CASES = [
     Case("capture_recorded", one().api("cudaStreamBeginCapture", 20, 5), 1, "1 graph was captured",
          one().api("cudaStreamBeginCapture", 20, 5).graph_launch(30, 5).kernel(40, 4)),
     # --- what a profiler loses or gets wrong ----------------------------------------------------------------------
+    # the last replay lacks its last node; without it in the middle nothing was cut
+    Case("cut_replay", replays(40, 40, 39), 1,
+         "inside 1 graph replay (graph 0: 39 of 40 (98 %) GPU ops): left out", replays(40, 39, 40)),
     Case("under_recorded", replays(40, 39, 40), 1,
          "graph 0: 1 of 3 (33 %) replays have fewer than 40 GPU ops (down to 39)", replays(40, 40, 39)),
     Case("skew", trace().launch(10, 5).kernel(9.5, 4), 1,

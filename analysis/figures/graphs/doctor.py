@@ -30,7 +30,9 @@ def graph_doctor(context: Context) -> GraphDoctorDoc:
     ops, launches, rows = context.trace.gpu_ops, context.trace.launches, context.graph_launches
     replays = int(np.isin(context.replays.launch_row, rows).sum()) if len(rows) else 0
     kernels, in_graphs = int(context.linked_kernels.sum()), int(context.graph_kernels.sum())
-    counts = np.bincount(ops.launch_row[context.graph_kernels], minlength=len(launches))[rows]
+    whole = rows[~np.isin(rows, context.replays.launch_row[context.replays.cut])]
+    counted = whole if len(whole) else rows
+    counts = np.bincount(ops.launch_row[context.graph_kernels], minlength=len(launches))[counted]
     return GraphDoctorDoc(
         engaged=None if not kernels else "none" if not in_graphs else "all" if in_graphs == kernels else "part",
         scope="steps" if context.has_steps else "whole",
@@ -41,7 +43,7 @@ def graph_doctor(context: Context) -> GraphDoctorDoc:
         launches_outside=int((~launches.is_graph & context.in_scope(context.steps.launch_step)).sum()),
         replays=replays,
         kernels_per_replay=[int(counts.min()), int(np.median(counts)), int(counts.max())] if len(rows) else [],
-        under_recorded=int(context.replays.under_recorded.sum()),
+        under_recorded=int((context.replays.under_recorded & ~context.replays.cut).sum()),
         graph_launch=_graph_launch(context) if len(rows) else None,
         fallback=_fallback(context),
         outside=launched_outside(context) if in_graphs else [],

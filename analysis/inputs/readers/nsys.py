@@ -155,7 +155,10 @@ def _devices(database: Database, process: Ints, device: Ints) -> tuple[Ints, dic
 def _without_nodes(graphs: Rows, op_tables: Sequence[Rows]) -> Rows:
     """Replays that nsys recorded as a whole, as it does unless told otherwise: those without ops of theirs."""
     ids = ("globalPid", "correlationId")
-    recorded = {pair for rows in op_tables for pair in zip(*(rows.columns[name].tolist() for name in ids), strict=True)}
+    recorded: set[tuple[int, int]] = set()
+    for rows in op_tables if len(graphs) else ():
+        near = np.isin(rows.columns["correlationId"], graphs.columns["correlationId"])
+        recorded |= set(zip(*(rows.columns[name][near].tolist() for name in ids), strict=True))
     pairs = zip(*(graphs.columns[name].tolist() for name in ids), strict=True)
     keep = np.array([pair not in recorded for pair in pairs], np.bool_)
     return Rows({name: column[keep] for name, column in graphs.columns.items()}, graphs.text[keep], graphs.texts)

@@ -113,12 +113,14 @@ def test_the_gravest_outcome_is_the_answer() -> None:
 def test_an_unreliable_recording_tells_no_counts() -> None:
     now = eager(launches=None, unreliable=("no launches in the file",))
     document = check([now], None, limits(launches=1, step_time="<= 3 ms"))
-    assert found(document, "launches").outcome == INCONCLUSIVE
+    assert (found(document, "launches").outcome, document.exit_code) == (TO_FIX, 2)
     assert found(document, "launches").message == "the recording can't be trusted: no launches in the file"
     assert found(document, "step_time").outcome == HOLDS  # timed without a profiler
     base = check([eager()], [now], limits(launches="+0"))
     assert found(base, "launches").message == "the baseline's recording can't be trusted: no launches in the file"
-    assert base.exit_code == 3
+    assert base.exit_code == 2
+    lost = eager(launches=None, withheld={"launches": "no steps found"}, unreliable=("records were lost",))
+    assert check([lost], None, limits(launches=1)).exit_code == 2
 
 
 def test_what_is_withheld_is_not_told() -> None:
