@@ -19,13 +19,12 @@ from typing import Final
 
 import numpy as np
 
-from ..model.columns import grouped, numbered
 from ..model.document import PHASES
 from ..model.errors import LaunchscopeError
 from ..model.trace import NONE, HostKind, Ints, Notice, Trace
 from .phase_names import ENGINE_STEPS, phase_of
 from .replays import GraphReplays
-from .step_parts import Holders
+from .step_parts import Holders, by_normalised_name, is_layer
 from .step_repetition import repeated_steps
 
 LEAST_ANNOTATIONS: Final = 3
@@ -194,12 +193,24 @@ def by_phases(evidence: Evidence) -> StepRanges | None:
 
 
 def by_repetition(evidence: Evidence) -> StepRanges | None:
-    """The repetition of launches and replays on the thread that launches most."""
+    """The repetition of launches and replays on the thread that launches most, unless annotations call it layers."""
     found = repeated_steps(evidence.trace, evidence.replays, evidence.holders)
-    if found is None:
+    if found is None or _are_layers(evidence, found.start_ns):
         return None
     names = tuple(f"repetition {i}" for i in range(len(found.start_ns)))
     return StepRanges("repetition", names, *found)
+
+
+def _are_layers(evidence: Evidence, start_ns: Ints) -> bool:
+    """Whether what repeats is one layer by name each time, which holds nearly all that it launches."""
+    trace, host = evidence.trace, evidence.trace.host_ops
+    calls = np.sort(np.concatenate([np.zeros(0, np.int64), *evidence.holders.module_calls]))
+    for its in [*_annotations_by_name(trace), *by_normalised_name(trace, calls)]:
+        if is_layer(trace.name(int(host.name[its[0]]))) and _share_held(trace, its, few=False) >= LEAST_HELD:
+            each = np.diff(np.searchsorted(host.start_ns[its], start_ns))
+            if np.mean(each == 1) >= LEAST_HELD:
+                return True
+    return False
 
 
 def by_few(evidence: Evidence) -> StepRanges | None:
@@ -231,15 +242,6 @@ def held_launches(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
     starts = trace.launches.start_ns
     held: Ints = np.maximum(np.searchsorted(starts, end_ns) - np.searchsorted(starts, start_ns), 0)
     return held
-
-
-def normalised_name(name: str) -> str:
-    """The name without numbers and parenthesised arguments: what the steps of one loop have in common."""
-    previous = None
-    while previous != name:
-        previous, name = name, re.sub(r"\([^()]*\)", "", name)
-    name = re.sub(r"\(.*", "", name)  # an argument list that the writer cut short
-    return " ".join(re.sub(r"0[xX][0-9a-fA-F]+|\d+", "", name).split())
 
 
 def outermost(trace: Trace, rows: Ints) -> Ints:
@@ -287,7 +289,7 @@ def _best_annotations(evidence: Evidence, *, few: bool) -> Ints | None:
             found.append((-held, len(rows), int(rows[0]), rows))
     for _, _, _, rows in sorted(found, key=lambda each: each[:3]):
         whole_loops = any(holders.holds_several(rows, calls) for calls in modules if len(calls) >= LEAST_ANNOTATIONS)
-        if not whole_loops and (few or not holders.are_parts(rows)):
+        if not whole_loops and not holders.are_parts(rows):
             return rows
     return None
 
@@ -301,13 +303,8 @@ def _share_held(trace: Trace, rows: Ints, *, few: bool) -> float:
 
 def _annotations_by_name(trace: Trace) -> list[Ints]:
     """Rows of the outermost annotations of each normalised name and process."""
-    host = trace.host_ops
-    rows = np.flatnonzero(host.kind == HostKind.ANNOTATION)
-    used, place = np.unique(host.name[rows], return_inverse=True)
-    normalised = [normalised_name(trace.name(name)) for name in used.tolist()]
-    number = {name: n for n, name in enumerate(dict.fromkeys(normalised))}
-    group = numbered(host.process[rows], np.array([number[name] for name in normalised], np.int64)[place])
-    return [outermost(trace, rows[its]) for its in grouped(group, int(group.max(initial=NONE)) + 1)]
+    rows = np.flatnonzero(trace.host_ops.kind == HostKind.ANNOTATION)
+    return [outermost(trace, its) for its in by_normalised_name(trace, rows)]
 
 
 MATCHING_S: Final = 10.0

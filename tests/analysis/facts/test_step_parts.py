@@ -43,6 +43,38 @@ class TestLayers:
         builder = layers(trace().annotation("forward", 0, 1200), 10, each=each)
         assert found(builder) == ("annotation", 1)
 
+    @pytest.mark.parametrize("each", ["layer", "layer {}", "mlp", "Torch-Compiled Region: 0/0", "FSDP::forward"])
+    @pytest.mark.parametrize("passes", [1, 2])
+    def test_annotated_in_steps_of_an_engine_or_passes(self, each: str, passes: int) -> None:
+        for step in ("execute_context_1(128)_generation_0(0)", "forward", "generate_token"):
+            builder = trace()
+            for index in range(passes):
+                layers(builder.annotation(step, 2000 * index, 1200), 2000 * index + 10, each=each)
+            assert found(builder) == ("annotation", passes)
+
+    @pytest.mark.parametrize("each", ["layer", "layer {}", "blocks.{}", "LlamaDecoderLayer {}", "micro_batch"])
+    def test_by_name(self, each: str) -> None:
+        assert found(layers(trace(), 10, each=each)) == ("none", 0)
+        assert found(layers(trace().annotation("generate", 0, 1200), 10, each=each)) == ("annotation", 1)
+
+    def test_that_are_the_outermost_modules(self) -> None:
+        builder = layers(trace(), 10)
+        for layer in range(12):
+            builder.python(f"nn.Module: LlamaDecoderLayer_{layer}", 20 + 90 * layer, 89)
+        assert found(builder) == ("none", 0)
+
+    @pytest.mark.parametrize("cuts", [("attention",), ("attention", "experts")])
+    def test_of_piecewise_graphs(self, cuts: tuple[str, ...]) -> None:
+        """One pass: a first piece, for each layer an eager kernel and a piece, or two of each, and a last piece."""
+        builder, at = trace().graph_launch(0, 4).kernel(5, 2, name="embed").kernel(8, 2, name="qkv"), 20
+        for _ in range(12):
+            for cut in cuts:
+                builder.launch(at, 4).kernel(at + 5, 3, name=cut)
+                builder.graph_launch(at + 20, 4).kernel(at + 25, 2, name="out").kernel(at + 28, 2, name=f"after {cut}")
+                at += 40
+        builder.graph_launch(at, 4).kernel(at + 5, 2, name="norm").kernel(at + 8, 2, name="head")
+        assert found(builder) == ("none", 0)
+
     def test_in_one_call_of_a_module(self) -> None:
         builder = layers(trace().python("nn.Module: LlamaForCausalLM_0", 0, 1200), 10)
         assert found(builder) == ("annotation", 1)
@@ -69,7 +101,7 @@ class TestSteps:
             layers(builder, 2000 * step, each=each)
         return builder
 
-    @pytest.mark.parametrize("loop", ["generate", "epoch 3", "decode loop", "ProfilerStep*"])
+    @pytest.mark.parametrize("loop", ["generate", "epoch 3", "decode loop", "train", "ProfilerStep*"])
     def test_in_what_is_a_loop_by_name(self, loop: str) -> None:
         builder = trace().annotation(loop, -100, 9000)
         for step in range(4):
@@ -82,8 +114,15 @@ class TestSteps:
             layers(builder.annotation(f"decode_step#{step}", 2000 * step - 5, 1200), 2000 * step)
         assert found(builder) == ("annotation", 4)
 
-    def test_that_nothing_but_numbered_layers_tell(self) -> None:
-        assert found(self.passes(trace(), each="layer {}")) == ("repetition", 4)
+    @pytest.mark.parametrize("each", ["layer {}", "layer", "Torch-Compiled Region: 0/0", "## Call CompiledFxGraph f3 ##"])
+    def test_that_nothing_but_layers_tell(self, each: str) -> None:
+        assert found(self.passes(trace(), each=each)) == ("repetition", 4)
+
+    def test_with_a_copy_of_blocks_in_each(self) -> None:
+        builder = trace()
+        for step in range(4):
+            layers(builder.annotation("copy_blocks", 2000 * step, 9), 2000 * step)
+        assert found(builder) == ("repetition", 4)
 
     def test_by_calls_of_the_outermost_module(self) -> None:
         builder = trace().python("model.py(30): main", -100, 9000).annotation("run", -50, 8900)
