@@ -50,9 +50,9 @@ class Holders:
         """Rows of host_ops that may hold parts, but for loops by name."""
         host, names = self.trace.host_ops, self.trace.names
         is_pass = np.array([MODULE in name or _PASS.search(name) is not None for name in names], np.bool_)
-        is_loop = np.array([_is_loop(name) for name in names], np.bool_)
+        loops = np.array([is_loop(name) for name in names], np.bool_)
         kept = (host.kind == HostKind.ANNOTATION) | ((host.kind == HostKind.PYTHON) & is_pass[host.name])
-        return np.flatnonzero(kept & ~is_loop[host.name])
+        return np.flatnonzero(kept & ~loops[host.name])
 
     @cached_property
     def module_calls(self) -> list[Ints]:
@@ -108,7 +108,7 @@ class Holders:
         names = [self.trace.name(name) for name in self.trace.host_ops.name[rows].tolist()]
         if is_named_step(names[0]) or is_engine_step(names[0]):
             return False
-        if is_layer(names[0]) or _PIECE.search(names[0]) or _numbers_restart(names):
+        if is_layer(names[0]) or _PIECE.search(names[0]) or numbers_restart(names):
             return True
         return self.holder_of(rows) is not None or self._in_alike(rows)
 
@@ -151,11 +151,12 @@ def is_engine_step(name: str) -> bool:
     return any(pattern.search(name) for pattern in ENGINE_STEPS)
 
 
-def _is_loop(name: str) -> bool:
+def is_loop(name: str) -> bool:
+    """Whether its author called it what holds whole steps."""
     return _LOOP.search(name) is not None and not is_named_step(name) and not is_engine_step(name)
 
 
-def _numbers_restart(names: list[str]) -> bool:
+def numbers_restart(names: list[str]) -> bool:
     """Whether alike names count the same numbers in the same order again and again: layers of each step."""
     numbers = Counter(names)
     if len(numbers) < LEAST_RUNS or min(numbers.values()) < LEAST_RUNS:

@@ -53,9 +53,17 @@ class TestLayers:
             assert found(builder) == ("annotation", passes)
 
     @pytest.mark.parametrize("each", ["layer", "layer {}", "blocks.{}", "LlamaDecoderLayer {}", "micro_batch"])
-    def test_by_name(self, each: str) -> None:
+    def test_called_so(self, each: str) -> None:
         assert found(layers(trace(), 10, each=each)) == ("none", 0)
         assert found(layers(trace().annotation("generate", 0, 1200), 10, each=each)) == ("annotation", 1)
+
+    def test_numbered_again_and_again(self) -> None:
+        builder = trace()
+        for layer in range(24):
+            builder.annotation(f"h.{layer % 8}", 100 * layer, 95)
+            for index, name in enumerate(LAYER):
+                builder.launch(100 * layer + 10 * index, 4).kernel(100 * layer + 10 * index + 5, 3.5, name=name)
+        assert found(builder) == ("none", 0)
 
     def test_that_are_the_outermost_modules(self) -> None:
         builder = layers(trace(), 10)
@@ -108,13 +116,48 @@ class TestSteps:
             layers(builder.annotation("decode", 2000 * step - 5, 1200), 2000 * step)
         assert found(builder) == ("annotation", 4)
 
+    @pytest.mark.parametrize(
+        ("outer", "inner"),
+        [
+            ("request", "execute_context_0(0)_generation_8(8)"),
+            ("generate", "decode"),
+            ("run", "nn.Module: LlamaForCausalLM_0"),
+        ],
+    )
+    def test_several_in_each_of_another(self, outer: str, inner: str) -> None:
+        builder = trace()
+        for step in range(6):
+            if step % 2 == 0:
+                builder.annotation(outer, 2000 * step - 10, 3900)
+            add = builder.python if inner.startswith("nn.Module") else builder.annotation
+            layers(add(inner, 2000 * step - 5, 1200), 2000 * step)
+        assert found(builder) == ("annotation", 6)
+
+    def test_of_an_engine_beside_other_names(self) -> None:
+        builder = trace()
+        for step in range(2):
+            layers(builder.annotation("execute_context_1(128)_generation_0(0)", 2000 * step, 1200), 2000 * step + 10)
+        for index in range(3):
+            builder.annotation("sample", 5000 + 50 * index, 40).launch(5010 + 50 * index, 4).kernel(
+                5020 + 50 * index, 5
+            )
+        assert found(builder) == ("annotation", 2)
+
+    def test_two_calls_of_a_module_in_one_annotation(self) -> None:
+        builder = trace().annotation("generate", 0, 3900)
+        for step in range(2):
+            layers(builder.python("nn.Module: LlamaForCausalLM_0", 2000 * step + 5, 1200), 2000 * step + 10)
+        assert found(builder) == ("annotation", 2)
+
     def test_that_are_called_steps(self) -> None:
         builder = trace().annotation("inference", -100, 9000)
         for step in range(4):
             layers(builder.annotation(f"decode_step#{step}", 2000 * step - 5, 1200), 2000 * step)
         assert found(builder) == ("annotation", 4)
 
-    @pytest.mark.parametrize("each", ["layer {}", "layer", "Torch-Compiled Region: 0/0", "## Call CompiledFxGraph f3 ##"])
+    @pytest.mark.parametrize(
+        "each", ["layer {}", "layer", "Torch-Compiled Region: 0/0", "## Call CompiledFxGraph f3 ##"]
+    )
     def test_that_nothing_but_layers_tell(self, each: str) -> None:
         assert found(self.passes(trace(), each=each)) == ("repetition", 4)
 
