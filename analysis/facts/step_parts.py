@@ -28,7 +28,11 @@ _PART: Final = re.compile(r"micro|layer|block|inner|sub", re.IGNORECASE)
 
 _LAYER: Final = re.compile(
     r"(?:^|[^A-Za-z])(?i:layers?|blocks?|micro[ _-]?batch(?:es)?)(?![a-z])|(?:Layer|Block|MicroBatch)(?![a-z])"
+    r"|(?:^|\.)h\.\d"  # as GPT-2 calls its layers
 )
+_OF_TOKENS: Final = re.compile(r"decod(?!er)|generat|denois|diffus", re.IGNORECASE)
+"""Blocks of tokens are steps of block diffusion."""
+
 _PIECE: Final = re.compile(r"Torch-Compiled Region|CompiledFxGraph|^FSDP::")
 """What torch writes around each compiled or sharded piece: the whole model, or each of its layers."""
 
@@ -143,7 +147,7 @@ def is_named_step(name: str) -> bool:
 
 def is_layer(name: str) -> bool:
     """Whether its author called it a layer, a block or a micro-batch."""
-    return _LAYER.search(name) is not None
+    return _LAYER.search(name) is not None and _OF_TOKENS.search(name) is None
 
 
 def is_engine_step(name: str) -> bool:

@@ -217,15 +217,20 @@ def _held_by(trace: Trace, rows: Ints) -> int:
 
 
 def _are_layers(evidence: Evidence, start_ns: Ints) -> bool:
-    """Whether what repeats is one layer each time, by name or numbers, which holds nearly all that it launches."""
+    """Whether what repeats is one layer each time, by name or numbers, which holds nearly all that it launches, or
+    counts on from one to the next.
+    """
     trace, host = evidence.trace, evidence.trace.host_ops
     calls = np.sort(np.concatenate([np.zeros(0, np.int64), *evidence.holders.module_calls]))
     for its in [*_annotations_by_name(trace), *by_normalised_name(trace, calls)]:
         names = [trace.name(name) for name in host.name[its].tolist()]
-        if (is_layer(names[0]) or numbers_restart(names)) and _share_held(trace, its, few=False) >= LEAST_HELD:
-            each = np.diff(np.searchsorted(host.start_ns[its], start_ns))
-            if np.mean(each == 1) >= LEAST_HELD:
-                return True
+        if not is_layer(names[0]) and not numbers_restart(names):
+            continue
+        counts_on = "layer" in names[0].lower() and len(set(names)) == len(names)
+        each = np.diff(np.searchsorted(host.start_ns[its], start_ns))
+        one_each = len(each) and np.mean(each == 1) >= LEAST_HELD
+        if one_each and (counts_on or _share_held(trace, its, few=False) >= LEAST_HELD):
+            return True
     return False
 
 

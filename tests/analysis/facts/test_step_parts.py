@@ -52,7 +52,9 @@ class TestLayers:
                 layers(builder.annotation(step, 2000 * index, 1200), 2000 * index + 10, each=each)
             assert found(builder) == ("annotation", passes)
 
-    @pytest.mark.parametrize("each", ["layer", "layer {}", "blocks.{}", "LlamaDecoderLayer {}", "micro_batch"])
+    @pytest.mark.parametrize(
+        "each", ["layer", "layer {}", "blocks.{}", "transformer.h.{}", "LlamaDecoderLayer {}", "micro_batch"]
+    )
     def test_called_so(self, each: str) -> None:
         assert found(layers(trace(), 10, each=each)) == ("none", 0)
         assert found(layers(trace().annotation("generate", 0, 1200), 10, each=each)) == ("annotation", 1)
@@ -63,6 +65,16 @@ class TestLayers:
             builder.annotation(f"h.{layer % 8}", 100 * layer, 95)
             for index, name in enumerate(LAYER):
                 builder.launch(100 * layer + 10 * index, 4).kernel(100 * layer + 10 * index + 5, 3.5, name=name)
+        assert found(builder) == ("none", 0)
+
+    def test_that_are_gathered_one_by_one(self) -> None:
+        """FSDP annotates what precedes each layer: it holds one launch of ten."""
+        builder = trace()
+        for layer in range(12):
+            at = 110 * layer
+            builder.annotation(f"FSDP::pre_forward (layers.{layer})", at, 18).launch(at + 2, 4).kernel(at + 10, 5.5)
+            for index, name in enumerate(LAYER):
+                builder.launch(at + 20 + 10 * index, 4).kernel(at + 25 + 10 * index, 3.5, name=name)
         assert found(builder) == ("none", 0)
 
     def test_that_are_the_outermost_modules(self) -> None:
@@ -148,6 +160,12 @@ class TestSteps:
         for step in range(2):
             layers(builder.python("nn.Module: LlamaForCausalLM_0", 2000 * step + 5, 1200), 2000 * step + 10)
         assert found(builder) == ("annotation", 2)
+
+    def test_that_are_blocks_of_tokens(self) -> None:
+        builder = trace()
+        for step in range(4):
+            layers(builder.annotation(f"denoise block {step}", 2000 * step - 5, 1200), 2000 * step)
+        assert found(builder) == ("annotation", 4)
 
     def test_that_are_called_steps(self) -> None:
         builder = trace().annotation("inference", -100, 9000)
