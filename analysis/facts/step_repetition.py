@@ -67,7 +67,7 @@ def repeated_steps(trace: Trace, replays: GraphReplays, holders: Holders) -> Rep
     graph_launches = launches.is_graph[rows[found.start : found.start + found.period]].sum()
     if not graph_launches and found.period < LEAST_EAGER_PERIOD:
         return None
-    if graph_launches == 1 and _is_piece(trace, replays, graphs[rows], found):
+    if graph_launches and _is_piece(trace, replays, graphs[rows], found):
         return None
     return _ranges(trace, rows, found)
 
@@ -103,18 +103,18 @@ def _launch_tokens(trace: Trace, graphs: Ints) -> Ints:
 
 
 def _is_piece(trace: Trace, replays: GraphReplays, graphs: Ints, found: Repetition) -> bool:
-    """Whether the lone replay of the period is one piece of a step: a layer of a piecewise graph.
+    """Whether the replays of the period are pieces of a step: a layer of a piecewise graph, cut where attention runs.
 
     The first and last pieces differ from those between and stand next to the repetition; a piece has no layers that
     repeat in it. A whole step's graph may have another (a batch bucket's) beside it, but holds its layers.
     """
     end = found.start + found.length
-    graph = graphs[found.start : found.start + found.period].max()
+    its_graphs = np.unique(graphs[found.start : found.start + found.period])
     around = np.append(graphs[max(0, found.start - found.period) : found.start], graphs[end : end + found.period])
-    if not ((around != NONE) & (around != graph)).any():
+    if np.isin(around, np.append(its_graphs, NONE)).all():
         return False
-    its_ops = np.flatnonzero(replays.op_replay == np.flatnonzero(replays.graph == graph)[0])
-    return find_repetition(trace.gpu_ops.name[its_ops]) is None
+    firsts = [np.flatnonzero(replays.graph == graph)[0] for graph in its_graphs[its_graphs != NONE]]
+    return all(find_repetition(trace.gpu_ops.name[replays.op_replay == first]) is None for first in firsts)
 
 
 def _ranges(trace: Trace, rows: Ints, found: Repetition) -> RepeatedSteps:

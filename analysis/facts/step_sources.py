@@ -19,13 +19,12 @@ from typing import Final
 
 import numpy as np
 
-from ..model.columns import grouped, numbered
 from ..model.document import PHASES
 from ..model.errors import LaunchscopeError
 from ..model.trace import NONE, HostKind, Ints, Notice, Trace
 from .phase_names import ENGINE_STEPS, phase_of
 from .replays import GraphReplays
-from .step_parts import Holders
+from .step_parts import Holders, by_normalised_name, is_layer, is_loop, numbers_restart
 from .step_repetition import repeated_steps
 
 LEAST_ANNOTATIONS: Final = 3
@@ -65,6 +64,15 @@ class Evidence:
     @cached_property
     def holders(self) -> Holders:
         return Holders(self.trace)
+
+    @cached_property
+    def engine_steps(self) -> Ints:
+        """Rows of the annotations of a known engine, of the first pattern that the file has; by start."""
+        for pattern in ENGINE_STEPS:
+            rows = _named_like(self.trace, pattern, HostKind.ANNOTATION)
+            if len(rows):
+                return outermost(self.trace, rows)
+        return np.zeros(0, np.int64)
 
 
 Rule = Callable[[Evidence], StepRanges | None]
@@ -145,11 +153,12 @@ def by_profiler_step(evidence: Evidence) -> StepRanges | None:
 def by_name(evidence: Evidence) -> StepRanges | None:
     """Of the names with at least 3 annotations and 90 % of the launches among them, the one that holds most.
 
-    Where that is a phase of a step, the steps are those ``by_phases`` finds, if it does.
+    Where that is a phase of a step, the steps are those ``by_phases`` finds, if it does. None where one or two steps of
+    an engine hold more.
     """
     trace = evidence.trace
     rows = _best_annotations(evidence, few=False)
-    if rows is None:
+    if rows is None or _held_by(trace, evidence.engine_steps) > _held_by(trace, rows):
         return None
     is_phase = phase_of(trace.name(int(trace.host_ops.name[rows[0]]))) is not None
     return (by_phases(evidence) if is_phase else None) or _ranges(trace, "annotation", rows)
@@ -194,12 +203,35 @@ def by_phases(evidence: Evidence) -> StepRanges | None:
 
 
 def by_repetition(evidence: Evidence) -> StepRanges | None:
-    """The repetition of launches and replays on the thread that launches most."""
+    """The repetition of launches and replays on the thread that launches most, unless annotations call it layers."""
     found = repeated_steps(evidence.trace, evidence.replays, evidence.holders)
-    if found is None:
+    if found is None or _are_layers(evidence, found.start_ns):
         return None
     names = tuple(f"repetition {i}" for i in range(len(found.start_ns)))
     return StepRanges("repetition", names, *found)
+
+
+def _held_by(trace: Trace, rows: Ints) -> int:
+    """Launches that these host ops hold together."""
+    return int(held_launches(trace, trace.host_ops.start_ns[rows], trace.host_ops.end_ns[rows]).sum())
+
+
+def _are_layers(evidence: Evidence, start_ns: Ints) -> bool:
+    """Whether what repeats is one layer each time, by name or numbers, which holds nearly all that it launches, or
+    counts on from one to the next.
+    """
+    trace, host = evidence.trace, evidence.trace.host_ops
+    calls = np.sort(np.concatenate([np.zeros(0, np.int64), *evidence.holders.module_calls]))
+    for its in [*_annotations_by_name(trace), *by_normalised_name(trace, calls)]:
+        names = [trace.name(name) for name in host.name[its].tolist()]
+        if not is_layer(names[0]) and not numbers_restart(names):
+            continue
+        counts_on = "layer" in names[0].lower() and len(set(names)) == len(names)
+        each = np.diff(np.searchsorted(host.start_ns[its], start_ns))
+        one_each = len(each) and np.mean(each == 1) >= LEAST_HELD
+        if one_each and (counts_on or _share_held(trace, its, few=False) >= LEAST_HELD):
+            return True
+    return False
 
 
 def by_few(evidence: Evidence) -> StepRanges | None:
@@ -233,15 +265,6 @@ def held_launches(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
     return held
 
 
-def normalised_name(name: str) -> str:
-    """The name without numbers and parenthesised arguments: what the steps of one loop have in common."""
-    previous = None
-    while previous != name:
-        previous, name = name, re.sub(r"\([^()]*\)", "", name)
-    name = re.sub(r"\(.*", "", name)  # an argument list that the writer cut short
-    return " ".join(re.sub(r"0[xX][0-9a-fA-F]+|\d+", "", name).split())
-
-
 def outermost(trace: Trace, rows: Ints) -> Ints:
     """Rows that lie in no other of these, by start. Ranges that overlap in part (two threads): the busier thread's."""
     host = trace.host_ops
@@ -273,21 +296,27 @@ def _ranges(trace: Trace, source: str, rows: Ints, end_ns: Ints | None = None) -
 
 def _best_annotations(evidence: Evidence, *, few: bool) -> Ints | None:
     """Of the outermost annotations of each normalised name and process, and of the calls of each outermost module,
-    those that hold most launches; None for none. Neither parts of steps nor what holds several calls of a module.
+    those that hold most launches; None for none. Neither parts of steps nor what holds several steps: calls of a
+    module, steps of an engine, or anything alike in a loop by name.
 
     ``few``: 1 or 2, that hold 90 % of the file's launches; else at least 3, with 90 % of those from the first one's
     start to the last one's end. Of those that hold equal numbers the outermost: the fewest ranges, then the first.
     """
     trace, holders, host = evidence.trace, evidence.holders, evidence.trace.host_ops
-    modules = [calls for calls in holders.module_calls if _share_held(trace, calls, few=False) >= LEAST_HELD]
-    found: list[tuple[int, int, int, Ints]] = []
-    for rows in [*_annotations_by_name(trace), *holders.module_calls]:
-        if (len(rows) < LEAST_ANNOTATIONS) is few and _share_held(trace, rows, few=few) >= LEAST_HELD:
-            held = int(held_launches(trace, host.start_ns[rows], host.end_ns[rows]).sum())
-            found.append((-held, len(rows), int(rows[0]), rows))
-    for _, _, _, rows in sorted(found, key=lambda each: each[:3]):
-        whole_loops = any(holders.holds_several(rows, calls) for calls in modules if len(calls) >= LEAST_ANNOTATIONS)
-        if not whole_loops and (few or not holders.are_parts(rows)):
+    of_steps = [calls for calls in holders.module_calls if _share_held(trace, calls, few=False) >= LEAST_HELD]
+    of_steps = [calls for calls in of_steps if len(calls) >= (2 if few else LEAST_ANNOTATIONS)]
+    of_steps.append(evidence.engine_steps)
+    found = [
+        rows
+        for rows in [*_annotations_by_name(trace), *holders.module_calls]
+        if (len(rows) < LEAST_ANNOTATIONS) is few and _share_held(trace, rows, few=few) >= LEAST_HELD
+    ]
+    found.sort(key=lambda rows: (-_held_by(trace, rows), len(rows), int(rows[0])))
+    found = [rows for rows in found if not any(holders.holds_several(rows, steps) for steps in of_steps)]
+    alike = [rows for rows in found if not holders.are_parts(rows)]
+    for rows in alike:
+        loop = is_loop(trace.name(int(host.name[rows[0]])))
+        if not (loop and any(holders.holds_several(rows, others) for others in alike)):
             return rows
     return None
 
@@ -301,13 +330,8 @@ def _share_held(trace: Trace, rows: Ints, *, few: bool) -> float:
 
 def _annotations_by_name(trace: Trace) -> list[Ints]:
     """Rows of the outermost annotations of each normalised name and process."""
-    host = trace.host_ops
-    rows = np.flatnonzero(host.kind == HostKind.ANNOTATION)
-    used, place = np.unique(host.name[rows], return_inverse=True)
-    normalised = [normalised_name(trace.name(name)) for name in used.tolist()]
-    number = {name: n for n, name in enumerate(dict.fromkeys(normalised))}
-    group = numbered(host.process[rows], np.array([number[name] for name in normalised], np.int64)[place])
-    return [outermost(trace, rows[its]) for its in grouped(group, int(group.max(initial=NONE)) + 1)]
+    rows = np.flatnonzero(trace.host_ops.kind == HostKind.ANNOTATION)
+    return [outermost(trace, its) for its in by_normalised_name(trace, rows)]
 
 
 MATCHING_S: Final = 10.0

@@ -327,7 +327,8 @@ def _capture_recorded(context: Context) -> Iterator[Notice]:
     trace, host = context.trace, context.trace.host_ops
     begins = np.array(["StreamBeginCapture" in name for name in trace.names], np.bool_)
     rows = np.flatnonzero((host.kind == HostKind.API) & begins[host.name])
-    if not len(rows) or trace.launches.is_graph.any() or context.has_steps:
+    named = context.has_steps and context.steps.source != "repetition"  # a warm-up's layers repeat, too
+    if not len(rows) or trace.launches.is_graph.any() or named:
         return
     calls = units.plural(len(rows), "graph was captured", "graphs were captured")
     text = (

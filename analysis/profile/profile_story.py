@@ -8,6 +8,7 @@ from typing import Final
 from ..figures import verdict_blocks
 from ..figures.bound import bound_line
 from ..figures.communication import NO_COLLECTIVES
+from ..figures.coverage import steps_fact
 from ..figures.devices import idle
 from ..figures.fusion.fusion_story import fusion_story
 from ..figures.graphs.graph_story import graph_story
@@ -50,6 +51,7 @@ def profile_story(document: ReportDocument, profile: ProfileDoc, *, verbose: boo
         mode = None if base is None else profile.modes[base]
         step_ns = None if mode is None or mode.step_ns is None else mode.step_ns.median
         story.append(verdict_blocks.headline(profile.verdict, base and f"{shown_name(base)}{_of_rank(profile)}"))
+        story += [] if trace is None else [Fact("steps recorded", steps_fact(trace.coverage).lines)]
         speedups = {name: mode.speedup for name, mode in profile.modes.items()} if base == "eager" else {}
         story += verdict_blocks.actions(profile.verdict.actions, step_ns, speedups)
     elif base is None:

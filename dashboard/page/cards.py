@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...analysis.figures import verdict_blocks
+from ...analysis.figures.coverage import steps_fact
 from ...analysis.figures.verdict_blocks import headline
 from ...analysis.model import units
 from ...analysis.model.document import ActionDoc, DeviceDoc, ModeDoc, SteadyDoc, TraceDoc, WarningDoc
@@ -109,7 +110,8 @@ def _mode_card(title: str, band: Band | None, mode: ModeDoc, *, is_baseline: boo
     if mode.step_ns is None:
         return Card(title, key, None, (), warnings, mode.error or "no reason was recorded", is_baseline)
     verdict = None if mode.verdict is None else headline(mode.verdict).text
-    return Card(title, key, verdict, tuple(_mode_facts(mode)), warnings, None, is_baseline)
+    facts = [*_mode_facts(mode), *([] if band is None else _steps_fact(band.analysis.document))]
+    return Card(title, key, verdict, tuple(facts), warnings, None, is_baseline)
 
 
 def _mode_facts(mode: ModeDoc) -> Iterator[Fact]:
@@ -138,7 +140,15 @@ def _trace_card(band: Band, *, is_baseline: bool) -> Card:
     warnings = _warnings(trace.warnings)
     if band.device is None:
         return Card(band.label, band.key, None, (), warnings, "no GPU op in it", is_baseline)
-    return Card(band.label, band.key, verdict, tuple(_trace_facts(trace)), warnings, None, is_baseline)
+    facts = (*_trace_facts(trace), *_steps_fact(trace))
+    return Card(band.label, band.key, verdict, facts, warnings, None, is_baseline)
+
+
+def _steps_fact(trace: TraceDoc) -> Iterator[Fact]:
+    """How many steps of the recording were found and kept; how and why not, behind it."""
+    found, kept = trace.coverage.steps_found, trace.coverage.steps_found - trace.coverage.steps_dropped
+    value = f"{units.number(kept)} of {units.number(found)} kept" if found else "none found"
+    yield Fact("steps recorded", value, steps_fact(trace.coverage).lines[0])
 
 
 def _trace_facts(trace: TraceDoc) -> Iterator[Fact]:

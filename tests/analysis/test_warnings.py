@@ -167,6 +167,14 @@ def capturing(builder: TraceBuilder, at: float) -> TraceBuilder:
     return builder.api("cudaStreamBeginCapture", at, 1).api("cudaStreamEndCapture", at + 10, 1)
 
 
+def warm_up_passes() -> TraceBuilder:
+    """Three alike passes of nine kernels, which nothing names."""
+    builder = trace()
+    for index in range(27):
+        builder.launch(10 * index, 4).kernel(10 * index + 5, 3.5, name=f"kernel_{index % 9}")
+    return builder
+
+
 def unlinked_replays(count: int) -> TraceBuilder:
     """Replays of four kernels of 2 µs, 1 µs apart, every 101 µs; none carries its launch's id."""
     builder = trace()
@@ -302,6 +310,7 @@ CASES = [
          "3 graph launches without a GPU op, and 12 GPU ops without a launch: replays whose kernels aren't linked to "
          "their launch; by their order they are 4 each, with 9.00 µs idle between nodes and 180 µs between replays",
          one()),
+    Case("capture_recorded", capturing(warm_up_passes(), 2000), 1, "1 graph was captured", warm_up_passes()),
     Case("capture_recorded", one().api("cudaStreamBeginCapture", 20, 5), 1, "1 graph was captured",
          one().api("cudaStreamBeginCapture", 20, 5).graph_launch(30, 5).kernel(40, 4)),
     # --- what a profiler loses or gets wrong ----------------------------------------------------------------------

@@ -119,6 +119,7 @@ def test_a_card_per_mode_with_its_figures() -> None:
     assert facts["step T"].startswith("2.22 ms (2.219–2.220)")
     assert facts["speedup"] == "4.2×"
     assert facts["launch tax"] == "0"
+    assert facts["steps recorded"] == "4 of 5 kept"
 
 
 def test_a_card_of_a_trace_says_as_profiled(tmp_path: Path) -> None:
@@ -126,6 +127,7 @@ def test_a_card_of_a_trace_says_as_profiled(tmp_path: Path) -> None:
     facts = {fact.label: fact for fact in card.facts}
     assert (facts["step"].value, facts["GPU work W"].value, facts["idle"].value) == ("100 µs", "20.0 µs", "80 %")
     assert "as profiled" in facts["idle"].hint
+    assert "found by " in facts["steps recorded"].hint
 
 
 def test_a_file_that_changes_or_goes_is_told(tmp_path: Path) -> None:

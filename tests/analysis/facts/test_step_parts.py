@@ -43,6 +43,58 @@ class TestLayers:
         builder = layers(trace().annotation("forward", 0, 1200), 10, each=each)
         assert found(builder) == ("annotation", 1)
 
+    @pytest.mark.parametrize("each", ["layer", "layer {}", "mlp", "Torch-Compiled Region: 0/0", "FSDP::forward"])
+    @pytest.mark.parametrize("passes", [1, 2])
+    def test_annotated_in_steps_of_an_engine_or_passes(self, each: str, passes: int) -> None:
+        for step in ("execute_context_1(128)_generation_0(0)", "forward", "generate_token"):
+            builder = trace()
+            for index in range(passes):
+                layers(builder.annotation(step, 2000 * index, 1200), 2000 * index + 10, each=each)
+            assert found(builder) == ("annotation", passes)
+
+    @pytest.mark.parametrize(
+        "each", ["layer", "layer {}", "blocks.{}", "transformer.h.{}", "LlamaDecoderLayer {}", "micro_batch"]
+    )
+    def test_called_so(self, each: str) -> None:
+        assert found(layers(trace(), 10, each=each)) == ("none", 0)
+        assert found(layers(trace().annotation("generate", 0, 1200), 10, each=each)) == ("annotation", 1)
+
+    def test_numbered_again_and_again(self) -> None:
+        builder = trace()
+        for layer in range(24):
+            builder.annotation(f"h.{layer % 8}", 100 * layer, 95)
+            for index, name in enumerate(LAYER):
+                builder.launch(100 * layer + 10 * index, 4).kernel(100 * layer + 10 * index + 5, 3.5, name=name)
+        assert found(builder) == ("none", 0)
+
+    def test_that_are_gathered_one_by_one(self) -> None:
+        """FSDP annotates what precedes each layer: it holds one launch of ten."""
+        builder = trace()
+        for layer in range(12):
+            at = 110 * layer
+            builder.annotation(f"FSDP::pre_forward (layers.{layer})", at, 18).launch(at + 2, 4).kernel(at + 10, 5.5)
+            for index, name in enumerate(LAYER):
+                builder.launch(at + 20 + 10 * index, 4).kernel(at + 25 + 10 * index, 3.5, name=name)
+        assert found(builder) == ("none", 0)
+
+    def test_that_are_the_outermost_modules(self) -> None:
+        builder = layers(trace(), 10)
+        for layer in range(12):
+            builder.python(f"nn.Module: LlamaDecoderLayer_{layer}", 20 + 90 * layer, 89)
+        assert found(builder) == ("none", 0)
+
+    @pytest.mark.parametrize("cuts", [("attention",), ("attention", "experts")])
+    def test_of_piecewise_graphs(self, cuts: tuple[str, ...]) -> None:
+        """One pass: a first piece, for each layer an eager kernel and a piece, or two of each, and a last piece."""
+        builder, at = trace().graph_launch(0, 4).kernel(5, 2, name="embed").kernel(8, 2, name="qkv"), 20
+        for _ in range(12):
+            for cut in cuts:
+                builder.launch(at, 4).kernel(at + 5, 3, name=cut)
+                builder.graph_launch(at + 20, 4).kernel(at + 25, 2, name="out").kernel(at + 28, 2, name=f"after {cut}")
+                at += 40
+        builder.graph_launch(at, 4).kernel(at + 5, 2, name="norm").kernel(at + 8, 2, name="head")
+        assert found(builder) == ("none", 0)
+
     def test_in_one_call_of_a_module(self) -> None:
         builder = layers(trace().python("nn.Module: LlamaForCausalLM_0", 0, 1200), 10)
         assert found(builder) == ("annotation", 1)
@@ -69,11 +121,50 @@ class TestSteps:
             layers(builder, 2000 * step, each=each)
         return builder
 
-    @pytest.mark.parametrize("loop", ["generate", "epoch 3", "decode loop", "ProfilerStep*"])
+    @pytest.mark.parametrize("loop", ["generate", "epoch 3", "decode loop", "train", "ProfilerStep*"])
     def test_in_what_is_a_loop_by_name(self, loop: str) -> None:
         builder = trace().annotation(loop, -100, 9000)
         for step in range(4):
             layers(builder.annotation("decode", 2000 * step - 5, 1200), 2000 * step)
+        assert found(builder) == ("annotation", 4)
+
+    @pytest.mark.parametrize(
+        ("outer", "inner"),
+        [
+            ("request", "execute_context_0(0)_generation_8(8)"),
+            ("generate", "decode"),
+            ("run", "nn.Module: LlamaForCausalLM_0"),
+        ],
+    )
+    def test_several_in_each_of_another(self, outer: str, inner: str) -> None:
+        builder = trace()
+        for step in range(6):
+            if step % 2 == 0:
+                builder.annotation(outer, 2000 * step - 10, 3900)
+            add = builder.python if inner.startswith("nn.Module") else builder.annotation
+            layers(add(inner, 2000 * step - 5, 1200), 2000 * step)
+        assert found(builder) == ("annotation", 6)
+
+    def test_of_an_engine_beside_other_names(self) -> None:
+        builder = trace()
+        for step in range(2):
+            layers(builder.annotation("execute_context_1(128)_generation_0(0)", 2000 * step, 1200), 2000 * step + 10)
+        for index in range(3):
+            builder.annotation("sample", 5000 + 50 * index, 40).launch(5010 + 50 * index, 4).kernel(
+                5020 + 50 * index, 5
+            )
+        assert found(builder) == ("annotation", 2)
+
+    def test_two_calls_of_a_module_in_one_annotation(self) -> None:
+        builder = trace().annotation("generate", 0, 3900)
+        for step in range(2):
+            layers(builder.python("nn.Module: LlamaForCausalLM_0", 2000 * step + 5, 1200), 2000 * step + 10)
+        assert found(builder) == ("annotation", 2)
+
+    def test_that_are_blocks_of_tokens(self) -> None:
+        builder = trace()
+        for step in range(4):
+            layers(builder.annotation(f"denoise block {step}", 2000 * step - 5, 1200), 2000 * step)
         assert found(builder) == ("annotation", 4)
 
     def test_that_are_called_steps(self) -> None:
@@ -82,8 +173,17 @@ class TestSteps:
             layers(builder.annotation(f"decode_step#{step}", 2000 * step - 5, 1200), 2000 * step)
         assert found(builder) == ("annotation", 4)
 
-    def test_that_nothing_but_numbered_layers_tell(self) -> None:
-        assert found(self.passes(trace(), each="layer {}")) == ("repetition", 4)
+    @pytest.mark.parametrize(
+        "each", ["layer {}", "layer", "Torch-Compiled Region: 0/0", "## Call CompiledFxGraph f3 ##"]
+    )
+    def test_that_nothing_but_layers_tell(self, each: str) -> None:
+        assert found(self.passes(trace(), each=each)) == ("repetition", 4)
+
+    def test_with_a_copy_of_blocks_in_each(self) -> None:
+        builder = trace()
+        for step in range(4):
+            layers(builder.annotation("copy_blocks", 2000 * step, 9), 2000 * step)
+        assert found(builder) == ("repetition", 4)
 
     def test_by_calls_of_the_outermost_module(self) -> None:
         builder = trace().python("model.py(30): main", -100, 9000).annotation("run", -50, 8900)

@@ -8,8 +8,8 @@ from time import perf_counter
 import numpy as np
 import pytest
 from launchscope.analysis.facts.context import Context
+from launchscope.analysis.facts.step_parts import normalised_name
 from launchscope.analysis.facts.step_repetition import find_repetition
-from launchscope.analysis.facts.step_sources import normalised_name
 from launchscope.analysis.facts.steps import Steps
 from launchscope.analysis.inputs.readers import open_trace
 from launchscope.analysis.model.errors import LaunchscopeError

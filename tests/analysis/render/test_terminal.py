@@ -86,7 +86,8 @@ def test_the_answer_comes_first() -> None:
     assert "4 modes × 3 processes · in 96 s" in one_line("\n".join(lines[:4]))
     answer = next(i for i, line in enumerate(lines) if line.startswith("eager is LAUNCH-BOUND: the GPU works 2.02 ms"))
     assert answer < 6
-    assert lines[answer + 3].startswith("1  torch.compile, then capture")
+    assert lines[answer + 3] == "steps recorded 8 of 11 kept, found by annotation"
+    assert lines[answer + 5].startswith("1  torch.compile, then capture")
 
 
 def test_a_prediction_is_never_told_as_a_measurement() -> None:
