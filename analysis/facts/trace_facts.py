@@ -21,8 +21,6 @@ OUTLASTING_NS: Final = 100_000_000
 FAR_NS: Final = 10_000
 """Programmatic dependent launch lets kernels of a stream overlap, by up to 0.7 µs in captures of an H200."""
 
-WHOLE_US_NS: Final = 1000
-
 
 class Overlaps(NamedTuple):
     """GPU ops that meet others of their device and stream."""
@@ -187,4 +185,4 @@ def _impossible_durations(trace: Trace, overlaps: Overlaps) -> ImpossibleDuratio
 
 def _clock_ns(trace: Trace) -> int:
     """The shortest time that the file can tell."""
-    return WHOLE_US_NS if trace.whole_us else 0
+    return trace.grid_ns if trace.grid_ns > 1 else 0

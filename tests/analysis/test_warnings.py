@@ -158,6 +158,13 @@ def perfetto(*, is_theirs: bool) -> bytes:
     ).encode()
 
 
+def since_1970(*starts_us: float) -> bytes:
+    """Kernels of 1.5 µs, their starts as µs since 1970."""
+    record = '{{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":{:.3f},"dur":1.5}}'
+    texts = (record.format(at).replace('"ts":', '"ts":17595360000') for at in (10_000 + each for each in starts_us))
+    return f'{{"traceEvents":[{",".join(texts)}]}}'.encode()
+
+
 def proton(*, cut: int) -> bytes:
     """Two kernels of Proton's, without the last so many bytes."""
     record = '{"cat":"kernel","dur":4.5,"name":"k","ph":"X","pid":0,"tid":200007,"ts":%d.0}'
@@ -238,6 +245,8 @@ CASES = [
          trace().launch(10, 5).kernel(10, 4.5)),
     Case("whole_us", trace().launch(0, 5).kernel(10, 4).kernel(16, 4), 2,
          "1 gaps may be off by ±0.002 ms together", trace().launch(0, 5).kernel(10, 4).kernel(16.001, 4)),
+    Case("coarse_times", since_1970(0.25, 10.5), 2, "±0.25 µs at each edge, so 1 gaps may be off by ±0.001 ms",
+         since_1970(0.25, 10.501)),
     Case("impossible_durations", one().kernel(20, -5), 1,
          "of 1 GPU op (the first on device 0, stream 7, 10.0 µs after the first GPU op): 1 below zero",
          one().kernel(20, 0)),

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...model.trace import NONE, Bools, HostKind, HostOps, Ints, Trace, narrow
+from ...model.trace import NONE, WHOLE_US_NS, Bools, HostKind, HostOps, Ints, Trace, narrow
 from .assemble import Calls, FileFacts, assemble, home_processes, require_few
 from .kineto_records import CALL, HOST, OP_ARGS, STEP, Number, Records
 
@@ -18,6 +18,10 @@ TIMES: Final = range(-(2**62), 2**62)
 
 _MOST_COPIED: Final = 2**40
 """Bytes that one copy can move: no GPU has more than a TiB."""
+
+SINCE_1970_NS: Final = 2**50 * 1000  # 2005; from there up to 2041
+DOUBLE_NS: Final = 250  # is the distance of two doubles of µs,
+OF_DOUBLES: Final = (0, 200, 250, 500, 750, 800)  # and these are their ns, in full or as their shortest text has them
 
 _NUMBERS: Final = ("process", "thread", "device", "stream")
 _Column = NDArray[Any]  # of whole numbers, as narrow as they allow
@@ -83,7 +87,7 @@ class Columns:
         """The tables, linked and sorted by start."""
         code = self._column("code")
         op_rows, call_rows = np.flatnonzero(code < CALL), np.flatnonzero(code == CALL)
-        whole_us = bool(len(op_rows)) and self._is_whole_us(code)
+        grid_ns = self._grid_ns(code) if len(op_rows) else 1
         start_ns = self._column("start") + base_ns
         end_ns = start_ns + self._column("dur")
         del self._pieces["dur"]
@@ -102,7 +106,7 @@ class Columns:
             ops,
             calls,
             lambda others: self._host_ops(code, others.position),
-            whole_us=whole_us,
+            grid_ns=grid_ns,
             shapes=tuple(self._shapes),
             collectives=tuple(self._collectives),
         )
@@ -137,9 +141,16 @@ class Columns:
             self._pieces[name] = [self._column(name)[of_kind.get(name, rows)]]
         self.untimed += len(rows) - int(rows.sum())
 
-    def _is_whole_us(self, code: _Column) -> bool:
+    def _grid_ns(self, code: _Column) -> int:
+        """To what the times of GPU ops and calls are told: whole µs, or what a double holds of times since 1970."""
         rows = code <= CALL
-        return not any((self._column(name)[rows] % 1000).any() for name in ("start", "dur"))
+        start = self._column("start")[rows]
+        of_start = start % WHOLE_US_NS
+        if not of_start.any() and not (self._column("dur")[rows] % WHOLE_US_NS).any():
+            return WHOLE_US_NS
+        if int(start.min()) >= SINCE_1970_NS and np.isin(of_start, OF_DOUBLES).all():
+            return DOUBLE_NS if of_start.any() else WHOLE_US_NS
+        return 1
 
     def _gpu_columns(
         self, code: _Column, rows: Ints, start_ns: Ints, end_ns: Ints, correlation: _Column

@@ -80,6 +80,13 @@ class TestTimes:
         assert not read([kernel(ts=5, dur=2), kernel(ts=8.001)]).whole_us
         assert not read([]).whole_us
 
+    def test_doubles_hold_times_since_1970_to_a_quarter_of_a_us(self) -> None:
+        quarters = [kernel(ts=1759536000001000 + each, dur=1.003) for each in (0.25, 0.5, 0.75, 10)]
+        assert read(quarters).grid_ns == 250
+        assert read([*quarters, kernel(ts="1759536000001020.001")]).grid_ns == 1
+        assert read([kernel(ts=at, dur=1.003) for at in (0.25, 0.5, 10)]).grid_ns == 1, "doubles hold those exactly"
+        assert read([kernel(ts=1759536000001000, dur=1.003)]).whole_us
+
     def test_records_without_time_are_told(self) -> None:
         found = read([kernel(), kernel(ts="soon"), kernel(dur=None)])
         assert (len(found.gpu_ops), found.events, found.complete) == (1, 3, False)

@@ -239,6 +239,7 @@ class _Columns:
     untimed: int = 0
     total_ns: int = 0  # of all durations of GPU ops and calls
     finer_than_us: bool = False
+    starts: list[int] = field(default_factory=list)  # of GPU ops and calls, since the file's base
     names: dict[str, int] = field(default_factory=dict)
     timed: int = 0
     ids: dict[Any, int] = field(default_factory=dict)
@@ -285,6 +286,7 @@ class _Columns:
         if into is not self.host:
             self.total_ns += abs(dur)
             self.finer_than_us = self.finer_than_us or bool(start % 1000 or dur % 1000)
+            self.starts.append(start)
         name = _text(event.name)
         into.start.append(start + self.base_ns)
         into.end.append(start + self.base_ns + dur)
@@ -326,7 +328,7 @@ class _Columns:
     ) -> Trace:
         """The tables, linked and sorted by start."""
         names = tuple(self.names)
-        whole_us = bool(self.ops.start) and not self.finer_than_us
+        grid_ns = self._grid_ns() if self.ops.start else 1
         ops, calls = self._gpu_columns(), self._calls()
         ops["process"] = home_processes(ops, calls)
         launch_call, ops["launch_row"] = link(ops["process"], ops["correlation"], calls)
@@ -336,7 +338,7 @@ class _Columns:
         neither = np.ones(len(calls), np.bool_)
         neither[launch_call] = neither[blocking_call] = False
         host_ops = self._host_ops(calls.take(neither))
-        slack_ns = 1000 if whole_us else 0
+        slack_ns = 0 if grid_ns == 1 else grid_ns
         is_graph = np.array(["GraphLaunch" in name for name in names], np.bool_)
         return Trace(
             source=source,
@@ -364,13 +366,27 @@ class _Columns:
             events=events,
             device_names=_device_names(_value(document.devices), np.unique(ops["device"])),
             rank=_count(_value(document.distributed), "rank"),
-            whole_us=whole_us,
+            grid_ns=grid_ns,
             notices=notices,
             complete=complete,
             shapes=tuple(self.shapes),
             collectives=tuple(self.collectives),
             world_size=_count(_value(document.distributed), "world_size"),
             group_ranks=_group_ranks(_value(document.distributed)),
+        )
+
+    def _grid_ns(self) -> int:
+        """1000: whole µs; 250: µs since 1970 as doubles, printed in full or as short as tells them apart."""
+        if not self.finer_than_us:
+            return 1000
+        if min(self.starts) < 2**50 * 1000:
+            return 1
+        if all(start % 1000 == 0 for start in self.starts):
+            return 1000
+        return (
+            250
+            if all(f"{start % 1000:03}" in ("000", "200", "250", "500", "750", "800") for start in self.starts)
+            else 1
         )
 
     def _gpu_columns(self) -> dict[str, Ints]:
