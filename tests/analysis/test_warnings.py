@@ -100,6 +100,16 @@ def replays(*nodes: int) -> TraceBuilder:
     return builder
 
 
+def unlinked_replays() -> TraceBuilder:
+    """Two steps of one replay each, whose nodes have correlation 0."""
+    builder = trace()
+    for step in range(2):
+        builder.step(step, 100 * step, 90).graph_launch(100 * step, 5)
+        builder.kernel(100 * step + 10, 4.5, name="node_0", correlation=0)
+        builder.kernel(100 * step + 20, 4.5, name="node_1", correlation=0)
+    return builder
+
+
 def steps(count: int = 4) -> TraceBuilder:
     """Steps, 100 µs apart, of two launches each."""
     builder = trace()
@@ -227,6 +237,12 @@ CASES = [
     Case("no_launches", export().launch(0, 5).kernel(9, 1).drop("CUPTI_ACTIVITY_KIND_RUNTIME"), 1,
          "record with `nsys profile", export().launch(0, 5).kernel(9, 1)),
     Case("no_launches", proton(cut=0), 2, "Proton records none", one()),
+    Case("zero_correlation", row_of(3).kernel(2000, 1, name="ncclDevKernel_A", correlation=0), 1,
+         "1 of 4 (25 %) GPU ops, all named 'ncclDevKernel_A', carry no correlation id, or 0", row_of(4)),
+    Case("zero_correlation", unlinked_replays(), 4,
+         "all named node_…, carry no correlation id, or 0, so no launch is known of them, while 2 graph launches have",
+         replays(2, 2)),
+    Case("no_launches", unlinked_replays(), 4, "none of which carries the correlation id of its launch", replays(2, 2)),
     Case("orphans", row_of(3, unlinked=1), 1,
          "1 of 4 (25 %) GPU ops have no launch in the file, all of them at its start", row_of(4)),
     Case("orphans", row_of(3, unlinked=1).kernel(2000, 1, launch=False), 2,

@@ -93,7 +93,7 @@ class Columns:
         del self._pieces["dur"]
         self._pieces |= {"start": [start_ns], "end": [end_ns]}
         names = tuple(self._names)
-        correlation = self._column("correlation")
+        correlation = _no_zeros(self._column("correlation"))
         is_op = code[code <= CALL] < CALL
         ops = self._gpu_columns(code, op_rows, start_ns, end_ns, correlation[is_op])
         calls = self._calls(call_rows, start_ns, end_ns, correlation[~is_op])
@@ -214,6 +214,11 @@ class Columns:
         column = self._column(name)
         del self._pieces[name]
         return column
+
+
+def _no_zeros(correlation: _Column) -> _Column:
+    """Correlation ids; NONE for 0, which every collector counts from and ROCm's writes where it knows no launch."""
+    return np.where(correlation == 0, NONE, correlation) if (correlation == 0).any() else correlation
 
 
 def _index() -> defaultdict[str, int]:

@@ -121,6 +121,19 @@ ODD_IDS: list[Any] = [
 ]
 
 
+def test_correlation_0_links_nothing() -> None:
+    """Not even to a call that has 0 too, such as a query outside of any launch."""
+    found = read(
+        [
+            call("hipStreamIsCapturing", 0),
+            call("hipLaunchKernel", 1, ts=2),
+            *(kernel(ts=9, args={"correlation": n}) for n in (0, 1)),
+        ]
+    )
+    assert found.gpu_ops.launch_row.tolist() == [NONE, 0]
+    assert found.gpu_ops.correlation.tolist() == [NONE, 1]
+
+
 class TestOddIds:
     @pytest.mark.parametrize("odd", ODD_IDS, ids=lambda odd: str(odd)[:9])
     @pytest.mark.parametrize("field", ["pid", "tid", "name", "args"])
@@ -216,7 +229,7 @@ class TestLaunches:
     def test_ranks_whose_correlations_collide(self) -> None:
         events = []
         for rank, base in ((0, 0), (1, 1000)):
-            for index in range(3):
+            for index in range(1, 4):
                 at = base + 10 * index
                 events.append(call("cudaLaunchKernel", index, ts=at, pid=100 + rank))
                 args = {"device": rank, "correlation": index}

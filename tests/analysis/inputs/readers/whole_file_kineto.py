@@ -263,10 +263,10 @@ class _Columns:
         elif cat.lower().endswith(HOST_CALLS):
             if self._record(self.calls, event, HostKind.API):
                 args = event.args
-                self.calls.correlation.append(_id(args.correlation) if type(args) is _Args else NONE)
+                self.calls.correlation.append((_id(args.correlation) or NONE) if type(args) is _Args else NONE)
         elif cat in GPU_OPS and self._record(self.ops, event, GPU_OPS[cat]):
             args = event.args if type(event.args) is _Args else _Args()
-            self.ops.correlation.append(_id(args.correlation))
+            self.ops.correlation.append(_id(args.correlation) or NONE)  # 0 is no launch
             self.op_args.append(
                 (
                     self._number(event.pid if args.device is None else args.device),
