@@ -25,7 +25,6 @@ _MAGIC: Final = {
     b"NVIDIA Tegra Profiler Report": "nsys",
     b"NVR\0": "ncu",
     b"PK\x03\x04": "zip",
-    b"\x28\xb5\x2f\xfd": "zstd",
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
     b"7z\xbc\xaf\x27\x1c": "7z",
@@ -71,7 +70,6 @@ _WORDS: Final = {
     "pickle": "a pickle (torch.save, pickle.dump), which is never opened, as that would run it: give the trace that "
     "torch.profiler's export_chrome_trace wrote",
     "zip": "a .zip inside of another file, or a part of one: unpack it and give the trace inside, or copy it whole",
-    "zstd": "compressed with zstd: unpack it first (unzstd)",
     "bzip2": "compressed with bzip2: unpack it first (bunzip2)",
     "xz": "compressed with xz: unpack it first (unxz)",
     "7z": "compressed with 7z: unpack it first (7z x)",
@@ -176,8 +174,8 @@ NO_EVENTS: Final = "JSON without a list traceEvents"
 OTHER_PROGRAM: Final = "a file of another program, or another file of launchscope"
 NEITHER: Final = "no trace by name and content"
 
-_TRACE_SUFFIXES: Final = (".json", ".gz", ".sqlite", ".sqlite3", ".db", ".trace")
-_PACKED_OTHERS: Final = (".txt.gz", ".log.gz", ".csv.gz", ".tar.gz")
+_TRACE_SUFFIXES: Final = (".json", ".gz", ".zst", ".sqlite", ".sqlite3", ".db", ".trace")
+_PACKED_OTHERS: Final = tuple(f".{kind}.{packer}" for kind in ("txt", "log", "csv", "tar") for packer in ("gz", "zst"))
 _WITHIN: Final = ".json."  # rank3.json.gz.part
 _LONGEST: Final = 1 << 62  # no bound: no more is unpacked than is looked at
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)

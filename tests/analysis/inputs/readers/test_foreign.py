@@ -51,7 +51,6 @@ FOREIGN = {
     "pickle": (pickle.dumps([1, 2]), "a pickle"),
     "memory snapshot": (SNAPSHOT, "torch's memory"),
     "zip": (b"PK\x03\x04", "a .zip inside"),
-    "zstd": (b"\x28\xb5\x2f\xfd\x04", "unzstd"),
     "tar": (tar_file(), "a tar archive"),
     "report": (b'{\n  "schema": "launchscope.report/1"', "a JSON report of launchscope"),
     "baseline": (b'{"schema":"launchscope.baseline/1"', "`launchscope check --baseline` takes it"),

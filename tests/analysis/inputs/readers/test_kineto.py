@@ -17,9 +17,12 @@ from hypothesis import strategies as st
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import open_trace, read_trace
 from launchscope.analysis.inputs.readers.kineto_records import short_times, to_ns
+from launchscope.analysis.inputs.readers.unpacking import zstd_module
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.trace import NONE, HostKind, OpKind, Trace
 from launchscope.fixtures.builder import trace
+
+zstd = zstd_module()
 
 
 def read(events: list[dict[str, Any]] | str, **header: Any) -> Trace:
@@ -367,6 +370,26 @@ class TestBrokenFiles:
         text = trace().launch(1, 5).kernel(20, 3).json()
         found = read_trace(damage(gzip.compress(text)), "x.json.gz")
         assert (len(found.gpu_ops), [n.code for n in found.notices], found.complete) == (1, ["damaged_file"], False)
+
+    def test_a_zstd_file_is_known_by_its_content(self) -> None:
+        """Also one of several frames, with one to be skipped first, as parallel writers make them."""
+        text = trace().launch(1, 5).kernel(20, 3).json()
+        skipped = b"\x50\x2a\x4d\x18\x04\0\0\0size"
+        for packed in (zstd.compress(text), skipped + zstd.compress(text[:99]) + zstd.compress(text[99:])):
+            found = read_trace(packed, "x.json")
+            assert (len(found.gpu_ops), found.notices, found.complete) == (1, (), True)
+
+    def test_a_cut_zstd_file(self) -> None:
+        """Cut behind its first block of 128 KiB, in that one, and before any content."""
+        builder = trace()
+        for index in range(2_000):
+            builder.launch(index * 10, 5).kernel(index * 10 + 6, 3, name=f"k{index * 7919 % 1000}")
+        data = zstd.compress(builder.json())
+        found = read_trace(data[: len(data) * 3 // 4], "cut.json.zst")
+        assert 0 < found.events < 4_000
+        assert [notice.code for notice in found.notices] == ["cut_file"]
+        with pytest.raises(UnreadableInput, match="a zstd file cut before its first byte of content"):
+            read_trace(data[:20], "cut.json.zst")
 
     @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
     def test_zeros_that_join_two_records_to_one(self, pack: Callable[[bytes], bytes]) -> None:
