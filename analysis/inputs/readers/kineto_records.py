@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...model.trace import NONE, HostKind, Ints, OpKind
-from .json_text import FAULTS, mended
+from .json_text import FAULTS, mended, requoted
 
 GPU_OPS: Final = {
     "kernel": OpKind.KERNEL,
@@ -70,6 +70,7 @@ class Records(msgspec.Struct, kw_only=True):
     entries: int = 0  # of the list, of any kind
     has_event: bool = False  # one of them at least is a trace event
     untimed: int = 0  # left out: no readable time
+    requoted: int = 0  # names with quotes in them that were not escaped
     names: list[str]  # in order of appearance
     code: bytes  # uint8: see above
     start: bytes  # int64, ns since the file's base
@@ -188,8 +189,11 @@ def decode_piece(piece: bytes) -> Records | None:
         with contextlib.suppress(*FAULTS, OverflowError):
             if (records := _timed_records(decoder.decode(piece), timed, starts)) is not None:
                 return records
-    entries = mended(piece, ENTRIES)
-    return None if entries is None else records_of(entries)
+    entries, count = mended(piece, ENTRIES), 0
+    if entries is None:
+        piece, count = requoted(piece)
+        entries = mended(piece, ENTRIES) if count else None
+    return None if entries is None else msgspec.structs.replace(records_of(entries), requoted=count)
 
 
 def records_of(entries: Sequence[Entry]) -> Records:

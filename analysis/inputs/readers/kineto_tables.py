@@ -34,6 +34,7 @@ class Columns:
         self.entries = 0
         self.has_event = False
         self.untimed = 0
+        self.requoted = 0
         self._ids: dict[str, int] = {}
         self._names, self._shapes, self._collectives = _index(), _index(), _index()
         self._pieces: dict[str, list[_Column]] = {}
@@ -42,6 +43,7 @@ class Columns:
         """Append a piece's records."""
         self.entries += records.entries
         self.untimed += records.untimed
+        self.requoted += records.requoted
         self.has_event = self.has_event or records.has_event
         if not records.code:
             return

@@ -409,6 +409,40 @@ class TestBrokenFiles:
         found = read_trace(packed.getvalue() + bytes(100_000), "x.json.gz")
         assert (len(found.gpu_ops), found.notices, found.complete) == (1, (), True)
 
+    @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+    @pytest.mark.parametrize("form", [dict, list])
+    def test_of_two_documents_the_first_is_read(self, pack: Callable[[bytes], bytes], form: type) -> None:
+        """And all of it, so nothing is lost of what it tells; white space between belongs to none."""
+        events = [call("cudaLaunchKernel", 1), kernel(ts=9.5, args={"correlation": 1})]
+        first = json.dumps({"traceEvents": events} if form is dict else events).encode() + b"\n \n"
+        second = json.dumps({"traceEvents": [kernel()] * 3} if form is dict else [kernel()] * 3).encode()
+        found = read_trace(pack(first) + pack(second), "x.json")
+        assert (found.events, found.complete) == (2, True)
+        assert [notice.code for notice in found.notices] == ["second_document"]
+        assert f"{len(second)} bytes were left out" in found.notices[0].message
+
+    def test_what_stands_behind_a_document_and_is_none_is_damage(self) -> None:
+        found = read_trace(json.dumps({"traceEvents": [kernel()]}).encode() + b'{"ph": "X"}', "x.json")
+        assert ([notice.code for notice in found.notices], found.complete) == (["cut_file"], False)
+
+    @pytest.mark.parametrize("indent", [None, 1])
+    @pytest.mark.parametrize(
+        "name",
+        ['<eval>.7 {"device": "cpu", "kind": "x"}(12): forward', '"a"', 'f("', '["a", "b"]', 'x"y\\n', 'd["k"], "ts"'],
+    )
+    def test_raw_quotes_in_a_name_cost_nothing(self, name: str, indent: int | None) -> None:
+        events = [kernel(name="NAME", cat="python_function"), kernel(name="plain", ts=2.5), kernel(name="NAME", ts=5)]
+        text = json.dumps({"traceEvents": events, "schemaVersion": 1}, indent=indent).replace("NAME", name)
+        found = read(text)
+        assert found.complete
+        assert [(notice.code, notice.count) for notice in found.notices] == [("raw_quotes", 2)]
+        assert [found.name(each) for each in found.gpu_ops.name] == ["plain", name.replace("\\n", "\n")]
+
+    def test_a_quote_that_is_lost_is_damage(self) -> None:
+        """What follows up to the next record can't be told from the name."""
+        text = json.dumps({"traceEvents": [kernel(name="odd"), kernel(ts=9)]}).replace('odd"', "odd")
+        assert not read(text).complete
+
     def test_damage_in_the_middle_loses_one_record(self) -> None:
         data = trace().launch(0, 1).kernel(2, 1).kernel(4, 1).kernel(6, 1).json()
         broken = data.replace(b'"dur":1.000,"args":{"device"', b'"dur":1.000,,"args":{"device"', 1)

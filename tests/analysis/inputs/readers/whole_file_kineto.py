@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -11,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 from launchscope.analysis.inputs.readers.assemble import Calls
-from launchscope.analysis.inputs.readers.json_text import cut_off, mendings, recover, repair
+from launchscope.analysis.inputs.readers.json_text import cut_off, mendings, recover, repair, requoted
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.trace import (
     NONE,
@@ -139,6 +140,9 @@ def read_kineto(data: bytes, source: Source) -> Trace:
 
 def _open(data: bytes, source: Source) -> tuple[_Document, list[Notice], bool]:
     """The document with its records, what there is to say about the file, and whether it is whole."""
+    if (first := _first_document(data)) is not None:
+        document, notices, complete = _open(first, source)
+        return document, [*notices, Notice("second_document", "")], complete
     is_list = data.lstrip()[:1] == b"["  # Chrome's other form: the records alone
     opening, closing = (b'{"traceEvents":', b"}") if is_list else (b"", b"")
     problem: Exception | None = None
@@ -160,7 +164,24 @@ def _open(data: bytes, source: Source) -> tuple[_Document, list[Notice], bool]:
                 )
             return document, [], True
     assert problem is not None
+    quoted, count = requoted(data)
+    if count:
+        document, notices, complete = _open(quoted, source)
+        return document, [*notices, Notice("raw_quotes", "", count)], complete
     return _rescue(opening + data, source, problem)
+
+
+def _first_document(data: bytes) -> bytes | None:
+    """The first of several documents; None where there is one, or where it is damaged."""
+    for text in (*mendings(data), requoted(data)[0]):
+        with contextlib.suppress(ValueError, RecursionError):
+            characters = text.decode()
+            end = json.JSONDecoder().raw_decode(characters.lstrip())[1] + len(characters) - len(characters.lstrip())
+            behind = characters[end:].lstrip()
+            is_object = behind.startswith("{") and re.search(r'"traceEvents"\s*:\s*\[', behind) is not None
+            if is_object or (behind.startswith("[") and '"ph"' in behind):
+                return characters[:end].encode()
+    return None
 
 
 def _rescue(data: bytes, source: Source, problem: Exception) -> tuple[_Document, list[Notice], bool]:
