@@ -62,7 +62,9 @@ def is_other_json(data: bytes) -> bool:
 
 
 def _lists(text: str, most: int | None = None) -> list[list[Any]]:
-    """The records of each document, or of the first so many; none where one is no JSON, odd characters and numbers apart, or has no records."""
+    """The records of each document, or of the first so many; none where one is no JSON, odd characters and numbers
+    apart, or has no records.
+    """
     for mended in (text, _NO_NUMBER.sub("null", _ESCAPE.sub(_escape, text))):
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(_DEEPEST)
