@@ -178,6 +178,8 @@ def _capture_recorded(context: Context) -> Iterator[Notice]:
 
 def _why_no_gpu_ops(trace: Trace) -> str:
     """The likely reason, by what the file holds instead, and what to do."""
+    if other := next((each for each in trace.notices if each.code == "other_accelerator"), None):
+        return other.message
     kinds = set(trace.host_ops.kind.tolist())
     has_calls = HostKind.API in kinds or len(trace.blocking_calls) > 0
     if is_nsys(trace):

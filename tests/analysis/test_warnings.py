@@ -175,6 +175,26 @@ def since_1970(*starts_us: float) -> bytes:
     return f'{{"traceEvents":[{",".join(texts)}]}}'.encode()
 
 
+def other_device(category: str) -> bytes:
+    """A call of another accelerator's runtime, and an event of this category."""
+    return (
+        trace()
+        .launch(0, 5)
+        .kernel(10, 4.5)
+        .json()
+        .replace(b"cuda_runtime", b"mtia_runtime")
+        .replace(b'"cat":"kernel"', f'"cat":"{category}"'.encode())
+    )
+
+
+def at_zero(count: int, at: int) -> TraceBuilder:
+    """Ten launches from 1 µs on, 10 µs apart, each with a kernel, the first few of which are at that time."""
+    builder = trace()
+    for index in range(10):
+        builder.launch(10 * index + 1, 2).kernel(at if index < count else 10 * index + 4.5, 2)
+    return builder
+
+
 def proton(*, cut: int) -> bytes:
     """Two kernels of Proton's, without the last so many bytes."""
     record = '{"cat":"kernel","dur":4.5,"name":"k","ph":"X","pid":0,"tid":200007,"ts":%d.0}'
@@ -300,6 +320,16 @@ CASES = [
          overtaken((10, 3.5), (13.5, 4))),
     Case("overlap", overtaken((10, 500), (30, 10.5)), 1,
          "(programmatic dependent launch, or the impossible durations)", overtaken((10, 500), (30, 10.5), stream=8)),
+    Case("outside_session", at_zero(1, 0), 1, "of 1 GPU ops and 0 API calls", at_zero(1, 1)),
+    Case("outside_session", at_zero(1, -2 * HOUR), 1, "of 1 GPU ops and 0 API calls", at_zero(1, -HOUR + 50)),
+    Case("outside_session", at_zero(2, 3 * HOUR), 2, "of 2 GPU ops and 0 API calls", at_zero(3, 3 * HOUR)),
+    Case("other_accelerator", other_device("mtia_ccp_events"), 1, "of Meta's MTIA (mtia_ccp_events, mtia_runtime)",
+         other_device("kernel")),
+    Case("other_accelerator", other_device("hpu_op"), 1,
+         "of Intel's Gaudi (HPU) and Meta's MTIA (hpu_op, mtia_runtime)",
+         other_device("gpu_memset")),
+    Case("no_gpu_ops", other_device("mtia_ccp_events"), 1, "launchscope can't judge that device",
+         other_device("kernel")),
     Case("raw_quotes", one().json().replace(b'"kernel"', b'"a"b"').replace(b'"cat":"a"b"', b'"cat":"kernel"'), 1,
          "a name holds quotes that are not escaped", one()),
     Case("second_document", one().json() * 2, 1, f"{len(one().json()):,} bytes were left out", one()),

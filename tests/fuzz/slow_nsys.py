@@ -22,7 +22,7 @@ from launchscope.analysis.model.trace import (
     Trace,
 )
 
-from ..analysis.inputs.readers.slow_links import home_processes, innermost_operators, link
+from ..analysis.inputs.readers.slow_links import home_processes, innermost_operators, link, outside, without
 
 ACTIVITY: Final = "CUPTI_ACTIVITY_KIND_"
 OPS: Final = {"KERNEL": OpKind.KERNEL, "MEMCPY": OpKind.MEMCPY, "MEMSET": OpKind.MEMSET}
@@ -135,6 +135,9 @@ def read_nsys(data: bytes, source: Source) -> Trace:
         home = home_processes(table, called)
         table["process"] = np.where(table["process"] == NONE, home, table["process"])
     table["device"], device_names = _devices(file, table["process"].tolist(), table["device"].tolist())
+    recorded = {*_rows_of(table, "process", "correlation")}
+    if apart := outside(table, called, base):
+        table, called = without(apart, table, called)
     launches, table["launch_row"] = link(table["process"], table["correlation"], called)
     blocking = [row for row, api in enumerate(called.api.tolist()) if _blocks(tuple(names)[api])]
     others = called.take(np.array(sorted({*range(len(called))} - {*launches.tolist(), *blocking}), np.int64))
@@ -173,7 +176,6 @@ def read_nsys(data: bytes, source: Source) -> Trace:
         )
     )
     launching, waiting = called.take(launches), called.take(np.array(blocking, np.int64))
-    recorded = {*_rows_of(table, "process", "correlation")}
     whole = sum(
         (process(row.get("globalPid")), _or(row.get("correlationId"), -(2**63))) not in recorded for row in graphs
     )
@@ -182,6 +184,7 @@ def read_nsys(data: bytes, source: Source) -> Trace:
     )
     nameless = _missing(ops, calls, _ranges(ranges, base), strings)
     counts = {"damaged_file": nameless, "unreadable_times": lost, "graph_level": whole, "lost_records": said}
+    counts["outside_session"] = len(apart)
     return Trace(
         source=source,
         names=tuple(names),
@@ -208,7 +211,7 @@ def read_nsys(data: bytes, source: Source) -> Trace:
         events=events,
         device_names=device_names,
         notices=tuple(Notice(code, "", count) for code, count in counts.items() if count),
-        complete=not lost and not whole and not nameless,
+        complete=not lost and not whole and not nameless and not apart,
     )
 
 

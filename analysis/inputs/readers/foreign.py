@@ -46,6 +46,8 @@ _SUFFIXES: Final = {
 _WORDS: Final = {
     "nsys": "a report of Nsight Systems, whose format only nsys reads: run `nsys export --type sqlite {file}` and give "
     "the .sqlite file that it writes (docs/formats.md)",
+    "interrupted": "an interrupted export: an SQLite file whose header was never written; run "
+    "`nsys export --type sqlite` on the report again, with room on the disk, and let it end",
     "qdstrm": "a raw recording of Nsight Systems: run `QdstrmImporter -i {file}`, then `nsys export --type sqlite` on "
     "the report that it writes",
     "ncu": "a report of Nsight Compute, which measures kernels one by one and knows no gaps between them: record a "
@@ -81,6 +83,7 @@ _WORDS: Final = {
 _BESIDE: Final = frozenset({"pickle", "markup", "program", "image"})
 """Files that lie in any folder."""
 
+_ZEROS: Final = 16  # bytes of SQLite's mark, which its writer puts in place last
 _HEAD_BYTES: Final = 4096
 _OUR_TRACK: Final = b"host ranges, found by: "  # what analysis.export.perfetto writes beside its first track
 _TAR: Final = slice(257, 262)
@@ -113,6 +116,8 @@ def _words(kind: str, path: str) -> str:
 
 
 def _kind(head: bytes, path: str) -> str | None:
+    if head.startswith(bytes(_ZEROS)) and b"CREATE TABLE" in head:
+        return "interrupted"
     return _by_content(head) or (None if head.lstrip()[:1] in (b"{", b"[") else _by_name(path))
 
 

@@ -33,7 +33,7 @@ from .json_text import (
     requoted,
     whole_records,
 )
-from .kineto_records import ENTRIES, Entry, decode_piece, records_of, text_of, whole_of
+from .kineto_records import ACCELERATOR, ENTRIES, Entry, decode_piece, records_of, text_of, whole_of
 from .kineto_tables import TIMES, Columns
 from .second_process import decoded, second_process
 from .unpacking import BLOCK_BYTES
@@ -46,6 +46,15 @@ _FIRST_OF_TWO: Final = b'{"the first list":['
 _MOST_LISTS: Final = 8  # places in the head that look like the list's beginning
 _LONGEST_OPENING: Final = 1 << 16  # from the list's name to its bracket
 _TRAILING: Final = re.compile(r"trailing characters \(byte ([0-9]+)\)")  # msgspec's words for a second value
+_ACCELERATORS: Final = {
+    "mtia": "Meta's MTIA",
+    "hpu": "Intel's Gaudi (HPU)",
+    "xpu": "an Intel GPU (XPU)",
+    "npu": "an NPU",
+    "tpu": "a TPU",
+    "privateuse1": "a device with a backend of its own (PrivateUse1)",
+    "glow": "Glow",
+}
 _NO_VALUE: Final = msgspec.Raw(b"null")
 _LONGEST_VALUE: Final = 1 << 20
 """Of what is of use beside the records; deviceProperties of eight GPUs take 3 kB."""
@@ -106,6 +115,14 @@ def read_kineto(
         text = f"{columns.untimed:,} records have no readable time and were left out; the file's writer is at fault"
         notices.append(Notice("unreadable_times", text, columns.untimed))
     notices += _odd_json(reading)
+    if columns.accelerators and not len(columns.device_rows()):
+        kinds = {_ACCELERATORS[match[1].lower()] for match in map(ACCELERATOR.match, columns.accelerators) if match}
+        found = ", ".join(sorted(columns.accelerators))
+        text = (
+            f"its events are of {' and '.join(sorted(kinds))} ({found}), and none is a GPU op as torch.profiler "
+            "writes it (kernel, gpu_memcpy, gpu_memset): launchscope can't judge that device"
+        )
+        notices.append(Notice("other_accelerator", text))
     facts = FileFacts(
         source=source,
         events=columns.entries,

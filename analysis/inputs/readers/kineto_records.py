@@ -42,6 +42,11 @@ HOST_OPS: Final = {
     "python_function": HostKind.PYTHON,
 }
 
+ACCELERATOR: Final = re.compile(r"(mtia|hpu|xpu|npu|tpu|privateuse1|glow)(?:_|\Z)", re.IGNORECASE)
+"""How the categories of devices begin whose work is no GPU op, or whose calls alone may be in a file."""
+
+_LOOKED_AT: Final = 256  # records of a piece without a GPU op, for such categories
+
 STEP: Final = "ProfilerStep#"
 """How torch.profiler's own annotations of steps begin."""
 
@@ -71,6 +76,7 @@ class Records(msgspec.Struct, kw_only=True):
     has_event: bool = False  # one of them at least is a trace event
     untimed: int = 0  # left out: no readable time
     requoted: int = 0  # names with quotes in them that were not escaped
+    accelerators: list[str] = []  # categories of other devices, where it has no GPU op
     names: list[str]  # in order of appearance
     code: bytes  # uint8: see above
     start: bytes  # int64, ns since the file's base
@@ -218,6 +224,7 @@ def records_of(entries: Sequence[Entry]) -> Records:
     )
     records.entries, records.untimed = len(entries), len(kept) - len(timed)
     records.has_event = any(event.ph is not None or event.cat is not None for event in events)
+    _name_accelerators(records, [e.cat for e in events[:_LOOKED_AT] if e.ph == "X"])
     return records
 
 
@@ -245,6 +252,7 @@ def _timed_records(
         has_text=False,
     )
     records.entries, records.has_event = len(entries), bool(entries)
+    _name_accelerators(records, [record.cat for record in entries[:_LOOKED_AT] if type(record) is timed])
     return records
 
 
@@ -291,6 +299,12 @@ def _records(
         collectives=collectives,
         collective_of=collective_of,
     )
+
+
+def _name_accelerators(records: Records, categories: Iterable[Any]) -> None:
+    if not records.op_args[0]:
+        texts = {each for each in categories if type(each) is str}
+        records.accelerators = sorted(each for each in texts if ACCELERATOR.match(each))
 
 
 def _shapes(code: NDArray[np.uint8], args: Sequence[_Args]) -> tuple[str, bytes]:

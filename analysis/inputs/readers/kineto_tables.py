@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...model.trace import NONE, WHOLE_US_NS, Bools, HostKind, HostOps, Ints, Trace, narrow
 from .assemble import Calls, FileFacts, assemble, home_processes, require_few
+from .in_session import in_session
 from .kineto_records import CALL, HOST, OP_ARGS, STEP, Number, Records
 
 TIMES: Final = range(-(2**62), 2**62)
@@ -35,6 +36,7 @@ class Columns:
         self.has_event = False
         self.untimed = 0
         self.requoted = 0
+        self.accelerators: set[str] = set()
         self._ids: dict[str, int] = {}
         self._names, self._shapes, self._collectives = _index(), _index(), _index()
         self._pieces: dict[str, list[_Column]] = {}
@@ -44,6 +46,7 @@ class Columns:
         self.entries += records.entries
         self.untimed += records.untimed
         self.requoted += records.requoted
+        self.accelerators.update(records.accelerators)
         self.has_event = self.has_event or records.has_event
         if not records.code:
             return
@@ -102,6 +105,7 @@ class Columns:
         del start_ns, end_ns, correlation, self._pieces["correlation"]
         require_few(facts.source.path, ops, calls)
         ops["process"] = home_processes(ops, calls)
+        facts, ops, calls = in_session(facts, names, ops, calls, base_ns)
         return assemble(
             facts,
             names,

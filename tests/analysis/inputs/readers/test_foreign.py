@@ -47,6 +47,7 @@ FOREIGN = {
     "xplane of a host": (XPLANE_OF_HOST, "XPlane profile"),
     "perfetto": (perfetto_trace(), "a Perfetto trace that launchscope did not write"),
     "tensorboard": (EVENTS, "TensorBoard event file"),
+    "interrupted export": (bytes(100) + b"\r\0\0\0CREATE TABLE StringIds(id, value)", "an interrupted export"),
     "page": (b"\n<!DOCTYPE html><html>", "HTML or XML"),
     "pickle": (pickle.dumps([1, 2]), "a pickle"),
     "memory snapshot": (SNAPSHOT, "torch's memory"),

@@ -28,7 +28,7 @@ from launchscope.analysis.model.trace import (
     Trace,
 )
 
-from .slow_links import home_processes, innermost_operators, link
+from .slow_links import home_processes, innermost_operators, link, outside, without
 
 GPU_OPS: Final = {
     "kernel": OpKind.KERNEL,
@@ -124,6 +124,10 @@ def read_kineto(data: bytes, source: Source) -> Trace:
     columns = _Columns(base_ns=base_ns if base_ns in _TIMES else 0)
     for event in events:
         columns.add(event)
+    devices = r"(mtia|hpu|xpu|npu|tpu|privateuse1|glow)(_|$)"
+    texts = [event.cat for event in events if event.ph == "X" and type(event.cat) is str]
+    if not columns.ops.start and any(re.match(devices, text, re.IGNORECASE) for text in texts):
+        notices.append(Notice("other_accelerator", ""))
     lost = _lost_records(document)
     notices += lost
     if columns.untimed:
@@ -352,6 +356,9 @@ class _Columns:
         grid_ns = self._grid_ns() if self.ops.start else 1
         ops, calls = self._gpu_columns(), self._calls()
         ops["process"] = home_processes(ops, calls)
+        if lost := outside(ops, calls, self.base_ns):
+            ops, calls = without(lost, ops, calls)
+            notices, complete = (*notices, Notice("outside_session", "", len(lost))), False
         launch_call, ops["launch_row"] = link(ops["process"], ops["correlation"], calls)
         blocks = np.array([_blocks(name) for name in names], np.bool_)
         blocking_call = np.flatnonzero(blocks[calls.api])
