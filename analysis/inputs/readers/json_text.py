@@ -120,6 +120,17 @@ def requoted(data: bytes) -> tuple[bytes, int]:
     return _RAW_QUOTES.subn(lambda found: found[1] + _QUOTE_OR_ESCAPE.sub(_escaped_quote, found[2]), data)
 
 
+def place_before(data: bytes, place: int) -> int:
+    """Where in the data that stands which ``requoted`` moved to this place, between two names."""
+    added = 0
+    for found in _RAW_QUOTES.finditer(data):
+        more = len(_QUOTE_OR_ESCAPE.sub(_escaped_quote, found[2])) - len(found[2])
+        if found.end() + added + more > place:
+            break
+        added += more
+    return place - added
+
+
 def _escaped_quote(match: re.Match[bytes]) -> bytes:
     return b'\\"' if match.group() == b'"' else match.group()
 
@@ -183,7 +194,7 @@ _FLAT: Final = _LINE_STRING + rb'|[^\s{}\[\]",\\]++|\[(?:[^{}\[\]"\\]++|' + _LIN
 _ENTRIES: Final = re.compile(rb"(?:\s*+(?:" + _OBJECT + rb"|" + _FLAT + rb")?+\s*+,)*+", re.DOTALL)
 _WHOLE_RECORD: Final = re.compile(_OBJECT, re.DOTALL)
 _TOKEN: Final = re.compile(_LINE_STRING + rb"?|[{}\[\],]", re.DOTALL)
-_BEHIND_LIST: Final = re.compile(rb'\s*+(?:\}|,\s*+"|\Z)')
+_BEHIND_LIST: Final = re.compile(rb'\s*+(?:\}|,\s*+"|\[\s*+\{|\Z)')
 _SEARCHED_BYTES: Final = 1 << 16
 _MOST_UNCUT_PIECES: Final = 4
 

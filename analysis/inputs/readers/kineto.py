@@ -28,6 +28,7 @@ from .json_text import (
     cut_off,
     mended,
     mendings,
+    place_before,
     recover,
     repair,
     requoted,
@@ -261,9 +262,10 @@ def _before_another(rest: bytes, opening: bytes) -> bytes | None:
         except FAULTS as error:
             if (found := _TRAILING.search(str(error))) is None:
                 continue
-            behind = each[int(found[1]) - 1 - len(opening) :]
+            end = int(found[1]) - 1 - len(opening)
+            behind = each[end:]
             if (behind.startswith(b"{") and _LIST.search(behind)) or (behind.startswith(b"[") and b'"ph"' in behind):
-                return rest[: len(rest) - len(behind)]
+                return rest[: end if each is rest else place_before(rest, end)]
     return None
 
 

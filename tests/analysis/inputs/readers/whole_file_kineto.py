@@ -177,14 +177,14 @@ def _open(data: bytes, source: Source) -> tuple[_Document, list[Notice], bool]:
 
 def _first_document(data: bytes) -> bytes | None:
     """The first of several documents; None where there is one, or where it is damaged."""
-    for text in (*mendings(data), requoted(data)[0]):
-        with contextlib.suppress(ValueError, RecursionError):
-            characters = text.decode()
-            end = json.JSONDecoder().raw_decode(characters.lstrip())[1] + len(characters) - len(characters.lstrip())
-            behind = characters[end:].lstrip()
-            is_object = behind.startswith("{") and re.search(r'"traceEvents"\s*:\s*\[', behind) is not None
-            if is_object or (behind.startswith("[") and '"ph"' in behind):
-                return characters[:end].encode()
+    for found in re.finditer(rb"[}\]]\s*(?=[{\[])", data):
+        first, behind = data[: found.end()], data[found.end() :]
+        is_object = behind.startswith(b"{") and re.search(rb'"traceEvents"\s*:\s*\[', behind) is not None
+        if is_object or (behind.startswith(b"[") and b'"ph"' in behind):
+            for text in (*mendings(first), requoted(first)[0]):
+                with contextlib.suppress(ValueError, RecursionError):
+                    json.loads(text.decode())
+                    return first
     return None
 
 
