@@ -185,7 +185,8 @@ def _by_rank(bands: Sequence[Band]) -> tuple[Band, ...]:
 def _shared_name(bands: Sequence[Band]) -> str:
     """What the names of traces begin with, for people."""
     names = {
-        _RANK_IN_NAME.sub("", band.analysis.context.name).removesuffix(".gz").removesuffix(".json") for band in bands
+        _RANK_IN_NAME.sub("", band.analysis.context.name).removesuffix(".gz").removesuffix(".zst").removesuffix(".json")
+        for band in bands
     }
     return (names.pop().strip("-_. ") or "traces") if len(names) == 1 else "traces"
 

@@ -82,6 +82,7 @@ AT_TOP = {
 INSIDE = {
     "analysis": {"pandas", "isal"},
     "analysis.inputs": {"aiohttp", "fsspec"},
+    "analysis.inputs.readers": {"backports", "compression"},
     "analysis.many": {"distributed", "pyarrow"},
     "analysis.render": {"rich", "perfetto"},
     "tracer": {"torch", "transformers", "pynvml"},

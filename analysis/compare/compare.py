@@ -157,9 +157,10 @@ def _notes(a: TraceAnalysis, b: TraceAnalysis, scope: str) -> list[str]:
         notes.append(f"Recorded differently ({passes[0]}, {passes[1]}): host times hold what each recording cost.")
     if a.context.trace.clock_ns != b.context.trace.clock_ns:
         coarse = a if a.context.trace.clock_ns else b
+        grid = f"{coarse.context.trace.clock_ns / 1000:g} µs"
         notes.append(
-            f"Times of {coarse.context.name} are whole µs: each op seems up to 1 µs shorter or longer, and its gaps "
-            "longer or shorter; differences of GPU work and idle time may be of the clock alone."
+            f"Times of {coarse.context.name} are told to {grid}: each op may be as much shorter or longer, its gaps "
+            "too; differences of GPU work and idle time may be of the clock alone."
         )
     for side in (a, b):
         if side.document.coverage.unreliable:

@@ -18,9 +18,6 @@ from ..model.names import is_compiled, same_op
 from ..model.trace import NONE, Bools, Ints, OpKind
 from .documents import CameDoc, MergedDoc, MovedDoc, OpsDoc, PairedDoc
 
-WHOLE_US_NS: Final = 1_000
-"""What a duration may be off by where a file has whole microseconds: ±1 µs an edge, and the edges' errors differ."""
-
 MOST_STACKS: Final = 100
 """Names that came or went whose stacks are told, the longest ones: each is looked for among all host ops."""
 
@@ -259,8 +256,10 @@ def _paired(before: _Side, after: _Side, found: Alignment) -> list[tuple[PairedD
         before_ns, after_ns = before.ns(lefts), after.ns(rights)
         spread_ns = _spread(before, lefts, after, rights)
         least_ns = len(places) * (0.0 if recorded_alike else KERNEL_STRETCH_NS)
-        if before.analysis.context.trace.whole_us or after.analysis.context.trace.whole_us:
-            least_ns += len(places) * WHOLE_US_NS
+        grid_ns = max(
+            side.analysis.context.trace.grid_ns for side in (before, after)
+        )  # of the two edges' errors together
+        least_ns += len(places) * grid_ns if grid_ns > 1 else 0
         operator, inferred = _likelier(before.operators[lefts[0]], after.operators[rights[0]])
         doc = PairedDoc(
             name_before=was,

@@ -16,9 +16,6 @@ _ENQUEUES: Final = re.compile(r"Launch(?:Cooperative)?Kernel|GraphLaunch")
 _WHERE_RECORDED: Final = re.compile(r"Launch(?!HostFunc)|(?:cuda|hip|cu)Memcpy\w*Async")
 """Counted where the file has ops of such calls: else nothing says that a copy was not empty, or is recorded at all."""
 
-_ROUNDED_NS: Final = 1000
-"""How far a call may seem to outlast the one around it in a file of whole µs."""
-
 _DRAINS: Final = re.compile(r"(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 """When such a call returns, the GPU has done all that its process asked for: no recording ended before that."""
 
@@ -89,7 +86,7 @@ def _beside_launches(trace: Trace, rows: Ints) -> Bools:
         reached = np.append(np.maximum.accumulate(launches.end_ns[calls]), np.iinfo(np.int64).min)
         last = np.searchsorted(start, host.start_ns[rows[here]], side="right") - 1
         # none before it: the last entry
-        inside = (reached[last] > host.start_ns[rows[here]]) & (reached[last] >= end - _slack_ns(trace))
+        inside = (reached[last] > host.start_ns[rows[here]]) & (reached[last] >= end - trace.clock_ns)
         holds = np.searchsorted(start, end) > last + 1
         found[here] = inside | holds
     return found
@@ -103,12 +100,8 @@ def _nested(trace: Trace, rows: Ints) -> Bools:
         here = here[np.lexsort((-host.end_ns[rows[here]], host.start_ns[rows[here]]))]
         reach = np.maximum.accumulate(host.end_ns[rows[here]])
         start, end = host.start_ns[rows[here[1:]]], host.end_ns[rows[here[1:]]]
-        found[here[1:]] = (start < reach[:-1]) & (end - _slack_ns(trace) <= reach[:-1])
+        found[here[1:]] = (start < reach[:-1]) & (end - trace.clock_ns <= reach[:-1])
     return found
-
-
-def _slack_ns(trace: Trace) -> int:
-    return _ROUNDED_NS if trace.whole_us else 0
 
 
 def _capturing(trace: Trace, rows: Ints) -> Bools:

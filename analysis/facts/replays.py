@@ -12,7 +12,7 @@ import numpy as np
 from ..model.columns import follow, grouped, numbered
 from ..model.document import GraphsDoc, ReplayDoc
 from ..model.statistics import summarize
-from ..model.trace import NONE, Bools, Ints, Trace, narrow
+from ..model.trace import NONE, Bools, Ints, OpKind, Trace, narrow
 
 SAME_GRAPH_SHARE: Final = 0.9
 """A large replay that shares this much of another's kernel names is of the same graph, records lost in both."""
@@ -128,7 +128,8 @@ def graph_replays(trace: Trace) -> GraphReplays:
 
 
 def _signatures(trace: Trace, members: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
-    """A signature number per replay, and each signature's ordered names.
+    """A signature number per replay, and each signature's ordered names; of copies and sets the kind alone counts, as
+    CUPTI names the kinds of memory of some replays and not of others.
 
     Branches of one graph on several streams may start in a different order from replay to replay: such a replay has
     its names ordered by themselves.
@@ -138,7 +139,8 @@ def _signatures(trace: Trace, members: Sequence[Ints]) -> tuple[Ints, list[Ints]
     sequences: list[Ints] = []
     result = np.empty(len(members), dtype=np.int64)
     for replay, its_ops in enumerate(members):
-        names = ops.name[its_ops]
+        kind = ops.kind[its_ops]
+        names = np.where(kind == OpKind.KERNEL, ops.name[its_ops], -1 - kind)
         one_stream = (ops.stream[its_ops] == ops.stream[its_ops[0]]).all()
         names = names if one_stream else np.sort(names)
         result[replay] = known.setdefault(names.tobytes(), len(known))

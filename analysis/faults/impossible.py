@@ -10,7 +10,7 @@ import numpy as np
 from ..facts.context import Context
 from ..model import units
 from ..model.columns import follow
-from ..model.trace import Bools, Event, Notice, Trace, Void
+from ..model.trace import WHOLE_US_NS, Bools, Event, Notice, Trace, Void
 from .check import Check, gpu_op
 
 SKEWED_SHARE: Final = 0.01
@@ -44,12 +44,27 @@ def _skew(context: Context) -> Iterator[Notice]:
 def _whole_us(context: Context) -> Iterator[Notice]:
     facts, trace = context.trace_facts, context.trace
     if trace.whole_us and facts.gpu_ops and not any(notice.code == "perfetto_json" for notice in trace.notices):
-        gaps = sum(len(busy) - 1 for busy in context.busy.values())
         text = (
-            f"times are whole µs: ±1 µs at each edge, so {gaps:,} gaps may be off by ±{2 * gaps / 1000:,.3f} ms "
-            "together; a newer torch (2.3 or later) writes nanoseconds"
+            f"times are whole µs: ±1 µs at each edge, so {_off(context)}; a newer torch (2.3 or later) writes "
+            "nanoseconds"
         )
         yield Notice("whole_us", text, facts.gpu_ops)
+
+
+def _coarse_times(context: Context) -> Iterator[Notice]:
+    facts, grid_ns = context.trace_facts, context.trace.grid_ns
+    if 1 < grid_ns < WHOLE_US_NS:
+        text = (
+            f"times are told to {grid_ns / 1000} µs, as floating-point numbers hold µs since 1970: ±{grid_ns / 1000} "
+            f"µs at each edge, so {_off(context)}; give the profiler's own file, or write ts relative to a base"
+        )
+        yield Notice("coarse_times", text, facts.gpu_ops)
+
+
+def _off(context: Context) -> str:
+    """By how much the times of gaps may be off."""
+    gaps = sum(len(busy) - 1 for busy in context.busy.values())
+    return f"{gaps:,} gaps may be off by ±{2 * gaps * context.trace.grid_ns / 1e6:,.3f} ms together"
 
 
 def _impossible_durations(context: Context) -> Iterator[Notice]:
@@ -136,6 +151,7 @@ def _place(trace: Trace, rows: Bools) -> str:
 IMPOSSIBLE: Final = (
     Check("skew", "no GPU op starts before its launch call does", _skew),
     Check("whole_us", "times are told to less than a µs", _whole_us),
+    Check("coarse_times", "times are told to the ns", _coarse_times),
     Check("impossible_durations", "what ran has lasted from 0 ns up to what the file spans", _impossible_durations),
     Check("duplicates", "a record stands once in its file", _duplicates),
     Check("overlap", "ops of one stream run one after the other", _overlap),

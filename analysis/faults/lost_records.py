@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Final
 
@@ -9,11 +10,14 @@ import numpy as np
 
 from ..facts.context import Context
 from ..model import units
-from ..model.trace import NONE, Event, HostKind, Ints, Notice, Trace, Void
+from ..model.trace import NONE, Bools, Event, HostKind, Ints, Notice, Trace, Void
 from .check import Check, gpu_op
 
 UNLINKED_SHARE: Final = 0.10
 """Over this share of the kept ops without a launch, gaps can't be explained."""
+
+_NAME_CHARACTERS: Final = 60
+_LEAST_COMMON: Final = 2  # characters
 
 LOST_SHARE: Final = 0.01
 """Over this share of the launch calls without a GPU op, records were lost."""
@@ -32,12 +36,6 @@ def is_nsys(trace: Trace) -> bool:
     return trace.source.format.startswith("nsys")
 
 
-_UNLINKED: Final = (
-    "their library launches them in a way that the collector does not link (roctracer and RCCL's kernels); record with "
-    "rocprofiler-sdk, or a newer ROCm"
-)
-
-
 def _no_gpu_ops(context: Context) -> Iterator[Notice]:
     if not context.trace_facts.gpu_ops:
         text = f"no GPU op in the file: {_why_no_gpu_ops(context)}"
@@ -45,8 +43,14 @@ def _no_gpu_ops(context: Context) -> Iterator[Notice]:
 
 
 def _no_launches(context: Context) -> Iterator[Notice]:
-    facts = context.trace_facts
-    if facts.gpu_ops and not len(context.trace.launches) and not _nodes_missing(context):
+    facts, trace = context.trace_facts, context.trace
+    if not facts.gpu_ops or len(trace.launches) or _nodes_missing(context):
+        return
+    if _without_id(trace).any() and not (trace.gpu_ops.correlation != NONE).any():
+        text = f"{facts.gpu_ops:,} GPU ops, none of which carries the correlation id of its launch: gaps have no cause"
+        voids = {Void.TRACE: "no GPU op is linked to its launch"}
+        yield Notice("no_launches", text, facts.gpu_ops, voids=voids)
+    else:
         text = (
             f"{facts.gpu_ops:,} GPU ops, but no API calls that launched them, so launch gaps can't be explained; "
             f"{_why_no_launches(context.trace)}"
@@ -54,40 +58,68 @@ def _no_launches(context: Context) -> Iterator[Notice]:
         yield Notice("no_launches", text, facts.gpu_ops, voids={Void.TRACE: "no launches in the file"})
 
 
+def _zero_correlation(context: Context) -> Iterator[Notice]:
+    """Collectors that don't know a kernel's launch: https://github.com/ROCm/roctracer/issues/100."""
+    facts, trace, without = context.trace_facts, context.trace, _without_id(context.trace)
+    count = int(without.sum())
+    if not count or _nodes_missing(context):
+        return
+    text = (
+        f"{units.part(count, facts.gpu_ops)} GPU ops, {_named(trace, without)}, carry no correlation id, or 0, so no "
+        f"launch is known of them; ROCm's roctracer does so to kernels of RCCL and of replayed graphs: record "
+        "with a torch whose profiler uses rocprofiler-sdk, or without graphs; or a tool dropped the ids: give the "
+        "profiler's own file"
+    )
+    event = gpu_op(trace, int(np.argmax(without)), "it carries no correlation id")
+    yield Notice("zero_correlation", text, count, event, _unlinked_void(context) if len(trace.launches) else {})
+
+
+def _without_id(trace: Trace) -> Bools:
+    """[gpu_ops] kernels that carry no correlation id, in a file that has API calls to link them to."""
+    has_calls = len(trace.launches) > 0 or len(trace.blocking_calls) > 0 or HostKind.API in trace.host_ops.kind
+    without: Bools = trace.gpu_ops.is_kernel & (trace.gpu_ops.correlation == NONE)
+    return without if has_calls else np.zeros_like(without)
+
+
+def _named(trace: Trace, rows: Bools) -> str:
+    """By what the names of these GPU ops begin with."""
+    names = sorted({trace.name(name) for name in np.unique(trace.gpu_ops.name[rows]).tolist()})
+    common = os.path.commonprefix(names)  # noqa: RUF071  # they are no paths
+    if len(names) == 1:
+        return f"all named {names[0][:_NAME_CHARACTERS]!r}"
+    if len(common) >= _LEAST_COMMON:
+        return f"all named {common[:_NAME_CHARACTERS]}…"
+    return f"of {len(names):,} names such as {names[0][:_NAME_CHARACTERS]!r}"
+
+
+def _unlinked_void(context: Context) -> dict[Void, str]:
+    """The trace, where too many of the kept ops have no launch; not those of replays queued before it began, or cut."""
+    facts, trace, replays = context.trace_facts, context.trace, context.replays
+    first = trace.gpu_ops.start_ns[facts.linked].min()
+    queued = (replays.op_replay != NONE) & ~facts.linked & (trace.gpu_ops.start_ns < first)
+    whole = facts.kept & ~queued & ~np.append(replays.cut, False)[replays.op_replay]
+    kept, of_kept = int(whole.sum()), int((whole & ~facts.linked).sum())
+    if of_kept > UNLINKED_SHARE * kept:
+        return {Void.TRACE: f"{units.part(of_kept, kept)} kept GPU ops have no launch in the file"}
+    return {}
+
+
 def _orphans(context: Context) -> Iterator[Notice]:
     facts, trace = context.trace_facts, context.trace
-    unlinked = int((~facts.linked).sum())
+    orphans = ~facts.linked & ~_without_id(trace)
+    unlinked = int(orphans.sum())
     if not unlinked or not len(trace.launches):
         return
     first = trace.gpu_ops.start_ns[facts.linked].min()
-    head = int((~facts.linked & (trace.gpu_ops.start_ns < first)).sum())
+    head = int((orphans & (trace.gpu_ops.start_ns < first)).sum())
     of_them = {0: "none", unlinked: "all"}.get(head, f"{head:,}")
-    text = f"{units.part(unlinked, facts.gpu_ops)} GPU ops have no launch in the file, "
-    without_id = np.flatnonzero(trace.gpu_ops.correlation == NONE)
-    if 2 * len(without_id) > unlinked and _nodes_missing(context):
-        text += "most of them the kernels of graph replays"
-    elif 2 * len(without_id) > unlinked:
-        text += f"{len(without_id):,} of them without a correlation id{_whose(trace, without_id)}: {_UNLINKED}"
-    else:
-        text += (
-            f"{of_them} of them at its start: launched before the recording began, or the call's record was lost; "
-            "start the recording on an idle GPU"
-        )
-    replays = context.replays
-    queued = (replays.op_replay != NONE) & ~facts.linked & (trace.gpu_ops.start_ns < first)  # before the recording
-    whole = facts.kept & ~queued & ~np.append(replays.cut, False)[replays.op_replay]
-    kept, of_kept = int(whole.sum()), int((whole & ~facts.linked).sum())
-    voids = {}
-    if of_kept > UNLINKED_SHARE * kept:
-        voids[Void.TRACE] = f"{units.part(of_kept, kept)} kept GPU ops have no launch in the file"
-    yield Notice("orphans", text, unlinked, gpu_op(trace, int(np.argmin(facts.linked)), "no launch call"), voids)
-
-
-def _whose(trace: Trace, rows: Ints) -> str:
-    """The kernel that most of these ops run, in words."""
-    names, counts = np.unique(trace.gpu_ops.name[rows], return_counts=True)
-    name = units.brief(trace.name(int(names[np.argmax(counts)])))
-    return f" (all {name})" if len(names) == 1 else f" (most of them {name})"
+    text = (
+        f"{units.part(unlinked, facts.gpu_ops)} GPU ops have no launch in the file, {of_them} of them at its "
+        "start: launched before the recording began, or the call's record was lost; start the recording on an "
+        "idle GPU"
+    )
+    event = gpu_op(trace, int(np.argmax(orphans)), "no launch call")
+    yield Notice("orphans", text, unlinked, event, _unlinked_void(context))
 
 
 def _lost_ops(context: Context) -> Iterator[Notice]:
@@ -345,6 +377,8 @@ def _why_no_gpu_ops(context: Context) -> str:
     trace, lost = context.trace, context.lost_calls
     if launches := int(lost.is_graph[lost.rows].sum()):
         return f"it holds {_graphs_launched(launches)}, whose nodes were not recorded; {_node_setting(trace)}"
+    if other := next((each for each in trace.notices if each.code == "other_accelerator"), None):
+        return other.message
     kinds = set(trace.host_ops.kind.tolist())
     has_calls = HostKind.API in kinds or len(trace.blocking_calls) > 0
     if is_nsys(trace):
@@ -380,6 +414,7 @@ def _why_no_launches(trace: Trace) -> str:
 LOST: Final = (
     Check("no_gpu_ops", "a recording of a GPU holds GPU ops", _no_gpu_ops),
     Check("no_launches", "a GPU op was launched by a call of the host", _no_launches),
+    Check("zero_correlation", "a kernel carries the correlation id of its launch", _zero_correlation),
     Check("orphans", "the launch of each GPU op is in the file", _orphans),
     Check("lost_ops", "a call that launches has its GPU op in the file", _lost_ops),
     Check("lost_first", "the first launch call has its GPU op in the file", _lost_first),

@@ -160,7 +160,9 @@ def _missing(facts: StepFacts) -> str | None:
     error = facts.tax_error_ns(tax)
     if facts.taxes_ns and working < GPU_BOUND_FRACTION * facts.step_ns and 0 < facts.taxes_ns[tax] <= error:
         largest = f"the largest part of its idle time, {units.duration(facts.taxes_ns[tax])} {TAX_WORDS[tax]}"
-        return f"times are whole µs: {largest}, is within the error of {units.duration(error)}"
+        return (
+            f"times are told to {facts.clock_ns / 1000:g} µs: {largest}, is within the error of {units.duration(error)}"
+        )
     return None
 
 

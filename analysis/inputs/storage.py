@@ -39,7 +39,7 @@ _LOCAL: Final = "file"
 _HTTPS: Final = "https"
 _CHAIN: Final = "::"
 _MAGIC: Final = re.compile(r"[*?\[]")
-_SUFFIXES: Final = (".json", ".json.gz", ".gz", ".sqlite", ".db")
+_SUFFIXES: Final = (".json", ".gz", ".zst", ".sqlite", ".db")
 """Files of a folder that may be traces: to look into the others costs a request each."""
 
 _VERSIONS: Final = (

@@ -234,7 +234,7 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events: int
     device_names: dict[int, str | None]
     rank: int | None
-    whole_us: bool
+    grid_ns: int
     notices: tuple[Notice, ...]
     complete: bool
     shapes: tuple[str, ...]

@@ -217,13 +217,18 @@ class Trace:
     events: int  # records in the file, of any kind
     device_names: Mapping[int, str | None] = field(default_factory=dict)  # every device that ran a GPU op
     rank: int | None = None
-    whole_us: bool = False  # the file's times are whole microseconds: ±1 µs at each edge
+    grid_ns: int = 1  # the file tells times to this: an error of up to as much at each edge
     notices: tuple[Notice, ...] = ()  # from the reader: cut file, lost records, …
     complete: bool = True  # False: records are known to be lost
     shapes: tuple[str, ...] = ()  # of operators' inputs, interned: JSON, [dims of each, type of each]
     collectives: tuple[str, ...] = ()  # interned: JSON, [collective, process group, ranks], null where not told
     world_size: int | None = None  # ranks that ran together, where the file tells it
     group_ranks: tuple[tuple[int, ...], ...] = ()  # of this rank's process groups, as the file lists them
+
+    @property
+    def whole_us(self) -> bool:
+        """Whether the file's times are whole microseconds."""
+        return self.grid_ns >= WHOLE_US_NS
 
     @cached_property
     def devices(self) -> tuple[int, ...]:
@@ -233,7 +238,7 @@ class Trace:
     @property
     def clock_ns(self) -> int:
         """What the file's times are rounded to; 0 where they are told to the ns."""
-        return WHOLE_US_NS if self.whole_us else 0
+        return self.grid_ns if self.grid_ns > 1 else 0
 
     def first_ops(self) -> Ints:
         """[launches] row of each launch's earliest GPU op."""

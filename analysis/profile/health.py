@@ -42,6 +42,7 @@ _LOSSES: Final = {
 
 _WHOLE_REPLAYS: Final = "graph replays were recorded without the GPU ops in them"
 
+_COARSE: Final = {"whole_us": "times are whole µs", "coarse_times": "times are told to a quarter of a µs"}
 _ODD_OPS: Final = {
     "impossible_durations": "some durations can't be",
     "duplicates": "some GPU ops are in the file twice",
@@ -120,7 +121,7 @@ def _trust(analysis: TraceAnalysis) -> Iterator[TrustDoc]:
         yield _answer("every figure of the GPU", NO, "no GPU op in the file")
         return
     lost = [reason for code, reason in _LOSSES.items() if code in codes]
-    coarse = ["times are whole µs"] if "whole_us" in codes else []
+    coarse = [reason for code, reason in _COARSE.items() if code in codes]
     odd = [reason for code, reason in _ODD_OPS.items() if code in codes]
     whole = [f"{_WHOLE_REPLAYS}: pauses in them count as work"] if "graph_level" in codes else []
     impossible = [reason for reason in analysis.document.coverage.unreliable if reason.endswith(CANT_BE)]

@@ -223,6 +223,33 @@ def perfetto(*, is_theirs: bool) -> bytes:
     ).encode()
 
 
+def since_1970(*starts_us: float) -> bytes:
+    """Kernels of 1.5 µs, their starts as µs since 1970."""
+    record = '{{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":{:.3f},"dur":1.5}}'
+    texts = (record.format(at).replace('"ts":', '"ts":17595360000') for at in (10_000 + each for each in starts_us))
+    return f'{{"traceEvents":[{",".join(texts)}]}}'.encode()
+
+
+def other_device(category: str) -> bytes:
+    """A call of another accelerator's runtime, and an event of this category."""
+    return (
+        trace()
+        .launch(0, 5)
+        .kernel(10, 4.5)
+        .json()
+        .replace(b"cuda_runtime", b"mtia_runtime")
+        .replace(b'"cat":"kernel"', f'"cat":"{category}"'.encode())
+    )
+
+
+def at_zero(count: int, at: int) -> TraceBuilder:
+    """Ten launches from 1 µs on, 10 µs apart, each with a kernel, the first few of which are at that time."""
+    builder = trace()
+    for index in range(10):
+        builder.launch(10 * index + 1, 2).kernel(at if index < count else 10 * index + 4.5, 2)
+    return builder
+
+
 def proton(*, cut: int) -> bytes:
     """Two kernels of Proton's, without the last so many bytes."""
     record = '{"cat":"kernel","dur":4.5,"name":"k","ph":"X","pid":0,"tid":200007,"ts":%d.0}'
@@ -288,12 +315,14 @@ CASES = [
     Case("no_launches", export().launch(0, 5).kernel(9, 1).drop("CUPTI_ACTIVITY_KIND_RUNTIME"), 1,
          "record with `nsys profile", export().launch(0, 5).kernel(9, 1)),
     Case("no_launches", proton(cut=0), 2, "Proton records none", one()),
+    Case("zero_correlation", row_of(3).kernel(2000, 1, name="ncclDevKernel_A", correlation=0), 1,
+         "1 of 4 (25 %) GPU ops, all named 'ncclDevKernel_A', carry no correlation id, or 0", row_of(4)),
+    Case("no_launches", trace().api("cudaMalloc", 0, 5).kernel(10, 4.5, launch=False, correlation=0), 1,
+         "none of which carries the correlation id of its launch", one()),
     Case("orphans", row_of(3, unlinked=1), 1,
          "1 of 4 (25 %) GPU ops have no launch in the file, all of them at its start", row_of(4)),
     Case("orphans", row_of(3, unlinked=1).kernel(2000, 1, launch=False), 2,
          "2 of 5 (40 %) GPU ops have no launch in the file, 1 of them at its start", row_of(4)),
-    Case("orphans", one().kernel(20, 4, name="ncclKernel", launch=False, correlation=0), 1,
-         "1 of them without a correlation id (all ncclKernel)", row_of(4)),
     # between the first launch that has its GPU op and the last; a driver call inside a launch call does its work
     Case("lost_ops", lossy(40, 20), 1,
          "1 of 40 (2 %) launch calls have no GPU op in the file, in 1 of 1 steps: the profiler lost", lossy(40)),
@@ -324,6 +353,8 @@ CASES = [
          trace().launch(10, 5).kernel(10, 4.5)),
     Case("whole_us", trace().launch(0, 5).kernel(10, 4).kernel(16, 4), 2,
          "1 gaps may be off by ±0.002 ms together", trace().launch(0, 5).kernel(10, 4).kernel(16.001, 4)),
+    Case("coarse_times", since_1970(0.25, 10.5), 2, "±0.25 µs at each edge, so 1 gaps may be off by ±0.001 ms",
+         since_1970(0.25, 10.501)),
     Case("impossible_durations", one().kernel(20, -5), 1,
          "of 1 GPU op (the first on device 0, stream 7, 10.0 µs after the first GPU op): 1 below zero",
          one().kernel(20, 0)),
@@ -379,6 +410,19 @@ CASES = [
          "usually follows 1.00 µs after another", holed(100)),
     Case("unrecorded_work", one().sync(12, 1003.5), 1,
          "1 wait for the GPU last up to 1.00 ms after the last recorded GPU op has ended", one().sync(12, 1002.5)),
+    Case("outside_session", at_zero(1, 0), 1, "of 1 GPU ops and 0 API calls", at_zero(1, 1)),
+    Case("outside_session", at_zero(1, -2 * HOUR), 1, "of 1 GPU ops and 0 API calls", at_zero(1, -HOUR + 50)),
+    Case("outside_session", at_zero(2, 3 * HOUR), 2, "of 2 GPU ops and 0 API calls", at_zero(3, 3 * HOUR)),
+    Case("other_accelerator", other_device("mtia_ccp_events"), 1, "of Meta's MTIA (mtia_ccp_events, mtia_runtime)",
+         other_device("kernel")),
+    Case("other_accelerator", other_device("hpu_op"), 1,
+         "of Intel's Gaudi (HPU) and Meta's MTIA (hpu_op, mtia_runtime)",
+         other_device("gpu_memset")),
+    Case("no_gpu_ops", other_device("mtia_ccp_events"), 1, "launchscope can't judge that device",
+         other_device("kernel")),
+    Case("raw_quotes", one().json().replace(b'"kernel"', b'"a"b"').replace(b'"cat":"a"b"', b'"cat":"kernel"'), 1,
+         "a name holds quotes that are not escaped", one()),
+    Case("second_document", one().json() * 2, 1, f"{len(one().json()):,} bytes were left out", one()),
     Case("lost_records", one().header(WARNING=["Dropped 12 activity records"]), 12,
          "it dropped 12 records", one().header(WARNING=["Dropped 0 activity records"])),
     Case("lost_records", one().header(INFO=["CUPTI stopped early? = 1"]), 1,

@@ -12,6 +12,7 @@ import sqlite3
 import sys
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from launchscope.analysis.model.trace import Trace
@@ -38,7 +39,10 @@ def is_proven_whole(data: bytes, trace: Trace) -> bool:
     whole = utf8(text).decode("utf-8", "replace")
     if "\0" in whole:  # may stand for the end of one record, all of others and the beginning of a third
         return False
-    lists = _lists(whole)
+    codes = {notice.code for notice in trace.notices}
+    if "raw_quotes" in codes:  # what counts is that no record is lost
+        return whole.count('"ph"') == trace.events
+    lists = _lists(whole, 1 if "second_document" in codes else None)
     if trace.source.format == "proton-json":  # older ones: several documents
         return len(lists) > 0
     return len(lists) == 1 and len(lists[0]) == trace.events
@@ -57,13 +61,15 @@ def is_other_json(data: bytes) -> bool:
     return not isinstance(document, dict) or "traceEvents" not in document
 
 
-def _lists(text: str) -> list[list[Any]]:
-    """The records of each document; none where one is no JSON, odd characters and numbers apart, or has no records."""
+def _lists(text: str, most: int | None = None) -> list[list[Any]]:
+    """The records of each document, or of the first so many; none where one is no JSON, odd characters and numbers
+    apart, or has no records.
+    """
     for mended in (text, _NO_NUMBER.sub("null", _ESCAPE.sub(_escape, text))):
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(_DEEPEST)
         try:
-            documents = list(_decoded(mended))
+            documents = list(islice(_decoded(mended), most))
         except (ValueError, RecursionError):
             continue
         finally:

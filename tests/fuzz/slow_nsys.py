@@ -22,7 +22,7 @@ from launchscope.analysis.model.trace import (
     Trace,
 )
 
-from ..analysis.inputs.readers.slow_links import home_processes, innermost_operators, link
+from ..analysis.inputs.readers.slow_links import home_processes, innermost_operators, link, outside, without
 
 ACTIVITY: Final = "CUPTI_ACTIVITY_KIND_"
 OPS: Final = {"KERNEL": OpKind.KERNEL, "MEMCPY": OpKind.MEMCPY, "MEMSET": OpKind.MEMSET}
@@ -141,6 +141,9 @@ def read_nsys(data: bytes, source: Source) -> Trace:
         home = home_processes(table, called)
         table["process"] = np.where(table["process"] == NONE, home, table["process"])
     table["device"], device_names = _devices(file, table["process"].tolist(), table["device"].tolist())
+    recorded = {*_rows_of(table, "process", "correlation")}
+    if apart := outside(table, called, base):
+        table, called = without(apart, table, called)
     launches, table["launch_row"] = link(table["process"], table["correlation"], called)
     blocking = [row for row, api in enumerate(called.api.tolist()) if _blocks(tuple(names)[api])]
     others = called.take(np.array(sorted({*range(len(called))} - {*launches.tolist(), *blocking}), np.int64))
@@ -184,6 +187,7 @@ def read_nsys(data: bytes, source: Source) -> Trace:
     )
     nameless = _missing(ops, calls, _ranges(ranges, base), strings)
     counts = {"damaged_file": nameless, "unreadable_times": lost, "lost_records": said}
+    counts["outside_session"] = len(apart)
     return Trace(
         source=source,
         names=tuple(names),
@@ -210,7 +214,7 @@ def read_nsys(data: bytes, source: Source) -> Trace:
         events=events,
         device_names=device_names,
         notices=tuple(Notice(code, "", count) for code, count in counts.items() if count),
-        complete=not lost and not nameless,
+        complete=not lost and not nameless and not apart,
     )
 
 

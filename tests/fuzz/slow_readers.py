@@ -184,7 +184,7 @@ def differences(found: Trace, wanted: Trace) -> Iterator[str]:
     """What two traces say differently; how they number their names, and their sentences, does not matter."""
     if _by_device(found) != _by_device(wanted):
         yield f"device_names: {found.device_names!r}, not {wanted.device_names!r}"
-    for name in ("events", "rank", "whole_us", "complete"):
+    for name in ("events", "rank", "grid_ns", "complete"):
         if getattr(found, name) != getattr(wanted, name):
             yield f"{name}: {getattr(found, name)!r}, not {getattr(wanted, name)!r}"
     codes = [sorted((notice.code, notice.count) for notice in trace.notices) for trace in (found, wanted)]

@@ -17,7 +17,6 @@ from ...model.errors import UnreadableInput
 from ...model.trace import NONE, BlockingCalls, GpuOps, HostKind, HostOps, Ints, Launches, Notice, Source, Table, Trace
 
 _BLOCKING_COPY: Final = re.compile(r"(?:cuda|hip|cu)Memcpy(?!.*Async)")
-_WHOLE_US_SLACK_NS: Final = 1000
 _MOST_APART: Final = 1024
 CallTable = TypeVar("CallTable", Launches, BlockingCalls)
 
@@ -58,7 +57,7 @@ def assemble(
     calls: Calls,
     host_ops_with: Callable[[Calls], HostOps],
     *,
-    whole_us: bool = False,
+    grid_ns: int = 1,
     shapes: tuple[str, ...] = (),
     collectives: tuple[str, ...] = (),
 ) -> Trace:
@@ -72,7 +71,7 @@ def assemble(
     neither = np.ones(len(calls), np.bool_)
     neither[launch_call] = neither[blocking_call] = False
     host_ops = host_ops_with(calls.take(neither)).compact()
-    slack_ns = _WHOLE_US_SLACK_NS if whole_us else 0
+    slack_ns = grid_ns if grid_ns > 1 else 0
     is_graph = np.array(["GraphLaunch" in name for name in names], np.bool_)
     return Trace(
         **{each.name: getattr(facts, each.name) for each in fields(facts)},
@@ -88,7 +87,7 @@ def assemble(
             BlockingCalls, blocking, operator_row=innermost_operators(host_ops, blocking, slack_ns)
         ),
         host_ops=host_ops,
-        whole_us=whole_us,
+        grid_ns=grid_ns,
         shapes=shapes,
         collectives=collectives,
     )
@@ -164,7 +163,7 @@ def link(process: Ints, correlation: Ints, calls: Calls) -> tuple[Ints, Ints]:
 def innermost_operators(host_ops: HostOps, calls: Calls, slack_ns: int) -> Ints:
     """For each call the row of the innermost operator around it on its thread, or NONE.
 
-    ``slack_ns`` is how far a call may seem to outlast its operator: whole-µs files round both ends.
+    ``slack_ns`` is how far a call may seem to outlast its operator: files of coarse times round both ends.
     """
     found = np.full(len(calls), NONE, np.int64)
     operators = np.flatnonzero(host_ops.kind == HostKind.OPERATOR)

@@ -25,7 +25,6 @@ _MAGIC: Final = {
     b"NVIDIA Tegra Profiler Report": "nsys",
     b"NVR\0": "ncu",
     b"PK\x03\x04": "zip",
-    b"\x28\xb5\x2f\xfd": "zstd",
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
     b"7z\xbc\xaf\x27\x1c": "7z",
@@ -47,6 +46,8 @@ _SUFFIXES: Final = {
 _WORDS: Final = {
     "nsys": "a report of Nsight Systems, whose format only nsys reads: run `nsys export --type sqlite {file}` and give "
     "the .sqlite file that it writes (docs/formats.md)",
+    "interrupted": "an interrupted export: an SQLite file whose header was never written; run "
+    "`nsys export --type sqlite` on the report again, with room on the disk, and let it end",
     "qdstrm": "a raw recording of Nsight Systems: run `QdstrmImporter -i {file}`, then `nsys export --type sqlite` on "
     "the report that it writes",
     "ncu": "a report of Nsight Compute, which measures kernels one by one and knows no gaps between them: record a "
@@ -71,7 +72,6 @@ _WORDS: Final = {
     "pickle": "a pickle (torch.save, pickle.dump), which is never opened, as that would run it: give the trace that "
     "torch.profiler's export_chrome_trace wrote",
     "zip": "a .zip inside of another file, or a part of one: unpack it and give the trace inside, or copy it whole",
-    "zstd": "compressed with zstd: unpack it first (unzstd)",
     "bzip2": "compressed with bzip2: unpack it first (bunzip2)",
     "xz": "compressed with xz: unpack it first (unxz)",
     "7z": "compressed with 7z: unpack it first (7z x)",
@@ -83,6 +83,7 @@ _WORDS: Final = {
 _BESIDE: Final = frozenset({"pickle", "markup", "program", "image"})
 """Files that lie in any folder."""
 
+_ZEROS: Final = 16  # bytes of SQLite's mark, which its writer puts in place last
 _HEAD_BYTES: Final = 4096
 _OUR_TRACK: Final = b"host ranges, found by: "  # what analysis.export.perfetto writes beside its first track
 _TAR: Final = slice(257, 262)
@@ -115,6 +116,8 @@ def _words(kind: str, path: str) -> str:
 
 
 def _kind(head: bytes, path: str) -> str | None:
+    if head.startswith(bytes(_ZEROS)) and b"CREATE TABLE" in head:
+        return "interrupted"
     return _by_content(head) or (None if head.lstrip()[:1] in (b"{", b"[") else _by_name(path))
 
 
@@ -176,8 +179,8 @@ NO_EVENTS: Final = "JSON without a list traceEvents"
 OTHER_PROGRAM: Final = "a file of another program, or another file of launchscope"
 NEITHER: Final = "no trace by name and content"
 
-_TRACE_SUFFIXES: Final = (".json", ".gz", ".sqlite", ".sqlite3", ".db", ".trace")
-_PACKED_OTHERS: Final = (".txt.gz", ".log.gz", ".csv.gz", ".tar.gz")
+_TRACE_SUFFIXES: Final = (".json", ".gz", ".zst", ".sqlite", ".sqlite3", ".db", ".trace")
+_PACKED_OTHERS: Final = tuple(f".{kind}.{packer}" for kind in ("txt", "log", "csv", "tar") for packer in ("gz", "zst"))
 _WITHIN: Final = ".json."  # rank3.json.gz.part
 _LONGEST: Final = 1 << 62  # no bound: no more is unpacked than is looked at
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)

@@ -102,6 +102,39 @@ def repair(data: bytes) -> bytes:
     return _NOT_JSON.sub(_repair_token, text)
 
 
+_NAME_ENDS: Final = rb'"(?=\s*+(?:,\s*+"(?:ph|cat|pid|tid|ts|dur|args|id|bp|s)"\s*+:|\}\s*+(?:,\s*+\{|[\]}]|\Z)))'
+_RAW_QUOTES: Final = re.compile(
+    rb'("name"\s*+:\s*+")((?:[^"\\]++|\\.)*+"(?!\s*+[,}\]])'
+    rb'(?:[^"\\]++|\\.|(?!' + _NAME_ENDS + rb'|"(?:name|ph|cat|ts|dur)"\s*+:)")*+)(?=' + _NAME_ENDS + rb")",
+    re.DOTALL,
+)
+_QUOTE_OR_ESCAPE: Final = re.compile(rb'\\.|"', re.DOTALL)
+
+
+def requoted(data: bytes) -> tuple[bytes, int]:
+    """Names of records with the quotes in them escaped, and how many those are.
+
+    torch writes the names of compiled code as they are: https://github.com/pytorch/kineto/issues/1459. Such a name goes
+    on behind a quote, and ends in front of the record's next key, or its end.
+    """
+    return _RAW_QUOTES.subn(lambda found: found[1] + _QUOTE_OR_ESCAPE.sub(_escaped_quote, found[2]), data)
+
+
+def place_before(data: bytes, place: int) -> int:
+    """Where in the data that stands which ``requoted`` moved to this place, between two names."""
+    added = 0
+    for found in _RAW_QUOTES.finditer(data):
+        more = len(_QUOTE_OR_ESCAPE.sub(_escaped_quote, found[2])) - len(found[2])
+        if found.end() + added + more > place:
+            break
+        added += more
+    return place - added
+
+
+def _escaped_quote(match: re.Match[bytes]) -> bytes:
+    return b'\\"' if match.group() == b'"' else match.group()
+
+
 def cut_off(data: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, bool] | None:
     """Decode a file that only lacks its end, up to its last whole record, and whether its list was closed.
 
@@ -161,7 +194,7 @@ _FLAT: Final = _LINE_STRING + rb'|[^\s{}\[\]",\\]++|\[(?:[^{}\[\]"\\]++|' + _LIN
 _ENTRIES: Final = re.compile(rb"(?:\s*+(?:" + _OBJECT + rb"|" + _FLAT + rb")?+\s*+,)*+", re.DOTALL)
 _WHOLE_RECORD: Final = re.compile(_OBJECT, re.DOTALL)
 _TOKEN: Final = re.compile(_LINE_STRING + rb"?|[{}\[\],]", re.DOTALL)
-_BEHIND_LIST: Final = re.compile(rb'\s*+(?:\}|,\s*+"|\Z)')
+_BEHIND_LIST: Final = re.compile(rb'\s*+(?:\}|,\s*+"|\[\s*+\{|\Z)')
 _SEARCHED_BYTES: Final = 1 << 16
 _MOST_UNCUT_PIECES: Final = 4
 
@@ -237,6 +270,10 @@ class EventText:
     def rest(self) -> bytes:
         """What was not given out as a piece; of what is longer than any such rest the beginning."""
         return self._taken(LONGEST_TEXT)[0]
+
+    def bytes_left(self) -> int:
+        """How many bytes stand behind that, which nobody reads."""
+        return sum(map(len, self._parts)) + sum(map(len, self._blocks))
 
     def _taken(self, wanted: int) -> tuple[bytes, bool]:
         """So many bytes or somewhat more, and whether there may be others; fewer where the text ends."""

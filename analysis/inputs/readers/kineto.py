@@ -21,8 +21,20 @@ from ...model.errors import UnreadableInput
 from ...model.freed_memory import return_freed_memory
 from ...model.trace import Ints, Notice, Source, Trace
 from .assemble import FileFacts
-from .json_text import FAULTS, LONGEST_TEXT, EventText, cut_off, mended, mendings, recover, repair, whole_records
-from .kineto_records import ENTRIES, Entry, decode_piece, records_of, text_of, whole_of
+from .json_text import (
+    FAULTS,
+    LONGEST_TEXT,
+    EventText,
+    cut_off,
+    mended,
+    mendings,
+    place_before,
+    recover,
+    repair,
+    requoted,
+    whole_records,
+)
+from .kineto_records import ACCELERATOR, ENTRIES, Entry, decode_piece, records_of, text_of, whole_of
 from .kineto_tables import TIMES, Columns
 from .second_process import decoded, second_process
 from .unpacking import BLOCK_BYTES
@@ -34,6 +46,16 @@ _OPENING: Final = b'{"traceEvents":['
 _FIRST_OF_TWO: Final = b'{"the first list":['
 _MOST_LISTS: Final = 8  # places in the head that look like the list's beginning
 _LONGEST_OPENING: Final = 1 << 16  # from the list's name to its bracket
+_TRAILING: Final = re.compile(r"trailing characters \(byte ([0-9]+)\)")  # msgspec's words for a second value
+_ACCELERATORS: Final = {
+    "mtia": "Meta's MTIA",
+    "hpu": "Intel's Gaudi (HPU)",
+    "xpu": "an Intel GPU (XPU)",
+    "npu": "an NPU",
+    "tpu": "a TPU",
+    "privateuse1": "a device with a backend of its own (PrivateUse1)",
+    "glow": "Glow",
+}
 _NO_VALUE: Final = msgspec.Raw(b"null")
 _LONGEST_VALUE: Final = 1 << 20
 """Of what is of use beside the records; deviceProperties of eight GPUs take 3 kB."""
@@ -93,6 +115,15 @@ def read_kineto(
     if columns.untimed:
         text = f"{columns.untimed:,} records have no readable time and were left out; the file's writer is at fault"
         notices.append(Notice("unreadable_times", text, columns.untimed))
+    notices += _odd_json(reading)
+    if columns.accelerators and not len(columns.device_rows()):
+        kinds = {_ACCELERATORS[match[1].lower()] for match in map(ACCELERATOR.match, columns.accelerators) if match}
+        found = ", ".join(sorted(columns.accelerators))
+        text = (
+            f"its events are of {' and '.join(sorted(kinds))} ({found}), and none is a GPU op as torch.profiler "
+            "writes it (kernel, gpu_memcpy, gpu_memset): launchscope can't judge that device"
+        )
+        notices.append(Notice("other_accelerator", text))
     facts = FileFacts(
         source=source,
         events=columns.entries,
@@ -117,6 +148,7 @@ class _Reading:
     head: Head = field(default_factory=Head)
     is_json: bool = True
     has_all: bool = True  # no record is known to be lost
+    behind: int = 0  # bytes behind the document that seem to be another one
 
     def read(self, blocks: Iterator[bytes], expected_bytes: int, piece_bytes: int) -> None:
         """Read it to its end."""
@@ -128,10 +160,13 @@ class _Reading:
         text = EventText(begin.text, blocks, piece_bytes)
         self._read_pieces(text, expected_bytes)
         rest = text.rest()
-        if self.columns.entries:
-            opened = self._open_more(rest, begin.closing)
-        else:
-            opened = open_document(_OPENING + rest, self.source, begin.closing)
+        opened = self._open_rest(rest, begin.closing)
+        if not opened.is_json:
+            opening = b"[" if begin.closing else _OPENING
+            first = _before_another(rest, opening + b"{}," if self.columns.entries else opening)
+            if first is not None:
+                self.behind = len(rest) - len(first) + text.bytes_left()
+                opened, rest = self._open_rest(first, begin.closing), first
         second = _second_list(rest) if _LIST.search(rest) else None
         if second is not None:  # JSON's last one counts
             self.columns = Columns()
@@ -158,6 +193,12 @@ class _Reading:
             else:
                 self.columns.add(records)
 
+    def _open_rest(self, rest: bytes, closing: bytes) -> Opened:
+        """What is whole in all that stands behind the last piece."""
+        if self.columns.entries:
+            return self._open_more(rest, closing)
+        return open_document(_OPENING + rest, self.source, closing)
+
     def _open_more(self, text: bytes, closing: bytes) -> Opened:
         """What is whole in a text that goes on behind other records."""
         opened = open_document(_OPENING + b"{}," + text, self.source, closing)
@@ -167,7 +208,7 @@ class _Reading:
 
     def _add(self, opened: Opened) -> None:
         document = opened.document
-        self.columns.add(records_of(document.events or []))
+        self.columns.add(msgspec.structs.replace(records_of(document.events or []), requoted=opened.requoted))
         self.is_json = self.is_json and opened.is_json
         self.has_all = self.has_all and opened.has_all
         for name in Head.__struct_fields__:
@@ -211,6 +252,32 @@ def _second_list(rest: bytes) -> Document | None:
     with contextlib.suppress(UnreadableInput):
         return open_document(_FIRST_OF_TWO + rest, Source("", "", 0)).document
     return None
+
+
+def _before_another(rest: bytes, opening: bytes) -> bytes | None:
+    """The rest of the document, up to where another one with a list of records seems to begin; None without one."""
+    for each in (rest, requoted(rest)[0]):
+        try:
+            _VALUE.decode(opening + each)
+        except FAULTS as error:
+            if (found := _TRAILING.search(str(error))) is None:
+                continue
+            end = int(found[1]) - 1 - len(opening)
+            behind = each[end:]
+            if (behind.startswith(b"{") and _LIST.search(behind)) or (behind.startswith(b"[") and b'"ph"' in behind):
+                return rest[: end if each is rest else place_before(rest, end)]
+    return None
+
+
+def _odd_json(reading: _Reading) -> Iterator[Notice]:
+    """What of a file is no JSON document, though no record of it is lost."""
+    if count := reading.columns.requoted:
+        names = f"{count:,} names hold" if count > 1 else "a name holds"
+        text = f"{names} quotes that are not escaped, which is no JSON: repaired, every record was read"
+        yield Notice("raw_quotes", f"{text}; a newer torch escapes them", count)
+    if reading.behind and reading.is_json:
+        text = f"another document begins behind the first one, which is whole and was read: {reading.behind:,} bytes"
+        yield Notice("second_document", f"{text} were left out; write each to a file of its own")
 
 
 def cut_notice(kept: int, is_whole: bool) -> Notice:
@@ -269,6 +336,7 @@ class Opened(NamedTuple):
     document: Document
     is_json: bool  # False: cut or damaged
     has_all: bool  # no record is known to be lost
+    requoted: int = 0  # names with quotes in them that were not escaped
 
 
 def open_document(text: bytes, source: Source, closing: bytes = b"") -> Opened:
@@ -295,7 +363,8 @@ def open_document(text: bytes, source: Source, closing: bytes = b"") -> Opened:
                 )
             return Opened(document, True, True)
     assert problem is not None
-    return _rescue(text, source, problem)
+    quoted, count = requoted(text)
+    return open_document(quoted, source, closing)._replace(requoted=count) if count else _rescue(text, source, problem)
 
 
 def _rescue(data: bytes, source: Source, problem: Exception) -> Opened:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...model.trace import NONE, HostKind, Ints, OpKind
-from .json_text import FAULTS, mended
+from .json_text import FAULTS, mended, requoted
 
 GPU_OPS: Final = {
     "kernel": OpKind.KERNEL,
@@ -41,6 +41,11 @@ HOST_OPS: Final = {
     "user_annotation": HostKind.ANNOTATION,
     "python_function": HostKind.PYTHON,
 }
+
+ACCELERATOR: Final = re.compile(r"(mtia|hpu|xpu|npu|tpu|privateuse1|glow)(?:_|\Z)", re.IGNORECASE)
+"""How the categories of devices begin whose work is no GPU op, or whose calls alone may be in a file."""
+
+_LOOKED_AT: Final = 256  # records of a piece without a GPU op, for such categories
 
 STEP: Final = "ProfilerStep#"
 """How torch.profiler's own annotations of steps begin."""
@@ -70,6 +75,8 @@ class Records(msgspec.Struct, kw_only=True):
     entries: int = 0  # of the list, of any kind
     has_event: bool = False  # one of them at least is a trace event
     untimed: int = 0  # left out: no readable time
+    requoted: int = 0  # names with quotes in them that were not escaped
+    accelerators: list[str] = []  # categories of other devices, where it has no GPU op
     names: list[str]  # in order of appearance
     code: bytes  # uint8: see above
     start: bytes  # int64, ns since the file's base
@@ -188,8 +195,11 @@ def decode_piece(piece: bytes) -> Records | None:
         with contextlib.suppress(*FAULTS, OverflowError):
             if (records := _timed_records(decoder.decode(piece), timed, starts)) is not None:
                 return records
-    entries = mended(piece, ENTRIES)
-    return None if entries is None else records_of(entries)
+    entries, count = mended(piece, ENTRIES), 0
+    if entries is None:
+        piece, count = requoted(piece)
+        entries = mended(piece, ENTRIES) if count else None
+    return None if entries is None else msgspec.structs.replace(records_of(entries), requoted=count)
 
 
 def records_of(entries: Sequence[Entry]) -> Records:
@@ -214,6 +224,7 @@ def records_of(entries: Sequence[Entry]) -> Records:
     )
     records.entries, records.untimed = len(entries), len(kept) - len(timed)
     records.has_event = any(event.ph is not None or event.cat is not None for event in events)
+    _name_accelerators(records, [e.cat for e in events[:_LOOKED_AT] if e.ph == "X"])
     return records
 
 
@@ -241,6 +252,7 @@ def _timed_records(
         has_text=False,
     )
     records.entries, records.has_event = len(entries), bool(entries)
+    _name_accelerators(records, [record.cat for record in entries[:_LOOKED_AT] if type(record) is timed])
     return records
 
 
@@ -289,6 +301,12 @@ def _records(
         collectives=collectives,
         collective_of=collective_of,
     )
+
+
+def _name_accelerators(records: Records, categories: Iterable[Any]) -> None:
+    if not records.op_args[0]:
+        texts = {each for each in categories if type(each) is str}
+        records.accelerators = sorted(each for each in texts if ACCELERATOR.match(each))
 
 
 def _shapes(code: NDArray[np.uint8], args: Sequence[_Args]) -> tuple[str, bytes]:

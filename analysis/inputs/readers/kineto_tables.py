@@ -9,8 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...model.trace import NONE, Bools, HostKind, HostOps, Ints, Trace, narrow
+from ...model.trace import NONE, WHOLE_US_NS, Bools, HostKind, HostOps, Ints, Trace, narrow
 from .assemble import Calls, FileFacts, assemble, home_processes, require_few
+from .in_session import in_session
 from .kineto_records import CALL, HOST, OP_ARGS, STEP, Number, Records
 
 TIMES: Final = range(-(2**62), 2**62)
@@ -18,6 +19,10 @@ TIMES: Final = range(-(2**62), 2**62)
 
 _MOST_COPIED: Final = 2**40
 """Bytes that one copy can move: no GPU has more than a TiB."""
+
+SINCE_1970_NS: Final = 2**50 * 1000  # 2005; from there up to 2041
+DOUBLE_NS: Final = 250  # is the distance of two doubles of µs,
+OF_DOUBLES: Final = (0, 200, 250, 500, 750, 800)  # and these are their ns, in full or as their shortest text has them
 
 _NUMBERS: Final = ("process", "thread", "device", "stream")
 _Column = NDArray[Any]  # of whole numbers, as narrow as they allow
@@ -30,6 +35,8 @@ class Columns:
         self.entries = 0
         self.has_event = False
         self.untimed = 0
+        self.requoted = 0
+        self.accelerators: set[str] = set()
         self._ids: dict[str, int] = {}
         self._names, self._shapes, self._collectives = _index(), _index(), _index()
         self._pieces: dict[str, list[_Column]] = {}
@@ -38,6 +45,8 @@ class Columns:
         """Append a piece's records."""
         self.entries += records.entries
         self.untimed += records.untimed
+        self.requoted += records.requoted
+        self.accelerators.update(records.accelerators)
         self.has_event = self.has_event or records.has_event
         if not records.code:
             return
@@ -83,26 +92,27 @@ class Columns:
         """The tables, linked and sorted by start."""
         code = self._column("code")
         op_rows, call_rows = np.flatnonzero(code < CALL), np.flatnonzero(code == CALL)
-        whole_us = bool(len(op_rows)) and self._is_whole_us(code)
+        grid_ns = self._grid_ns(code) if len(op_rows) else 1
         start_ns = self._column("start") + base_ns
         end_ns = start_ns + self._column("dur")
         del self._pieces["dur"]
         self._pieces |= {"start": [start_ns], "end": [end_ns]}
         names = tuple(self._names)
-        correlation = self._column("correlation")
+        correlation = _no_zeros(self._column("correlation"))
         is_op = code[code <= CALL] < CALL
         ops = self._gpu_columns(code, op_rows, start_ns, end_ns, correlation[is_op])
         calls = self._calls(call_rows, start_ns, end_ns, correlation[~is_op])
         del start_ns, end_ns, correlation, self._pieces["correlation"]
         require_few(facts.source.path, ops, calls)
         ops["process"] = home_processes(ops, calls)
+        facts, ops, calls = in_session(facts, names, ops, calls, base_ns)
         return assemble(
             facts,
             names,
             ops,
             calls,
             lambda others: self._host_ops(code, others.position),
-            whole_us=whole_us,
+            grid_ns=grid_ns,
             shapes=tuple(self._shapes),
             collectives=tuple(self._collectives),
         )
@@ -137,9 +147,16 @@ class Columns:
             self._pieces[name] = [self._column(name)[of_kind.get(name, rows)]]
         self.untimed += len(rows) - int(rows.sum())
 
-    def _is_whole_us(self, code: _Column) -> bool:
+    def _grid_ns(self, code: _Column) -> int:
+        """To what the times of GPU ops and calls are told: whole µs, or what a double holds of times since 1970."""
         rows = code <= CALL
-        return not any((self._column(name)[rows] % 1000).any() for name in ("start", "dur"))
+        start = self._column("start")[rows]
+        of_start = start % WHOLE_US_NS
+        if not of_start.any() and not (self._column("dur")[rows] % WHOLE_US_NS).any():
+            return WHOLE_US_NS
+        if int(start.min()) >= SINCE_1970_NS and np.isin(of_start, OF_DOUBLES).all():
+            return DOUBLE_NS if of_start.any() else WHOLE_US_NS
+        return 1
 
     def _gpu_columns(
         self, code: _Column, rows: Ints, start_ns: Ints, end_ns: Ints, correlation: _Column
@@ -203,6 +220,11 @@ class Columns:
         column = self._column(name)
         del self._pieces[name]
         return column
+
+
+def _no_zeros(correlation: _Column) -> _Column:
+    """Correlation ids; NONE for 0, which every collector counts from and ROCm's writes where it knows no launch."""
+    return np.where(correlation == 0, NONE, correlation) if (correlation == 0).any() else correlation
 
 
 def _index() -> defaultdict[str, int]:

@@ -17,6 +17,7 @@ import numpy as np
 from ...model.errors import UnreadableInput
 from ...model.trace import NONE, Bools, HostKind, HostOps, Ints, Notice, OpKind, Source, Trace
 from .assemble import Calls, FileFacts, assemble, home_processes, require_few
+from .in_session import in_session
 from .sqlite_file import ABSENT, Database, Rows, open_bytes, open_file
 
 FORMAT: Final = "nsys-sqlite"
@@ -100,6 +101,7 @@ def _read(database: Database, source: Source, progress: Callable[[str, int, int]
         notices=(*losses, *_diagnostics(database)),
         complete=not losses,
     )
+    facts, ops, calls = in_session(facts, made.names.all, ops, calls, made.base_ns)
     return assemble(facts, made.names.all, ops, calls, lambda others: _with_calls(host, others))
 
 
@@ -114,13 +116,13 @@ def _require_activities(database: Database) -> None:
             f"{path}: a ROCm rpd file, which is not read, nor is the JSON that rpd2tracing.py makes of it: that does "
             "not tell which events ran on the GPU; record with torch.profiler (docs/recording.md)"
         )
-    for table in activities:
+    for table in filter(None, map(database.named, activities)):
         for column in ("start", "end"):
-            if table in tables and column not in tables[table]:
+            if column not in tables[table]:
                 raise UnreadableInput(f"{path}: its table {table} has no column {column}: not as nsys exports it")
-    if any(table in tables for table in activities):
+    if any(map(database.named, activities)):
         return
-    if _STRINGS in tables or "META_DATA_EXPORT" in tables:
+    if database.named(_STRINGS) or "META_DATA_EXPORT" in tables:
         raise UnreadableInput(
             f"{path}: an Nsight Systems export without CUDA activities: recorded without --trace=cuda, or no process "
             f"used the GPU meanwhile; record with {_RECORD} (docs/formats.md)"
@@ -183,7 +185,7 @@ class _Columns:
         kinds = database.read("ENUM_CUDA_MEM_KIND", ("id",), text="label").labels("id")
         self._memory = {id: label for id, label in kinds if label is not None and id < _KINDS - 1}
         began = database.read("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",)).columns["utcEpochNs"][:1].tolist()
-        self._base_ns = began[0] if began and 0 < began[0] < _LATEST_START else 0
+        self.base_ns = began[0] if began and 0 < began[0] < _LATEST_START else 0
         above = np.unique(np.concatenate([np.unique(ids[ids != ABSENT] >> _ID_BITS) for ids in serialized]))
         self._mask = _ID if len(np.unique(above & _ID)) == len(above) else -1  # with the machine where pids collide
         self._untimed = 0
@@ -211,8 +213,8 @@ class _Columns:
         node = raw["graphNodeId"]
         graph = np.where(node >> _NODE_BITS > 0, node >> _NODE_BITS, raw["graphId"])
         columns = {
-            "start_ns": raw["start"] + self._base_ns,
-            "end_ns": raw["end"] + self._base_ns,
+            "start_ns": raw["start"] + self.base_ns,
+            "end_ns": raw["end"] + self.base_ns,
             "kind": np.repeat(np.array([*_OPS.values(), OpKind.GRAPH], np.int64), [len(rows) for rows in tables]),
             "name": name,
             "device": np.where(raw["deviceId"] == ABSENT, 0, raw["deviceId"]),
@@ -232,8 +234,8 @@ class _Columns:
         raw = {column: np.concatenate([rows.columns[column] for rows in tables]) for column in _CALL_COLUMNS}
         api = self.names.of_ids(raw["nameId"], lambda name: _API_VERSION.sub("", name))
         calls = Calls(
-            start_ns=raw["start"] + self._base_ns,
-            end_ns=raw["end"] + self._base_ns,
+            start_ns=raw["start"] + self.base_ns,
+            end_ns=raw["end"] + self.base_ns,
             api=self.names.or_else(api, "unnamed call"),
             process=self.process_of(raw["globalTid"]),
             thread=_thread(raw["globalTid"]),
@@ -254,8 +256,8 @@ class _Columns:
         keys = zip(process[keep].tolist(), domain[keep].tolist(), strict=True)
         domain_text = np.array([domain_of.get(key, NONE) for key in keys], np.int64)
         return HostOps(
-            start_ns=start[keep] + self._base_ns,
-            end_ns=end[keep] + self._base_ns,
+            start_ns=start[keep] + self.base_ns,
+            end_ns=end[keep] + self.base_ns,
             name=self._range_names(ranges, keep, domain_text),
             kind=np.full(int(keep.sum()), HostKind.ANNOTATION, np.int64),
             process=process[keep],
@@ -272,7 +274,7 @@ class _Columns:
 
     def _is_timed(self, start: Ints, end: Ints) -> Bools:
         """Rows with both times, and neither differences nor sums that leave 64 bits."""
-        low, high = self._base_ns - _TIME, _TIME - self._base_ns
+        low, high = self.base_ns - _TIME, _TIME - self.base_ns
         timed = (low < start) & (start < high) & (low < end) & (end < high)
         length = np.where(timed, np.abs(np.where(timed, end, 0) - np.where(timed, start, 0)), 0)
         if length.sum(dtype=np.float64) >= _TIME // 2:

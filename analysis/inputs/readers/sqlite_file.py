@@ -99,7 +99,7 @@ class Database:
 
     def with_progress(self, tables: Sequence[str], progress: Callable[[str, int, int], None]) -> Database:
         """The same, with ``progress`` told of the rows read out of these tables, as about that share of the file."""
-        rows = max(1, sum(self._last_row(table) for table in tables if table in self.tables))
+        rows = max(1, sum(self._last_row(own) for table in tables if (own := self.named(table)) is not None))
         read = 0
 
         def tell(more: int) -> None:
@@ -109,6 +109,13 @@ class Database:
             progress(self.path, self.bytes, share[1] - share[0])
 
         return replace(self, tell=tell)
+
+    def named(self, table: str) -> str | None:
+        """The table of this name, else its latest version: ``NAME_V2``; None where there is none."""
+        if table in self.tables:
+            return table
+        versions = {int(each[len(table) + 2 :]): each for each in self.tables if _is_version(each, table)}
+        return versions[max(versions)] if versions else None
 
     def _last_row(self, table: str) -> int:
         """About how many rows a table has: the number of the last one, at most as many as fit into the file."""
@@ -121,6 +128,7 @@ class Database:
 
     def read(self, table: str, integers: Sequence[str], text: str | None = None) -> Rows:
         """All rows of a table; columns that it lacks hold ABSENT. No rows where the file has no such table."""
+        table = self.named(table) or table
         there = [name for name in integers if name in self.tables.get(table, ())]
         picks = [_INTEGER.format(f'"{name}"', ABSENT) for name in there]
         picks.append(_TEXT.format(f'"{text}"') if text in self.tables.get(table, ()) else "NULL")
@@ -147,6 +155,10 @@ class Database:
         """A hostile tree may name one page many times, and so hold rows and text without end."""
         if length > self.bytes:
             raise UnreadableInput(f"{self.path}: a damaged SQLite file: {table} holds more than the file's size allows")
+
+
+def _is_version(name: str, table: str) -> bool:
+    return re.fullmatch(re.escape(table) + r"_[vV]\d{1,3}", name) is not None
 
 
 @contextmanager

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
+import re
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 
 from ...model.errors import UnreadableInput
 from ...model.paths import most_unpacked
 
 GZIP: Final = b"\x1f\x8b"
+ZSTD: Final = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
+"""A frame, or one to be skipped, as parallel writers put first (RFC 8878)."""
+
 BLOCK_BYTES: Final = 7 << 17
 """Somewhat below a MiB: a Linux pipe holds it, and a core's cache its records while they are sorted into columns."""
 
@@ -23,6 +29,7 @@ _TYPICAL_RATIO: Final = 8
 _DEFLATE: Final = 8  # the only method of RFC 1952, of which the flags and sizes below are as well
 _CHECKSUM, _EXTRA, _NAME, _COMMENT, _RESERVED = 2, 4, 8, 16, 0xE0
 _LEAST_HEADER: Final = 10
+_LONGEST_MAGIC: Final = 4
 _LONGEST_HEADER: Final = 1 << 18  # bytes: two texts and 64 KiB of extra data
 _TRAILER_BYTES: Final = 8
 
@@ -62,34 +69,90 @@ class Unpacked:
 
     def _inflated(self) -> Iterator[bytes]:
         data = self._read(_PACKED_BYTES)
-        if not data.startswith(GZIP):
+        if (packer := _packer(data)) is None:
             yield data
             while block := self._read(BLOCK_BYTES):
                 yield block
             return
-        has_content = False
-        while data.startswith(GZIP) and self.is_intact:  # gzip files may be strung together
-            inflate = _Inflater(data)
-            for block in inflate.blocks(lambda: self._read(_PACKED_BYTES)):
+        has_content, kind = False, packer.kind
+        while packer is not None and self.is_intact:  # such files may be strung together
+            for block in packer.blocks(lambda: self._read(_PACKED_BYTES)):
                 has_content = True
                 yield block
-            self.is_intact = inflate.is_intact
-            data = inflate.behind if len(inflate.behind) >= len(GZIP) else inflate.behind + self._read(_PACKED_BYTES)
-        while data:  # what stands behind is no gzip file, and counts to its bytes; zeros are a tape's or a disk's
+            self.is_intact, data = packer.is_intact, packer.behind
+            data = data if len(data) >= _LONGEST_MAGIC else data + self._read(_PACKED_BYTES)
+            packer = _packer(data)
+        while data:  # what stands behind is not packed, and counts to its bytes; zeros are a tape's or a disk's
             self.is_intact = self.is_intact and not data.strip(b"\0")
             data = self._read(BLOCK_BYTES)
         if not has_content and not self.is_intact:
             raise UnreadableInput(
-                f"{self._path}: a gzip file cut before its first byte of content; copy or record it again"
+                f"{self._path}: a {kind} file cut before its first byte of content; copy or record it again"
             )
+
+
+class _Packer(Protocol):
+    """One compressed part of a file."""
+
+    kind: str
+    is_intact: bool
+    behind: bytes  # of what was read, the bytes behind the part
+
+    def blocks(self, read: Callable[[], bytes]) -> Iterator[bytes]:
+        """Its content, up to the damage where there is some."""
+
+
+def _packer(data: bytes) -> _Packer | None:
+    """What unpacks a file that begins so; None where it is not packed."""
+    if data.startswith(GZIP):
+        return _Inflater(data)
+    return _Frame(data) if ZSTD.match(data) else None
+
+
+class _Frame:
+    """One frame of zstd. One that asks for over 128 MiB of memory counts as damaged."""
+
+    kind = "zstd"
+
+    def __init__(self, data: bytes) -> None:
+        self.is_intact = False
+        self.behind = b""
+        self._data = data
+
+    def blocks(self, read: Callable[[], bytes]) -> Iterator[bytes]:
+        """Its content, up to the damage where there is some."""
+        zstd = zstd_module()
+        frame, data = zstd.ZstdDecompressor(), self._data
+        while not frame.eof:
+            try:
+                block = frame.decompress(data, BLOCK_BYTES)
+            except zstd.ZstdError:
+                return
+            if block:
+                yield block
+            data = b"" if frame.eof or not frame.needs_input else read()
+            if not data and not frame.eof and frame.needs_input:
+                return
+        self.is_intact, self.behind = True, frame.unused_data
+
+
+def zstd_module() -> Any:
+    """Python's own from 3.14 on, its backport before."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
 
 
 class _Inflater:
     """One gzip member (RFC 1952). Its checksum is looked at last, so that a wrong one costs none of the content."""
 
+    kind = "gzip"
+
     def __init__(self, data: bytes) -> None:
         self.is_intact = False
-        self.behind = b""  # of what was read, the bytes behind the member
+        self.behind = b""
         self._data = data
 
     def blocks(self, read: Callable[[], bytes]) -> Iterator[bytes]:
@@ -152,8 +215,11 @@ def _header_bytes(data: bytes) -> int:
 
 
 def expected_bytes(file: BinaryIO, size: int) -> int:
-    """About how many bytes a file of this size unpacks to; by its last four where it is compressed."""
-    if size < 18 or file.read(len(GZIP)) != GZIP:
+    """About how many bytes a file of this size unpacks to; by what it says where it is compressed."""
+    head = file.read(_LONGEST_HEADER) if size >= 18 else b""
+    if ZSTD.match(head):
+        expected = _stated_by_frame(head) or size * _TYPICAL_RATIO
+    elif not head.startswith(GZIP):
         expected = size
     else:
         file.seek(-4, 2)
@@ -161,6 +227,15 @@ def expected_bytes(file: BinaryIO, size: int) -> int:
         expected = stated if stated > size else size * _TYPICAL_RATIO
     file.seek(0)
     return expected
+
+
+def _stated_by_frame(head: bytes) -> int | None:
+    """What the first frame of a zstd file says that it unpacks to."""
+    zstd = zstd_module()
+    with contextlib.suppress(zstd.ZstdError):
+        stated: int | None = zstd.get_frame_info(head).decompressed_size
+        return stated
+    return None
 
 
 def _to_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ import pytest
 from launchscope.analysis import report_story
 from launchscope.analysis.inputs import sources as found_in
 from launchscope.analysis.inputs.readers.foreign import peek as readers_peek
+from launchscope.analysis.inputs.readers.unpacking import zstd_module
 from launchscope.analysis.inputs.sources import copy_of, rank_of, sources
 from launchscope.analysis.model import capture
 from launchscope.analysis.model.document import ReportDocument, SkippedDoc
@@ -331,15 +332,17 @@ class TestNoFileVanishes:
         group = {"pg_config": [{"ranks": list(range(12_288))}], "rank": 5, "world_size": 12_288}
         head = b'{"distributedInfo": ' + json.dumps(group).encode() + b"," + GRAPH.lstrip()[1:]
         assert head.index(b'"traceEvents"') > 1 << 16
-        for name in ("a.json", "b", "c.json.gz"):
-            (tmp_path / name).write_bytes(gzip.compress(head) if name.endswith("gz") else head)
-        assert told(load(tmp_path).document) == [(name, 5, 20) for name in ("a.json", "b", "c.json.gz")]
+        packers = {"a.json": bytes, "b": bytes, "c.json.gz": gzip.compress, "d.zst": zstd_module().compress}
+        for name, pack in packers.items():
+            (tmp_path / name).write_bytes(pack(head))
+        assert told(load(tmp_path).document) == [(name, 5, 20) for name in packers]
 
     @pytest.mark.parametrize(
         ("content", "reason"),
         [
             (bytes(100_000), "not a trace: neither JSON nor the beginning of one"),
             (gzip.compress(GRAPH, mtime=0)[:40], "cut"),
+            (zstd_module().compress(GRAPH)[:40], "cut"),
             (gzip.compress(GRAPH, mtime=0)[:10], "cut before its first byte of content"),
             (b" \n", "nothing but white space"),
             (b'{"schemaVersion": 1, "devi', "not a trace"),

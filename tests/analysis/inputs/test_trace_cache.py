@@ -115,7 +115,7 @@ def test_every_fact_and_type_of_column_comes_back() -> None:
         names=(*whole.names, "", "τ\0\x1b[31m", "x" * 100_000),
         device_names={0: "a", 7: None, 12: ""},
         rank=3,
-        whole_us=True,
+        grid_ns=250,
         notices=(Notice("cut_file", "over at 5", 7),),
         complete=False,
     )

@@ -88,6 +88,16 @@ def test_branches_may_start_in_another_order() -> None:
     assert found(builder).graph.tolist() == [0, 0]
 
 
+def test_copies_and_sets_tell_graphs_apart_by_their_kind_alone() -> None:
+    """CUPTI does not know the kind of memory of the first replay's."""
+    builder = trace()
+    for at, kind in ((0, "Unknown"), (100, "Device"), (200, "Device")):
+        builder.graph_launch(at, 5).kernel(at + 10, 2, name="a").memset(at + 13, 1, name=f"Memset ({kind})")
+    builder.graph_launch(300, 5).kernel(310, 2, name="a").memcpy(313, 1)
+    replays = found(builder)
+    assert (replays.graph.tolist(), replays.under_recorded.any()) == ([0, 0, 0, 1], False)
+
+
 def test_the_files_own_graph_ids_decide() -> None:
     builder = replays_of(["a", "b"], ["a", "b"], ["a"])
     renamed = trace()

@@ -64,3 +64,29 @@ def innermost_operators(host_ops: HostOps, calls: Calls, slack_ns: int) -> Ints:
         around = (row for began, ended, row in own[process, thread] if began <= start and -ended >= reach)
         found.append(next(around, NONE))
     return np.array(found, np.int64)
+
+
+def outside(ops: Mapping[str, Ints], calls: Calls, zero_ns: int) -> set[tuple[int, int]]:
+    """(0, row) of GPU ops and (1, row) of calls that lie over an hour from the others, or at 0 before all calls."""
+    timed = [(int(at), 0, row) for row, at in enumerate(ops["start_ns"])]
+    timed = sorted([*timed, *((int(at), 1, row) for row, at in enumerate(calls.start_ns))])
+    parts: list[list[tuple[int, int]]] = []
+    for number, (at, table, row) in enumerate(timed):
+        if not number or at - timed[number - 1][0] > 3_600 * 10**9:
+            parts.append([])
+        parts[-1].append((table, row))
+    middle = timed[len(timed) // 2][1:] if timed else None
+    found = {each for part in parts if middle not in part for each in part}
+    found = found if 10 * len(found) <= len(timed) else set()
+    ids = {*zip(calls.process.tolist(), calls.correlation.tolist(), strict=True)}
+    zeros = [row for row, at in enumerate(ops["start_ns"]) if at == zero_ns]
+    keys = [(int(ops["process"][row]), int(ops["correlation"][row])) for row in zeros]
+    is_launched = any(key in ids and key[1] != NONE for key in keys)
+    return found | {(0, row) for row in zeros if is_launched and min(calls.start_ns) > zero_ns}
+
+
+def without(lost: set[tuple[int, int]], ops: Mapping[str, Ints], calls: Calls) -> tuple[dict[str, Ints], Calls]:
+    """The others."""
+    of_ops = np.array([(0, row) not in lost for row in range(len(ops["start_ns"]))], np.bool_)
+    of_calls = np.array([(1, row) not in lost for row in range(len(calls))], np.bool_)
+    return {name: column[of_ops] for name, column in ops.items()}, calls.take(of_calls)

@@ -17,9 +17,12 @@ from hypothesis import strategies as st
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.inputs.readers import open_trace, read_trace
 from launchscope.analysis.inputs.readers.kineto_records import short_times, to_ns
+from launchscope.analysis.inputs.readers.unpacking import zstd_module
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.trace import NONE, HostKind, OpKind, Trace
 from launchscope.fixtures.builder import trace
+
+zstd = zstd_module()
 
 
 def read(events: list[dict[str, Any]] | str, **header: Any) -> Trace:
@@ -80,6 +83,13 @@ class TestTimes:
         assert not read([kernel(ts=5, dur=2), kernel(ts=8.001)]).whole_us
         assert not read([]).whole_us
 
+    def test_doubles_hold_times_since_1970_to_a_quarter_of_a_us(self) -> None:
+        quarters = [kernel(ts=1759536000001000 + each, dur=1.003) for each in (0.25, 0.5, 0.75, 10)]
+        assert read(quarters).grid_ns == 250
+        assert read([*quarters, kernel(ts="1759536000001020.001")]).grid_ns == 1
+        assert read([kernel(ts=at, dur=1.003) for at in (0.25, 0.5, 10)]).grid_ns == 1, "doubles hold those exactly"
+        assert read([kernel(ts=1759536000001000, dur=1.003)]).whole_us
+
     def test_records_without_time_are_told(self) -> None:
         found = read([kernel(), kernel(ts="soon"), kernel(dur=None)])
         assert (len(found.gpu_ops), found.events, found.complete) == (1, 3, False)
@@ -112,6 +122,19 @@ ODD_IDS: list[Any] = [
     {"a": 1},
     json.loads("[" * 900 + "]" * 900),
 ]
+
+
+def test_correlation_0_links_nothing() -> None:
+    """Not even to a call that has 0 too, such as a query outside of any launch."""
+    found = read(
+        [
+            call("hipStreamIsCapturing", 0),
+            call("hipLaunchKernel", 1, ts=2),
+            *(kernel(ts=9, args={"correlation": n}) for n in (0, 1)),
+        ]
+    )
+    assert found.gpu_ops.launch_row.tolist() == [NONE, 0]
+    assert found.gpu_ops.correlation.tolist() == [NONE, 1]
 
 
 class TestOddIds:
@@ -209,7 +232,7 @@ class TestLaunches:
     def test_ranks_whose_correlations_collide(self) -> None:
         events = []
         for rank, base in ((0, 0), (1, 1000)):
-            for index in range(3):
+            for index in range(1, 4):
                 at = base + 10 * index
                 events.append(call("cudaLaunchKernel", 1 + index, ts=at, pid=100 + rank))
                 args = {"device": rank, "correlation": 1 + index}
@@ -353,6 +376,26 @@ class TestBrokenFiles:
         found = read_trace(damage(gzip.compress(text)), "x.json.gz")
         assert (len(found.gpu_ops), [n.code for n in found.notices], found.complete) == (1, ["damaged_file"], False)
 
+    def test_a_zstd_file_is_known_by_its_content(self) -> None:
+        """Also one of several frames, with one to be skipped first, as parallel writers make them."""
+        text = trace().launch(1, 5).kernel(20, 3).json()
+        skipped = b"\x50\x2a\x4d\x18\x04\0\0\0size"
+        for packed in (zstd.compress(text), skipped + zstd.compress(text[:99]) + zstd.compress(text[99:])):
+            found = read_trace(packed, "x.json")
+            assert (len(found.gpu_ops), found.notices, found.complete) == (1, (), True)
+
+    def test_a_cut_zstd_file(self) -> None:
+        """Cut behind its first block of 128 KiB, in that one, and before any content."""
+        builder = trace()
+        for index in range(2_000):
+            builder.launch(index * 10, 5).kernel(index * 10 + 6, 3, name=f"k{index * 7919 % 1000}")
+        data = zstd.compress(builder.json())
+        found = read_trace(data[: len(data) * 3 // 4], "cut.json.zst")
+        assert 0 < found.events < 4_000
+        assert [notice.code for notice in found.notices] == ["cut_file"]
+        with pytest.raises(UnreadableInput, match="a zstd file cut before its first byte of content"):
+            read_trace(data[:20], "cut.json.zst")
+
     @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
     def test_zeros_that_join_two_records_to_one(self, pack: Callable[[bytes], bytes]) -> None:
         """A disk lost 512 bytes, from inside of one record's name to inside of the next one's: that is JSON still."""
@@ -370,6 +413,40 @@ class TestBrokenFiles:
             file.write(trace().launch(1, 5).kernel(20, 3).json())
         found = read_trace(packed.getvalue() + bytes(100_000), "x.json.gz")
         assert (len(found.gpu_ops), found.notices, found.complete) == (1, (), True)
+
+    @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+    @pytest.mark.parametrize("form", [dict, list])
+    def test_of_two_documents_the_first_is_read(self, pack: Callable[[bytes], bytes], form: type) -> None:
+        """And all of it, so nothing is lost of what it tells; white space between belongs to none."""
+        events = [call("cudaLaunchKernel", 1), kernel(ts=9.5, args={"correlation": 1})]
+        first = json.dumps({"traceEvents": events} if form is dict else events).encode() + b"\n \n"
+        second = json.dumps({"traceEvents": [kernel()] * 3} if form is dict else [kernel()] * 3).encode()
+        found = read_trace(pack(first) + pack(second), "x.json")
+        assert (found.events, found.complete) == (2, True)
+        assert [notice.code for notice in found.notices] == ["second_document"]
+        assert f"{len(second)} bytes were left out" in found.notices[0].message
+
+    def test_what_stands_behind_a_document_and_is_none_is_damage(self) -> None:
+        found = read_trace(json.dumps({"traceEvents": [kernel()]}).encode() + b'{"ph": "X"}', "x.json")
+        assert ([notice.code for notice in found.notices], found.complete) == (["cut_file"], False)
+
+    @pytest.mark.parametrize("indent", [None, 1])
+    @pytest.mark.parametrize(
+        "name",
+        ['<eval>.7 {"device": "cpu", "kind": "x"}(12): forward', '"a"', 'f("', '["a", "b"]', 'x"y\\n', 'd["k"], "ts"'],
+    )
+    def test_raw_quotes_in_a_name_cost_nothing(self, name: str, indent: int | None) -> None:
+        events = [kernel(name="NAME", cat="python_function"), kernel(name="plain", ts=2.5), kernel(name="NAME", ts=5)]
+        text = json.dumps({"traceEvents": events, "schemaVersion": 1}, indent=indent).replace("NAME", name)
+        found = read(text)
+        assert found.complete
+        assert [(notice.code, notice.count) for notice in found.notices] == [("raw_quotes", 2)]
+        assert [found.name(each) for each in found.gpu_ops.name] == ["plain", name.replace("\\n", "\n")]
+
+    def test_a_quote_that_is_lost_is_damage(self) -> None:
+        """What follows up to the next record can't be told from the name."""
+        text = json.dumps({"traceEvents": [kernel(name="odd"), kernel(ts=9)]}).replace('odd"', "odd")
+        assert not read(text).complete
 
     def test_damage_in_the_middle_loses_one_record(self) -> None:
         data = trace().launch(0, 1).kernel(2, 1).kernel(4, 1).kernel(6, 1).json()

@@ -366,6 +366,22 @@ def interior_page(child: int) -> bytes:
     return (head + offset.to_bytes(2) * count).ljust(offset, b"\0") + cell
 
 
+@pytest.mark.parametrize(
+    "table", ["CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "StringIds"]
+)
+def test_a_table_may_bear_a_version(table: str) -> None:
+    """The latest one is read where it has no plain name."""
+    connection = sqlite3.connect(":memory:")
+    connection.deserialize(steps().bytes())
+    connection.execute(f"ALTER TABLE {table} RENAME TO {table}_V3")
+    connection.execute(f"CREATE TABLE {table}_V2 (start, end)")
+    connection.commit()
+    found, plain = read_trace(connection.serialize(), "x"), steps().build()
+    for name in ("gpu_ops", "launches", "host_ops"):
+        assert len(getattr(found, name)) == len(getattr(plain, name)) > 0
+    assert set(found.names) == set(plain.names)
+
+
 PIPIT = CLOVERLEAF.read_bytes()
 PAGE = 4096
 

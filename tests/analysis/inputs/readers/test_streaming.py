@@ -9,7 +9,7 @@ import random
 import re
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,19 @@ def ragged(builder: TraceBuilder) -> bytes:
 def test_named_cases(case: str, layout: Callable[[TraceBuilder], bytes], piece_bytes: int) -> None:
     data = layout(NAMED_CASES[case]())
     assert_same(read(data, piece_bytes), read_whole(data, source(data)))
+
+
+@pytest.mark.parametrize("piece_bytes", PIECE_BYTES)
+@pytest.mark.parametrize("layout", [compact, spaced, indented, bare, ragged])
+@pytest.mark.parametrize("case", ["one eager step", "graph replay", "two devices"])
+def test_a_second_document_and_raw_quotes(case: str, layout: Callable[[TraceBuilder], bytes], piece_bytes: int) -> None:
+    data = layout(NAMED_CASES[case]())
+    quoted = re.sub(rb'("cat"\s*:\s*"\w+"\s*,\s*"name"\s*:\s*")', rb'\1a{"x": "b", "c"}', data)
+    for text in (data + data, data + b"\n\n" + data, quoted, quoted + quoted, data + quoted):
+        found, wanted = read(text, piece_bytes), read_whole(text, source(text))
+        codes = [sorted((notice.code, notice.count) for notice in each.notices) for each in (found, wanted)]
+        assert codes[0] == codes[1] != []
+        assert_same(replace(found, notices=()), replace(wanted, notices=()))
 
 
 @pytest.mark.parametrize("path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -11,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 from launchscope.analysis.inputs.readers.assemble import Calls
-from launchscope.analysis.inputs.readers.json_text import cut_off, mendings, recover, repair
+from launchscope.analysis.inputs.readers.json_text import cut_off, mendings, recover, repair, requoted
 from launchscope.analysis.model.errors import UnreadableInput
 from launchscope.analysis.model.trace import (
     NONE,
@@ -27,7 +28,7 @@ from launchscope.analysis.model.trace import (
     Trace,
 )
 
-from .slow_links import home_processes, innermost_operators, link
+from .slow_links import home_processes, innermost_operators, link, outside, without
 
 GPU_OPS: Final = {
     "kernel": OpKind.KERNEL,
@@ -123,6 +124,10 @@ def read_kineto(data: bytes, source: Source) -> Trace:
     columns = _Columns(base_ns=base_ns if base_ns in _TIMES else 0)
     for event in events:
         columns.add(event)
+    devices = r"(mtia|hpu|xpu|npu|tpu|privateuse1|glow)(_|$)"
+    texts = [event.cat for event in events if event.ph == "X" and type(event.cat) is str]
+    if not columns.ops.start and any(re.match(devices, text, re.IGNORECASE) for text in texts):
+        notices.append(Notice("other_accelerator", ""))
     lost = _lost_records(document)
     notices += lost
     if columns.untimed:
@@ -139,6 +144,9 @@ def read_kineto(data: bytes, source: Source) -> Trace:
 
 def _open(data: bytes, source: Source) -> tuple[_Document, list[Notice], bool]:
     """The document with its records, what there is to say about the file, and whether it is whole."""
+    if (first := _first_document(data)) is not None:
+        document, notices, complete = _open(first, source)
+        return document, [*notices, Notice("second_document", "")], complete
     is_list = data.lstrip()[:1] == b"["  # Chrome's other form: the records alone
     opening, closing = (b'{"traceEvents":', b"}") if is_list else (b"", b"")
     problem: Exception | None = None
@@ -160,7 +168,24 @@ def _open(data: bytes, source: Source) -> tuple[_Document, list[Notice], bool]:
                 )
             return document, [], True
     assert problem is not None
+    quoted, count = requoted(data)
+    if count:
+        document, notices, complete = _open(quoted, source)
+        return document, [*notices, Notice("raw_quotes", "", count)], complete
     return _rescue(opening + data, source, problem)
+
+
+def _first_document(data: bytes) -> bytes | None:
+    """The first of several documents; None where there is one, or where it is damaged."""
+    for found in re.finditer(rb"[}\]]\s*(?=[{\[])", data):
+        first, behind = data[: found.end()], data[found.end() :]
+        is_object = behind.startswith(b"{") and re.search(rb'"traceEvents"\s*:\s*\[', behind) is not None
+        if is_object or (behind.startswith(b"[") and b'"ph"' in behind):
+            for text in (*mendings(first), requoted(first)[0]):
+                with contextlib.suppress(ValueError, RecursionError):
+                    json.loads(text.decode())
+                    return first
+    return None
 
 
 def _rescue(data: bytes, source: Source, problem: Exception) -> tuple[_Document, list[Notice], bool]:
@@ -239,6 +264,7 @@ class _Columns:
     untimed: int = 0
     total_ns: int = 0  # of all durations of GPU ops and calls
     finer_than_us: bool = False
+    starts: list[int] = field(default_factory=list)  # of GPU ops and calls, since the file's base
     names: dict[str, int] = field(default_factory=dict)
     timed: int = 0
     ids: dict[Any, int] = field(default_factory=dict)
@@ -265,7 +291,7 @@ class _Columns:
                 self.calls.correlation.append((_id(args.correlation) or NONE) if type(args) is _Args else NONE)
         elif cat in GPU_OPS and self._record(self.ops, event, GPU_OPS[cat]):
             args = event.args if type(event.args) is _Args else _Args()
-            self.ops.correlation.append(_id(args.correlation) or NONE)
+            self.ops.correlation.append(_id(args.correlation) or NONE)  # 0 is no launch
             self.op_args.append(
                 (
                     self._number(event.pid if args.device is None else args.device),
@@ -285,6 +311,7 @@ class _Columns:
         if into is not self.host:
             self.total_ns += abs(dur)
             self.finer_than_us = self.finer_than_us or bool(start % 1000 or dur % 1000)
+            self.starts.append(start)
         name = _text(event.name)
         into.start.append(start + self.base_ns)
         into.end.append(start + self.base_ns + dur)
@@ -326,9 +353,12 @@ class _Columns:
     ) -> Trace:
         """The tables, linked and sorted by start."""
         names = tuple(self.names)
-        whole_us = bool(self.ops.start) and not self.finer_than_us
+        grid_ns = self._grid_ns() if self.ops.start else 1
         ops, calls = self._gpu_columns(), self._calls()
         ops["process"] = home_processes(ops, calls)
+        if lost := outside(ops, calls, self.base_ns):
+            ops, calls = without(lost, ops, calls)
+            notices, complete = (*notices, Notice("outside_session", "", len(lost))), False
         launch_call, ops["launch_row"] = link(ops["process"], ops["correlation"], calls)
         blocks = np.array([_blocks(name) for name in names], np.bool_)
         blocking_call = np.flatnonzero(blocks[calls.api])
@@ -336,7 +366,7 @@ class _Columns:
         neither = np.ones(len(calls), np.bool_)
         neither[launch_call] = neither[blocking_call] = False
         host_ops = self._host_ops(calls.take(neither))
-        slack_ns = 1000 if whole_us else 0
+        slack_ns = 0 if grid_ns == 1 else grid_ns
         is_graph = np.array(["GraphLaunch" in name for name in names], np.bool_)
         return Trace(
             source=source,
@@ -364,13 +394,27 @@ class _Columns:
             events=events,
             device_names=_device_names(_value(document.devices), np.unique(ops["device"])),
             rank=_count(_value(document.distributed), "rank"),
-            whole_us=whole_us,
+            grid_ns=grid_ns,
             notices=notices,
             complete=complete,
             shapes=tuple(self.shapes),
             collectives=tuple(self.collectives),
             world_size=_count(_value(document.distributed), "world_size"),
             group_ranks=_group_ranks(_value(document.distributed)),
+        )
+
+    def _grid_ns(self) -> int:
+        """1000: whole µs; 250: µs since 1970 as doubles, printed in full or as short as tells them apart."""
+        if not self.finer_than_us:
+            return 1000
+        if min(self.starts) < 2**50 * 1000:
+            return 1
+        if all(start % 1000 == 0 for start in self.starts):
+            return 1000
+        return (
+            250
+            if all(f"{start % 1000:03}" in ("000", "200", "250", "500", "750", "800") for start in self.starts)
+            else 1
         )
 
     def _gpu_columns(self) -> dict[str, Ints]:
