@@ -89,7 +89,7 @@ def _impossible_durations(context: Context) -> Iterator[Notice]:
     voids = {Void.TRACE: "; ".join(many)} if many else {}
     if _length_ns(trace, of_tables[0]) > IMPOSSIBLE_SHARE * _length_ns(trace, ~of_tables[0]):
         voids[Void.WORK] = (
-            f"{units.plural(counts[0], 'GPU op')} with impossible durations are too much of the GPU's time"
+            f"{units.plural(counts[0], 'GPU op')} with impossible durations are over 1 % of the GPU's time"
         )
     yield Notice("impossible_durations", text, sum(counts), _first_impossible(trace, of_tables), voids)
 
