@@ -38,6 +38,7 @@ class TraceTimes:
     """What one step of a trace took on the headline device; the whole window where there are no steps."""
 
     has_steps: bool
+    of_means: bool  # T, W, N and N·τ are means over steps of several kinds; else medians
     clock_ns: int  # what the file's times are rounded to; 0 where they are told to the ns
     step_ns: float  # T: median period, or the one step's window, or the whole window
     work_ns: float  # W, waiting inside collectives included
@@ -74,10 +75,12 @@ def trace_times(
     busy: Reals,
     periods_ns: Ints,
     collectives: Collectives,
+    *,
+    of_means: bool,
 ) -> TraceTimes:
     """T, W, N and N·τ of the headline device, whose gaps, periods [steps] and collectives these are.
 
-    ``busy`` is its work in each kept step, or in the whole window.
+    ``busy`` is its work in each kept step, or in the whole window. ``of_means``: steps are of several kinds.
     """
     kept, launches = steps.kept_rows, steps.launch_step
     if len(kept):
@@ -87,25 +90,26 @@ def trace_times(
         has_period |= not has_period.any()
         idle = float((spans - busy).mean()) if steady is None else steady.idle_ns / len(spans)
         rows_of = (steps.op_step, launches, launches[trace.launches.is_graph])
-        counts = [float(np.median(steps.count_kept(rows))) for rows in rows_of]
+        counts = [_middle(steps.count_kept(rows), has_period, of_means=of_means) for rows in rows_of]
     else:
         spans, has_period, idle = np.array([whole.window_ns]), np.ones(1, np.bool_), float(whole.idle_ns)
         launches, kept = np.zeros(len(trace.launches), dtype=np.int64), np.zeros(1, dtype=np.int64)
         counts = [float(n) for n in (len(trace.gpu_ops), len(trace.launches), trace.launches.is_graph.sum())]
-    work, gaps = float(np.median(busy)), steady or whole
+    work, gaps = _middle(busy, has_period, of_means=of_means), steady or whole
     exposed = collectives.exposed_ns.astype(np.float64) if len(collectives) else np.zeros(len(busy))
     before_replay = gaps.parts_ns["launch"] - gaps.stall_launch_ns
     times = TraceTimes(
         has_steps=len(steps.kept_rows) > 0,
         clock_ns=trace.clock_ns,
-        step_ns=float(np.median(spans)),
+        of_means=of_means,
+        step_ns=_middle(spans, np.ones(len(spans), np.bool_), of_means=of_means),
         work_ns=work,
         without_waiting_ns=work,
         gpu_ops=counts[0],
         launches=counts[1],
         graph_launches=counts[2],
-        host_ns=float(np.median(host_submit_ns(trace, launches, kept))) if counts[1] else None,
-        exposed_ns=min(float(np.median(exposed)), work),
+        host_ns=_middle(host_submit_ns(trace, launches, kept), has_period, of_means=of_means) if counts[1] else None,
+        exposed_ns=min(_middle(exposed, has_period, of_means=of_means), work),
         with_period=tuple(has_period.tolist()),
         idle_ns=idle,
         tax_shares={tax: ns / gaps.idle_ns for tax, ns in gaps.taxes_ns().items()} if gaps.idle_ns else None,
@@ -113,6 +117,11 @@ def trace_times(
         parts=StepParts(work),
     )
     return replace(times, parts=step_parts(times, busy, np.zeros(len(busy)), exposed, exposed == 0))
+
+
+def _middle(values: Reals | Ints, with_period: Bools, *, of_means: bool) -> float:
+    """The median; the mean over the steps that have a period where steps are of several kinds."""
+    return float(values[with_period[: len(values)]].mean() if of_means else np.median(values))
 
 
 def within_its_time(busy: Reals, periods: Reals, steady: Gaps | None) -> Reals:
@@ -163,9 +172,10 @@ def step_parts(times: TraceTimes, busy_ns: Reals, waiting_ns: Reals, unsplit_ns:
     steps that are split where they are most of them; else of all.
     """
     rows = split if 2 * split.sum() >= len(split) else np.ones(len(split), np.bool_)
-    working = float(np.median((busy_ns - waiting_ns - unsplit_ns)[rows]))
+    work_ns = busy_ns - waiting_ns - unsplit_ns
     summed = rows & np.array(times.with_period[: len(rows)], np.bool_)
     summed = summed if summed.any() else rows
+    working = float(work_ns[summed].mean() if times.of_means else np.median(work_ns[rows]))
     waiting, unsplit = float(waiting_ns[summed].mean()), float(unsplit_ns[summed].mean())
     left, total = max(times.step_ns - working, 0.0), waiting + unsplit + times.idle_ns
     if total <= 0:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from ..facts.context import Context
 from ..facts.trace_times import TraceTimes
 from ..faults.checks import voided
@@ -14,7 +16,8 @@ from ..model.trace import Void
 from .coverage import COVERAGE
 from .figure import Figure
 from .observer import KERNEL_STRETCH_NS
-from .verdict import HALF, StepFacts, largest_tax, verdict
+from .step_kinds import STEP_KINDS, actions_of_kinds, kinds_in_words
+from .verdict import HALF, MAX_ACTIONS, StepFacts, largest_tax, verdict
 
 
 def trace_verdict(
@@ -69,7 +72,7 @@ def trace_verdict(
 def _compute(context: Context) -> VerdictDoc:
     covered = COVERAGE.of(context)
     assert covered is not None, "every trace is counted"
-    return trace_verdict(
+    found = trace_verdict(
         context.times,
         covered.unreliable,
         context.blocking_words,
@@ -79,6 +82,14 @@ def _compute(context: Context) -> VerdictDoc:
         waits_for=context.waits_for,
         no_class=_no_class(context),
         work_at_most=bool(context.trace.whole_replays.any()),
+    )
+    kinds = STEP_KINDS.of(context)
+    if not kinds or context.times is None or found.verdict_class == "insufficient":
+        return found
+    return msgspec.structs.replace(
+        found,
+        reason=f"{found.reason}; the mean of several kinds: {kinds_in_words(kinds)}",
+        actions=actions_of_kinds(kinds, context.times.step_ns)[:MAX_ACTIONS],
     )
 
 

@@ -110,6 +110,16 @@ def steps(count: int = 4) -> TraceBuilder:
     return builder
 
 
+def with_empty_steps() -> TraceBuilder:
+    """Six steps 100 µs apart, of which the third and the fifth hold nothing."""
+    builder = trace()
+    for step in range(6):
+        builder.step(step, 100 * step, 90)
+        if step not in (2, 4):
+            builder.launch(100 * step, 5).kernel(100 * step + 10, 5.5)
+    return builder
+
+
 def last_step(launches: int, *lost: int) -> TraceBuilder:
     """Two steps with a launch every 20 µs, one in the first; of the second's those that are told lost their GPU op."""
     builder = trace().step(0, 0, 90).launch(0, 5).kernel(10, 5).step(1, 100, 20 * launches)
@@ -448,6 +458,7 @@ CASES = [
          "2 processes launched GPU ops", one().launch(20, 5, thread=2).kernel(30, 4)),
     # --- steps ----------------------------------------------------------------------------------------------------
     Case("no_steps", one(), 1, "one window spans the file", one().annotation("all of it", 0, 9)),
+    Case("empty_steps", with_empty_steps(), 2, "2 of 6 (33 %) steps hold neither launches nor GPU work", steps(6)),
     Case("step_regex_unmatched", Marked(steps(), {"step_regex": "^prefill"}), 1,
          "its annotations: 'decode 0', 'decode 1', 'decode 2'", Marked(steps(), {"step_regex": "^decode"})),
     Case("marks_disagree", marked(shift_us=10_000), 4, "0 to 0 launches a step, 0 of 0 inside", marked(shift_us=0)),
