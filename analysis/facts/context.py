@@ -247,6 +247,8 @@ class Context:
         work_ns = within_its_time(self.busy_ns, self.periods_ns, self.headline_steady)
         several = self.step_kinds.are_several
         times = trace_times(self.trace, self.steps, *gaps, work_ns, periods_ns, self.collectives, of_means=several)
+        if not several and not len(self.collectives) and times.contradicts(self.headline_steady):
+            times = trace_times(self.trace, self.steps, *gaps, work_ns, periods_ns, self.collectives, of_means=True)
         alone = self.waits is None or not len(self.collectives)
         return times if alone or self.waits is None else self.waits.with_waiting(times, work_ns)
 

@@ -20,6 +20,9 @@ from .collectives import Collectives
 from .gaps import Gaps
 from .steps import Steps
 
+APART: Final = 0.1
+"""Of the window: idle time that differs by more from what T and W leave contradicts them."""
+
 QUEUE_FULL: Final = 1_000  # launches; the driver blocks the host at about 1,024 (NVIDIA H200, CUDA 13.0)
 
 
@@ -38,7 +41,7 @@ class TraceTimes:
     """What one step of a trace took on the headline device; the whole window where there are no steps."""
 
     has_steps: bool
-    of_means: bool  # T, W, N and N·τ are means over steps of several kinds; else medians
+    of_means: bool  # T, W, N and N·τ are means over steps that differ much, or are of several kinds; else medians
     clock_ns: int  # what the file's times are rounded to; 0 where they are told to the ns
     step_ns: float  # T: median period, or the one step's window, or the whole window
     work_ns: float  # W, waiting inside collectives included
@@ -60,6 +63,17 @@ class TraceTimes:
         if self.tax_shares is None:
             return None
         return {tax: share * self.parts.idle_ns for tax, share in self.tax_shares.items()}
+
+    def contradicts(self, steady: Gaps | None) -> bool:
+        """Whether they can't be of one step: W or N·τ above T, or the window idle by far more or less than T and W say.
+
+        Medians of steps that differ much are.
+        """
+        if steady is None or not self.step_ns:
+            return False
+        idle = 1 - self.work_ns / self.step_ns
+        longest = max(self.work_ns, self.host_ns or 0.0)
+        return longest > self.step_ns + self.clock_ns + 1 or abs(idle - steady.idle_fraction) > APART
 
     @property
     def before_replay_ns(self) -> float:

@@ -110,7 +110,14 @@ def _no_class(context: Context) -> str | None:
             )
             return f"graph replays were recorded as a whole: {known}; what it does inside them is not known"
     reason = voided(context, Void.WORK)
-    return None if reason is None else f"GPU work can't be told: {reason}"
+    if reason is not None:
+        return f"GPU work can't be told: {reason}"
+    if times is None or len(context.collectives) or not times.contradicts(context.headline_steady):
+        return None
+    told = f"a step of {units.duration(times.step_ns)} with {units.duration(times.work_ns)} of GPU work"
+    host = "" if times.host_ns is None else f" and {units.duration(times.host_ns)} of host time"
+    assert context.headline_steady is not None, "without a window nothing contradicts it"
+    return f"{told}{host} contradicts a window that is idle by {units.share(context.headline_steady.idle_fraction)}"
 
 
 VERDICT: Final = Figure(
