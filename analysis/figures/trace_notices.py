@@ -27,7 +27,7 @@ def trace_notices(context: Context) -> Iterator[Notice]:
     yield from faults(context)
     yield from _gap_notices(context)
     yield from _empty_steps(context)
-    devices, processes = context.trace.devices, np.unique(context.trace.launches.process)
+    devices = context.trace.devices
     if len(devices) > 1:
         listed = ", ".join(str(device) for device in devices)
         text = (
@@ -35,12 +35,6 @@ def trace_notices(context: Context) -> Iterator[Notice]:
             "speak of the busiest"
         )
         yield Notice("several_devices", text, len(devices))
-    if len(processes) > 1:
-        text = (
-            f"{len(processes)} processes launched GPU ops: the file merges several ranks, whose correlation ids may "
-            "collide; analyze one rank's own file where you have it"
-        )
-        yield Notice("several_ranks", text, len(processes))
 
 
 def _empty_steps(context: Context) -> Iterator[Notice]:

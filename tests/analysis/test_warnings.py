@@ -578,6 +578,7 @@ class TestReliable:
             (empty_step(), "have no GPU op: records were lost, all of 1 step among them", lossy(100, 5)),
             (one().graph_launch(20, 5).launch(40, 5).kernel(50, 4), "graph nodes were not recorded", one()),
             (unlinked_replays(3), "the kernels of graph replays aren't linked to their launch", one()),
+            (one().launch(20, 5, process=101).kernel(30, 4), "it merges 2 processes that launch GPU ops", one()),
             (one().api("cudaMalloc", 20, 1).cut(3), "the file is cut or damaged: what it lacks", one()),
             (one().cut(1), "the file is cut or damaged: what it lacks", one()),
             (one().header(WARNING=["Dropped 1 records"]), "records are known to be lost", one().header(WARNING=["?"])),

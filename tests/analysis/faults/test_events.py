@@ -10,7 +10,7 @@ from launchscope.analysis.report import load
 from ..test_warnings import CASES, Case, named
 
 WITHOUT_AN_EVENT = {  # of the file as a whole, or of what is not in it
-    *("no_gpu_ops", "no_launches", "whole_us", "coarse_times", "stray_work", "several_devices", "several_ranks"),
+    *("no_gpu_ops", "no_launches", "whole_us", "coarse_times", "stray_work", "several_devices"),
     *("no_steps", "step_regex_unmatched", "marks_disagree", "waiting_unknown", "cut_file", "damaged_file"),
     *("lost_records", "perfetto_json", "unreadable_times", "other_accelerator", "raw_quotes", "second_document"),
 }
