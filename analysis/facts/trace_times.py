@@ -32,6 +32,7 @@ class StepParts:
 
     working_ns: float  # surely work
     waiting_ns: float = 0.0  # for ranks that arrive later
+    transfer_ns: float = 0.0
     unsplit_ns: float = 0.0  # of which waiting and transfer can't be told apart
     idle_ns: float = 0.0
 
@@ -130,7 +131,8 @@ def trace_times(
         before_replay_share=int(before_replay[gaps.observer].sum()) / gaps.idle_ns if gaps.idle_ns else 0.0,
         parts=StepParts(work),
     )
-    return replace(times, parts=step_parts(times, busy, np.zeros(len(busy)), exposed, exposed == 0))
+    none = np.zeros(len(busy))
+    return replace(times, parts=step_parts(times, busy, none, none, exposed, exposed == 0))
 
 
 def _middle(values: Reals | Ints, with_period: Bools, *, of_means: bool) -> float:
@@ -178,23 +180,26 @@ def steps_doc(trace: Trace, steps: Steps, device: int, busy: Reals, periods: Rea
     )
 
 
-def step_parts(times: TraceTimes, busy_ns: Reals, waiting_ns: Reals, unsplit_ns: Reals, split: Bools) -> StepParts:
-    """T − what is surely work, split as the sums over the steps with a period are: waiting, unsplit, and idle time.
+def step_parts(
+    times: TraceTimes, busy_ns: Reals, waiting_ns: Reals, transfer_ns: Reals, unsplit_ns: Reals, split: Bools
+) -> StepParts:
+    """T − what is surely work, split as the sums over the steps with a period are: waiting, transfer, unsplit, idle.
 
     Columns are [s], of the kept steps or the first s of them; ``split``: waiting of all collectives is known. Not
     by medians: where ranks wait for each other in turn, the median step waits all of its time, or none of it. Of the
     steps that are split where they are most of them; else of all.
     """
     rows = split if 2 * split.sum() >= len(split) else np.ones(len(split), np.bool_)
-    work_ns = busy_ns - waiting_ns - unsplit_ns
+    inside = (waiting_ns, transfer_ns, unsplit_ns)
+    work_ns = busy_ns - waiting_ns - transfer_ns - unsplit_ns
     summed = rows & np.array(times.with_period[: len(rows)], np.bool_)
     summed = summed if summed.any() else rows
     working = float(work_ns[summed].mean() if times.of_means else np.median(work_ns[rows]))
-    waiting, unsplit = float(waiting_ns[summed].mean()), float(unsplit_ns[summed].mean())
-    left, total = max(times.step_ns - working, 0.0), waiting + unsplit + times.idle_ns
+    means = [float(each[summed].mean()) for each in inside]
+    left, total = max(times.step_ns - working, 0.0), sum(means) + times.idle_ns
     if total <= 0:
         return StepParts(working, idle_ns=left)
-    return StepParts(working, *(left * part / total for part in (waiting, unsplit, times.idle_ns)))
+    return StepParts(working, *(left * part / total for part in (*means, times.idle_ns)))
 
 
 def submits_as_profiled(steps: StepsDoc, queue: QueueDepthDoc) -> bool:
@@ -248,6 +253,7 @@ class Waits:
     step_transfer_ns: Reals  # [s] of the collectives of which it can be told
     step_waiting_ns: Reals  # [s]
     exposed_waiting_ns: Reals  # [s] the part of waiting beside which nothing ran: at least so much
+    exposed_transfer_ns: Reals  # [s] the part of transfer beside which nothing ran: at most so much
     unsplit_ns: Reals  # [s] exposed time of the collectives of which it can't be told
     split: Bools  # [s] transfer and waiting are known of every collective
 
@@ -260,5 +266,6 @@ class Waits:
         """The trace's times with W without waiting, and T in parts; ``busy_ns`` [s] is the work in its steps."""
         rows = self.split if self.split.any() else np.ones(len(self.split), np.bool_)
         without = float(np.median((busy_ns - self.exposed_waiting_ns)[rows]))
-        parts = step_parts(times, busy_ns, self.exposed_waiting_ns, self.unsplit_ns, self.split)
+        waiting_ns, transfer_ns = self.exposed_waiting_ns, self.exposed_transfer_ns
+        parts = step_parts(times, busy_ns, waiting_ns, transfer_ns, self.unsplit_ns, self.split)
         return replace(times, without_waiting_ns=without, parts=parts)

@@ -45,7 +45,7 @@ def trace_verdict(
         StepFacts(
             basis="trace",
             step_ns=times.step_ns,
-            gpu_work_ns=parts.working_ns + parts.waiting_ns + parts.unsplit_ns,
+            gpu_work_ns=parts.working_ns + parts.waiting_ns + parts.transfer_ns + parts.unsplit_ns,
             gpu_ops=times.gpu_ops,
             launches=times.launches,
             tau_ns=None if times.host_ns is None else times.host_ns / times.launches,
@@ -53,6 +53,7 @@ def trace_verdict(
             work_uncertainty_ns=times.gpu_ops * (KERNEL_STRETCH_NS + times.clock_ns),
             clock_ns=times.clock_ns,
             waiting_ns=parts.waiting_ns,
+            transfer_ns=parts.transfer_ns,
             unsplit_ns=parts.unsplit_ns,
             waits_for=waits_for,
             alone=alone,
