@@ -7,7 +7,7 @@ from random import Random
 from statistics import median
 
 from launchscope.analysis.figures.analyses import analyze_trace
-from launchscope.analysis.model.document import TraceDocument
+from launchscope.analysis.model.document import TraceDoc
 
 from .damage import DAMAGES, Damage
 from .made import Truth, made
@@ -36,7 +36,7 @@ def wrong(seed: int) -> list[str]:
     return list(_of_damaged(document, truth, damage))
 
 
-def _of_undamaged(document: TraceDocument, truth: Truth, marked: bool) -> Iterator[str]:
+def _of_undamaged(document: TraceDoc, truth: Truth, marked: bool) -> Iterator[str]:
     """Exact where the steps are marked; found by repetition they may begin at any op, so T is one of many."""
     device = document.devices[0]
     exact = [
@@ -59,7 +59,7 @@ def _of_undamaged(document: TraceDocument, truth: Truth, marked: bool) -> Iterat
     yield from (f"withheld without damage: {path}: {why}" for path, why in document.withheld.items())
 
 
-def _of_damaged(document: TraceDocument, truth: Truth, damage: Damage) -> Iterator[str]:
+def _of_damaged(document: TraceDoc, truth: Truth, damage: Damage) -> Iterator[str]:
     """A number outside of what any step took is wrong unless a warning names the damage."""
     codes = {warning.code for warning in document.warnings}
     if codes & damage.codes:
@@ -79,7 +79,7 @@ def _of_damaged(document: TraceDocument, truth: Truth, damage: Damage) -> Iterat
             yield f"{what} is {printed}, truly {low} to {high}, and no warning names the damage"
 
 
-def _per_step(document: TraceDocument) -> dict[str, float]:
+def _per_step(document: TraceDoc) -> dict[str, float]:
     """The medians of the steps that are printed."""
     steps = document.steps
     assert steps is not None
