@@ -60,12 +60,11 @@ def _of_undamaged(document: TraceDoc, truth: Truth, marked: bool) -> Iterator[st
 
 
 def _of_damaged(document: TraceDoc, truth: Truth, damage: Damage) -> Iterator[str]:
-    """A number outside of what any step took is wrong unless a warning names the damage."""
-    codes = {warning.code for warning in document.warnings}
-    if codes & damage.codes:
-        return
-    yield from (f"withheld, and no warning names the damage: {path}" for path in document.withheld)
-    if document.steps is None:
+    """A number outside of what any step took is wrong, unless a warning names the damage and the report is unreliable."""
+    named = any(warning.code in damage.codes for warning in document.warnings)
+    if not named:
+        yield from (f"withheld, and no warning names the damage: {path}" for path in document.withheld)
+    if document.steps is None or (named and not document.coverage.reliable):
         return
     ranges = {
         "T": (min(truth.periods), max(truth.periods)),
@@ -76,7 +75,7 @@ def _of_damaged(document: TraceDoc, truth: Truth, damage: Damage) -> Iterator[st
     for what, printed in _per_step(document).items():
         low, high = ranges[what]
         if not low <= printed <= high:
-            yield f"{what} is {printed}, truly {low} to {high}, and no warning names the damage"
+            yield f"{what} is {printed}, truly {low} to {high}, and {'reliable' if named else 'no warning names the damage'}"
 
 
 def _per_step(document: TraceDoc) -> dict[str, float]:

@@ -94,7 +94,7 @@ def made(random: Random) -> Recording:
                 name = f"layer_{layer}_kernel_{position}" if mode == "graph" else f"kernel_{position}"
                 recording.ops.append(Op("kernel", name, start, dur, correlation, step))
                 device = start + dur
-            if layer_marks and mode != "graph":
+            if layer_marks and mode != "graph" and recording.dressing != "none":  # alone, layers would be the steps
                 recording.marks.append(Mark(f"layer {layer}", layer_began, host - layer_began))
         correlation += 1
         recording.calls.append(Call("cudaMemcpyAsync", host, 3000, correlation, step))
