@@ -75,13 +75,6 @@ def _at_zero(recording: Recording, random: Random) -> None:
     random.choice(recording.ops[1:]).start = 0
 
 
-def _hole(recording: Recording, random: Random) -> None:
-    """The same node of every step lacks its record."""
-    per_step = sum(op.step == 0 for op in recording.ops)
-    position = random.randrange(1, per_step - 1)
-    recording.ops = [op for row, op in enumerate(recording.ops) if row % per_step != position]
-
-
 _LOST: Final = frozenset({"lost_ops", "under_recorded", "orphans"})
 _IMPOSSIBLE: Final = frozenset({"impossible_durations", "overlap"})
 
@@ -98,6 +91,5 @@ DAMAGES: Final = {
     "overflowed": Damage(_overflowed, _IMPOSSIBLE),
     "twice": Damage(_twice, frozenset({"duplicates"})),
     "at zero": Damage(_at_zero, frozenset({"skew", "impossible_times"})),
-    "hole": Damage(_hole, _LOST),
 }
 """Kinds of damage by name."""

@@ -145,5 +145,3 @@ class Truth:
             busy=sum(op.dur for op in ops),
             node=sum(b.start - a.start - a.dur for a, b in apart if a.correlation == b.correlation),
         )
-
-
