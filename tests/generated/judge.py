@@ -60,7 +60,7 @@ def _of_undamaged(document: TraceDoc, truth: Truth, marked: bool) -> Iterator[st
 
 
 def _of_damaged(document: TraceDoc, truth: Truth, damage: Damage) -> Iterator[str]:
-    """A number outside of what any step took is wrong, unless a warning names the damage and the report is unreliable."""
+    """A number outside of what any step took is wrong, unless the damage is named and the report unreliable."""
     named = any(warning.code in damage.codes for warning in document.warnings)
     if not named:
         yield from (f"withheld, and no warning names the damage: {path}" for path in document.withheld)
@@ -75,7 +75,8 @@ def _of_damaged(document: TraceDoc, truth: Truth, damage: Damage) -> Iterator[st
     for what, printed in _per_step(document).items():
         low, high = ranges[what]
         if not low <= printed <= high:
-            yield f"{what} is {printed}, truly {low} to {high}, and {'reliable' if named else 'no warning names the damage'}"
+            but = "reliable" if named else "no warning names the damage"
+            yield f"{what} is {printed}, truly {low} to {high}, and {but}"
 
 
 def _per_step(document: TraceDoc) -> dict[str, float]:

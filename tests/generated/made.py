@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -135,7 +136,7 @@ class Truth:
         periods = tuple(later.start - op.start for op, later in zip(ops, ops[per_step:], strict=False))
         if recording.dressing != "none":
             periods = periods[::per_step]
-        apart = zip(ops, ops[1:], strict=False)
+        apart = pairwise(ops)
         return cls(
             periods=periods,
             work=tuple(sum(op.dur for op in ops if op.step == step) for step in steps),
