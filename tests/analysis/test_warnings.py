@@ -560,6 +560,8 @@ class TestReliable:
             (backwards(launches=2), "2 of 100 (2 %) launches have durations that can't be", backwards(launches=1)),
             (backwards(syncs=2), "2 of 100 (2 %) blocking calls have durations that can't be", backwards(syncs=1)),
             (replays(40, 39, 40), "replays of one graph differ in their number of GPU ops", replays(40, 40, 39)),
+            (row_of(98).kernel(1973, 1, name="k97"), "1 of 99 (1 %) GPU ops are in the file more than once: counts",
+             row_of(99).kernel(1983, 1, name="k98")),
             (one().api("cudaStreamBeginCapture", 20, 5), "it is the recording of a capture", one()),
             (lossy(40, 39), "the recording is cut inside a kept step: 1 launch call of it", last_step(3, 2)),
             (lossy(40, *range(14)), "14 of 40 (35 %) launch calls, at the start or the end, have no GPU op", lossy(40)),

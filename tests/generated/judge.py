@@ -14,6 +14,9 @@ from .made import Truth, made
 
 UNDAMAGED = "undamaged"
 
+NO_STEPS = "no steps found"
+"""The reason of a recording whose repetition is damaged: one window over everything, as the report says."""
+
 
 def kind_of(seed: int) -> str:
     """What is done to this seed's recording: to every third nothing."""
@@ -63,13 +66,14 @@ def _of_damaged(document: TraceDoc, truth: Truth, damage: Damage) -> Iterator[st
     """A number outside of what any step took is wrong, unless the damage is named and the report unreliable."""
     named = any(warning.code in damage.codes for warning in document.warnings)
     if not named:
-        yield from (f"withheld, and no warning names the damage: {path}" for path in document.withheld)
+        withheld = [path for path, why in document.withheld.items() if why != NO_STEPS]
+        yield from (f"withheld, and no warning names the damage: {path}" for path in withheld)
     if document.steps is None or (named and not document.coverage.reliable):
         return
     ranges = {
         "T": (min(truth.periods), max(truth.periods)),
         "W": (min(truth.work), max(truth.work)),
-        "N": (truth.launches, truth.launches),
+        "N": (truth.launches - _orphans(document), truth.launches),
         "K": (truth.kernels, truth.kernels),
     }
     for what, printed in _per_step(document).items():
@@ -77,6 +81,11 @@ def _of_damaged(document: TraceDoc, truth: Truth, damage: Damage) -> Iterator[st
         if not low <= printed <= high:
             but = "reliable" if named else "no warning names the damage"
             yield f"{what} is {printed}, truly {low} to {high}, and {but}"
+
+
+def _orphans(document: TraceDoc) -> int:
+    """How many GPU ops are told to have no launch in the file: by so much N may be too low."""
+    return sum(warning.count for warning in document.warnings if warning.code == "orphans")
 
 
 def _per_step(document: TraceDoc) -> dict[str, float]:
