@@ -127,9 +127,8 @@ def _duplicates(context: Context) -> Iterator[Notice]:
         )
         event = gpu_op(trace, int(np.argmax(facts.twice)), "another record says the same")
         many = f"{units.part(twice, facts.gpu_ops)} GPU ops are in the file more than once: counts hold records twice"
-        yield Notice(
-            "duplicates", text, twice, event, {Void.TRACE: many} if twice > TWICE_SHARE * facts.gpu_ops else {}
-        )
+        voids = {Void.TRACE: many} if twice > TWICE_SHARE * facts.gpu_ops else {}
+        yield Notice("duplicates", text, twice, event, voids)
 
 
 def _overlap(context: Context) -> Iterator[Notice]:
