@@ -26,7 +26,7 @@ def trace_notices(context: Context) -> Iterator[Notice]:
     """Everything that the data itself tells, apart from what its reader and its steps have to say."""
     yield from faults(context)
     yield from _gap_notices(context)
-    devices, processes = context.trace.devices, np.unique(context.trace.launches.process)
+    devices = context.trace.devices
     if len(devices) > 1:
         listed = ", ".join(str(device) for device in devices)
         text = (
@@ -34,12 +34,6 @@ def trace_notices(context: Context) -> Iterator[Notice]:
             "speak of the busiest"
         )
         yield Notice("several_devices", text, len(devices))
-    if len(processes) > 1:
-        text = (
-            f"{len(processes)} processes launched GPU ops: the file merges several ranks, whose correlation ids may "
-            "collide; analyze one rank's own file where you have it"
-        )
-        yield Notice("several_ranks", text, len(processes))
 
 
 def _gap_notices(context: Context) -> Iterator[Notice]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from copy import deepcopy
 from random import Random
 from statistics import median
+from typing import Final
 
 from launchscope.analysis.figures.analyses import analyze_trace
 from launchscope.analysis.model.document import TraceDoc
 
-from .damage import DAMAGES, Damage
-from .made import Truth, made
+from .damage import DAMAGES, IMPOSSIBLE, MISSING, Damage
+from .made import Recording, Truth, busy_ns, joined_at, made
 
-UNDAMAGED = "undamaged"
+UNDAMAGED: Final = "undamaged"
 
-NO_STEPS = "no steps found"
+NO_STEPS: Final = "no steps found"
 """The reason of a recording whose repetition is damaged: one window over everything, as the report says."""
+
+_OFF: Final = re.compile(r"may be off by ±([\d,.]+) ms")
 
 
 def kind_of(seed: int) -> str:
@@ -26,17 +31,26 @@ def kind_of(seed: int) -> str:
 
 def wrong(seed: int) -> list[str]:
     """What the report says that isn't so, or leaves out without need."""
-    random = Random(seed)
-    recording = made(random)
-    truth, kind = Truth.of(recording), kind_of(seed)
-    marked = recording.dressing != "none"
+    random, kind = Random(seed), kind_of(seed)
     if kind == UNDAMAGED:
-        document = analyze_trace(recording.builder().build(), name="generated").document
-        return list(_of_undamaged(document, truth, marked))
+        recording = made(random)
+        return list(_of_undamaged(_report(recording), Truth.of(recording), recording.dressing != "none"))
     damage = DAMAGES[kind]
+    recording = damage.loop(random)
+    damage.happening(recording, random)
+    happened = deepcopy(recording)
     damage.change(recording, random)
-    document = analyze_trace(recording.builder().build(), name="generated").document
-    return list(_of_damaged(document, truth, damage))
+    document = _report(recording)
+    ranks = [(happened, recording)]
+    if recording.other is not None:
+        ranks.append((recording.other, recording.other))
+    named = any(warning.code in damage.codes for warning in document.warnings)
+    found = [list(_of_damaged(document, *rank, damage, named)) for rank in ranks]
+    return min(found, key=len)
+
+
+def _report(recording: Recording) -> TraceDoc:
+    return analyze_trace(recording.builder().build(), name="generated").document
 
 
 def _of_undamaged(document: TraceDoc, truth: Truth, marked: bool) -> Iterator[str]:
@@ -62,30 +76,78 @@ def _of_undamaged(document: TraceDoc, truth: Truth, marked: bool) -> Iterator[st
     yield from (f"withheld without damage: {path}: {why}" for path, why in document.withheld.items())
 
 
-def _of_damaged(document: TraceDoc, truth: Truth, damage: Damage) -> Iterator[str]:
+def _of_damaged(
+    document: TraceDoc, happened: Recording, recording: Recording, damage: Damage, named: bool
+) -> Iterator[str]:
     """A number outside of what any step took is wrong, unless the damage is named and the report unreliable."""
-    named = any(warning.code in damage.codes for warning in document.warnings)
     if not named:
-        withheld = [path for path, why in document.withheld.items() if why != NO_STEPS]
-        yield from (f"withheld, and no warning names the damage: {path}" for path in withheld)
-    if document.steps is None or (named and not document.coverage.reliable):
+        may_be = {NO_STEPS} if recording.dressing == "none" else set()
+        yield from (f"withheld, no warning names it: {path}" for path, why in document.withheld.items() if why not in may_be)
+        if not document.coverage.reliable:
+            yield f"unreliable, no warning names it: {document.coverage.unreliable}"
+    if named and not document.coverage.reliable:
         return
-    ranges = {
-        "T": (min(truth.periods), max(truth.periods)),
-        "W": (min(truth.work), max(truth.work)),
-        "N": (truth.launches - _orphans(document), truth.launches),
-        "K": (truth.kernels, truth.kernels),
+    but = "reliable" if named else "no warning names it"
+    truth = Truth.of(happened)
+    for what, printed, low, high in (*_figures(document, truth, damage), *_idle(document, happened, recording, damage)):
+        if not low <= printed <= high:
+            yield f"{what} is {printed}, truly {low} to {high}, and {but}"
+    printed, true = document.verdict, _report(happened).verdict
+    allowed = {true.verdict_class, "insufficient", "mixed" if damage.clock else ""}
+    if printed.verdict_class not in allowed and not (printed.on_the_edge or true.on_the_edge):
+        yield f"class is {printed.verdict_class}, truly {true.verdict_class}, and {but}"
+
+
+Bounds = tuple[str, float, float, float]
+
+
+def _figures(document: TraceDoc, truth: Truth, damage: Damage) -> Iterator[Bounds]:
+    """What is printed of a step, and what is true of any."""
+    if document.steps is None:
+        return
+    per_step, off = document.steps.gpu_ops.median, 2 * damage.clock
+    lost = _count(document, "orphans", "zero_correlation")
+    bounds = {
+        "T": (min(truth.periods) - off, max(truth.periods) + off),
+        "W": (min(truth.work) - off * per_step, max(truth.work) + off * per_step),
+        "N": (truth.launches - lost, truth.launches),
+        "K": (truth.kernels - _unrecorded(document), truth.kernels),
     }
     for what, printed in _per_step(document).items():
-        low, high = ranges[what]
-        if not low <= printed <= high:
-            but = "reliable" if named else "no warning names the damage"
-            yield f"{what} is {printed}, truly {low} to {high}, and {but}"
+        yield what, printed, *bounds[what]
 
 
-def _orphans(document: TraceDoc) -> int:
-    """How many GPU ops are told to have no launch in the file: by so much N may be too low."""
-    return sum(warning.count for warning in document.warnings if warning.code == "orphans")
+def _idle(document: TraceDoc, happened: Recording, recording: Recording, damage: Damage) -> Iterator[Bounds]:
+    """Idle time of the whole file, and its share of the kept steps."""
+    truth = Truth.of(happened)
+    device = next(device for device in document.devices if device.device == recording.device)
+    if device.idle_ns is not None:
+        known = {(op.start, op.dur) for op in happened.ops}
+        seen = recording.ops if damage.clock else [op for op in recording.ops if (op.start, op.dur) in known]
+        since, until = seen[0].start, joined_at(seen)
+        true = until - since - busy_ns(happened.ops, since, until)
+        lost = sum(op.dur for op in happened.ops) - sum(op.dur for op in seen)
+        off, told = _gaps_error_ns(document), _count(document, *MISSING, *IMPOSSIBLE)
+        yield "idle", device.idle_ns, true - off, true + max(off, lost * bool(told))
+    if device.steady is not None:
+        off = 2 * damage.clock * max(len(happened.ops) / len(truth.periods) / min(truth.periods), 0)
+        yield "idle share", device.steady.idle_fraction, min(truth.idle) - off, max(truth.idle) + off
+
+
+def _gaps_error_ns(document: TraceDoc) -> int:
+    """By how much gaps may be off together, as the warning says."""
+    said = [_OFF.search(warning.message) for warning in document.warnings if warning.code == "whole_us"]
+    return sum(round(float(found[1].replace(",", "")) * 1e6) for found in said if found)
+
+
+def _unrecorded(document: TraceDoc) -> int:
+    """How many kernels of a step may be missing, where work is told to be unrecorded."""
+    return document.steps.kernels.count if document.steps and _count(document, "replay_hole") else 0
+
+
+def _count(document: TraceDoc, *codes: str) -> int:
+    """How many records the warnings of these codes count."""
+    return sum(warning.count for warning in document.warnings if warning.code in codes)
 
 
 def _per_step(document: TraceDoc) -> dict[str, float]:
