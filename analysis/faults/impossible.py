@@ -135,17 +135,17 @@ def _duplicates(context: Context) -> Iterator[Notice]:
 
 
 def _several_ranks(context: Context) -> Iterator[Notice]:
-    launches = context.trace.launches
-    processes, counts = np.unique(launches.process, return_counts=True)
+    trace, without_op = context.trace, context.lost_calls.rows  # the ops of one id all go to one of its launches
+    calls = np.append(trace.launches.process, trace.host_ops.process[without_op])
+    processes, counts = np.unique(calls, return_counts=True)
     if len(processes) < 2:
         return
     text = (
         f"{len(processes)} processes launched GPU ops: the file merges several ranks, whose correlation ids may "
         "collide; analyze one rank's own file where you have it"
     )
-    besides = int(counts.sum() - counts.max())
     many = f"{len(processes)} processes launched GPU ops: counts and times per step are of merged ranks"
-    voids = {Void.TRACE: many} if besides > MERGED_SHARE * len(launches) else {}
+    voids = {Void.TRACE: many} if len(calls) - counts.max() > MERGED_SHARE * len(calls) else {}
     yield Notice("several_ranks", text, len(processes), voids=voids)
 
 

@@ -446,6 +446,9 @@ CASES = [
          "2 devices (0, 3) ran GPU ops", one().launch(20, 5).kernel(30, 4, stream=3)),
     Case("several_ranks", one().launch(20, 5, process=101).kernel(30, 4), 2,
          "2 processes launched GPU ops", one().launch(20, 5, thread=2).kernel(30, 4)),
+    # of two ranks' launches with one id, on one device, one has both ops
+    Case("several_ranks", one().launch(0, 5, process=101, correlation=1).kernel(10, 4), 2,
+         "2 processes launched GPU ops", one().launch(0, 5, thread=2, correlation=1).kernel(10, 4)),
     # --- steps ----------------------------------------------------------------------------------------------------
     Case("no_steps", one(), 1, "one window spans the file", one().annotation("all of it", 0, 9)),
     Case("step_regex_unmatched", Marked(steps(), {"step_regex": "^prefill"}), 1,
@@ -563,6 +566,8 @@ class TestReliable:
             (row_of(98).kernel(1973, 1, name="k97").api("cudaMalloc", 0.5, 1),
              "1 of 99 (1 %) GPU ops are in the file more than once: counts hold records twice",
              row_of(99).kernel(1983, 1, name="k98").api("cudaMalloc", 0.5, 1)),
+            (row_of(98).launch(3000, 5, process=101).kernel(3010, 4), "counts and times per step are of merged ranks",
+             row_of(99).launch(3000, 5, process=101).kernel(3010, 4)),
             (one().api("cudaStreamBeginCapture", 20, 5), "it is the recording of a capture", one()),
             (lossy(40, 39), "the recording is cut inside a kept step: 1 launch call of it", last_step(3, 2)),
             (lossy(40, *range(14)), "14 of 40 (35 %) launch calls, at the start or the end, have no GPU op", lossy(40)),

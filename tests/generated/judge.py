@@ -9,8 +9,10 @@ from random import Random
 from statistics import median
 from typing import Final
 
-from launchscope.analysis.figures.analyses import analyze_trace
+from launchscope.analysis.faults.checks import faults
+from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
 from launchscope.analysis.model.document import TraceDoc
+from launchscope.analysis.model.trace import Void
 
 from .damage import DAMAGES, IMPOSSIBLE, MISSING, Damage
 from .made import Recording, Truth, busy_ns, joined_at, made
@@ -40,13 +42,21 @@ def wrong(seed: int) -> list[str]:
     damage.happening(recording, random)
     happened = deepcopy(recording)
     damage.change(recording, random)
-    document = _report(recording)
+    analysis = analyze_trace(recording.builder().build(), name="generated")
     ranks = [(happened, recording)]
     if recording.other is not None:
         ranks.append((recording.other, recording.other))
-    named = any(warning.code in damage.codes for warning in document.warnings)
-    found = [list(_of_damaged(document, *rank, damage, named)) for rank in ranks]
+    named = bool(damage.codes & _reasons(analysis))
+    found = [list(_of_damaged(analysis.document, *rank, damage, named)) for rank in ranks]
     return min(found, key=len)
+
+
+def _reasons(analysis: TraceAnalysis) -> set[str]:
+    """Codes of the warnings; where the report is unreliable, of those alone that make it so."""
+    if analysis.document.coverage.reliable:
+        return {warning.code for warning in analysis.document.warnings}
+    void = {notice.code for notice in faults(analysis.context) if Void.TRACE in notice.voids}
+    return void | {notice.code for notice in analysis.context.trace.notices}
 
 
 def _report(recording: Recording) -> TraceDoc:
@@ -82,7 +92,9 @@ def _of_damaged(
     """A number outside of what any step took is wrong, unless the damage is named and the report unreliable."""
     if not named:
         may_be = {NO_STEPS} if recording.dressing == "none" else set()
-        yield from (f"withheld, no warning names it: {path}" for path, why in document.withheld.items() if why not in may_be)
+        yield from (
+            f"withheld, no warning names it: {path}" for path, why in document.withheld.items() if why not in may_be
+        )
         if not document.coverage.reliable:
             yield f"unreliable, no warning names it: {document.coverage.unreliable}"
     if named and not document.coverage.reliable:
