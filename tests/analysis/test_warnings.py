@@ -348,6 +348,8 @@ CASES = [
          "inside 1 graph replay (graph 0: 39 of 40 (98 %) GPU ops): left out", replays(40, 39, 40)),
     Case("under_recorded", replays(40, 39, 40), 1,
          "graph 0: 1 of 3 (33 %) replays have fewer than 40 GPU ops (down to 39)", replays(40, 40, 39)),
+    Case("under_recorded", replays(40, 39, 40).kernel(288, 1, name="node_39", correlation=0), 1,
+         "(down to 39): 1 GPU op without a correlation id may be of them", replays(40, 40, 39)),
     Case("skew", trace().launch(10, 5).kernel(9.5, 4), 1,
          "1 of 1 (100 %) GPU ops start before their launch call does, by up to 0.5 µs",
          trace().launch(10, 5).kernel(10, 4.5)),

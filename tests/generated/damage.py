@@ -164,7 +164,7 @@ MISSING: Final = frozenset(
     {"lost_ops", "lost_first", "lost_last", "under_recorded", "cut_replay", "orphans", "graph_nodes_missing"}
 )
 _CUT: Final = frozenset({"lost_first", "lost_last", "cut_replay", "orphans", "no_launches"})
-_NO_ID: Final = frozenset({"zero_correlation", "graph_nodes_missing", "no_launches", "orphans"})
+_NO_ID: Final = frozenset({"zero_correlation", "graph_nodes_missing", "no_launches", "orphans", "under_recorded"})
 _WRONG_ID: Final = frozenset({"skew", "orphans", "after_its_wait", "deferred"})
 IMPOSSIBLE: Final = frozenset({"impossible_durations", "unreadable_times"})
 
