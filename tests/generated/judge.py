@@ -11,6 +11,7 @@ from typing import Final
 
 from launchscope.analysis.faults.checks import faults
 from launchscope.analysis.figures.analyses import TraceAnalysis, analyze_trace
+from launchscope.analysis.figures.verdict import GPU_BOUND_FRACTION
 from launchscope.analysis.model.document import TraceDoc
 from launchscope.analysis.model.trace import Void
 
@@ -105,8 +106,11 @@ def _of_damaged(
         if not low <= printed <= high:
             yield f"{what} is {printed}, truly {low} to {high}, and {but}"
     printed, true = document.verdict, _report(happened).verdict
-    allowed = {true.verdict_class, "insufficient", "mixed" if damage.clock else ""}
-    if printed.verdict_class not in allowed and not (printed.on_the_edge or true.on_the_edge):
+    if printed.on_the_edge or true.on_the_edge or printed.verdict_class in ("insufficient", true.verdict_class):
+        return
+    low, high = truth.shares
+    may_be = low < GPU_BOUND_FRACTION <= high and "gpu-bound" in (printed.verdict_class, true.verdict_class)
+    if not may_be and not (damage.clock and printed.verdict_class == "mixed"):
         yield f"class is {printed.verdict_class}, truly {true.verdict_class}, and {but}"
 
 
@@ -136,11 +140,17 @@ def _idle(document: TraceDoc, happened: Recording, recording: Recording, damage:
     if device.idle_ns is not None:
         known = {(op.start, op.dur) for op in happened.ops}
         seen = recording.ops if damage.clock else [op for op in recording.ops if (op.start, op.dur) in known]
-        since, until = seen[0].start, joined_at(seen)
-        true = until - since - busy_ns(happened.ops, since, until)
-        lost = sum(op.dur for op in happened.ops) - sum(op.dur for op in seen)
-        off, told = _gaps_error_ns(document), _count(document, *MISSING, *IMPOSSIBLE)
-        yield "idle", device.idle_ns, true - off, true + max(off, lost * bool(told))
+        until = joined_at(seen)
+        windows = [
+            (since, until) for since in (seen[0].start, until - device.window_ns)
+        ]  # one may end before it starts
+        true = sorted(until - since - busy_ns(happened.ops, since, until) for since, until in windows)
+        there = {(op.start, op.dur) for op in seen}
+        told = _count(document, *MISSING, *IMPOSSIBLE)  # of calls that set memory nothing tells
+        gone = [op for op in happened.ops if (op.start, op.dur) not in there and (told or op.kind == "memset")]
+        lost = 0 if damage.clock else sum(op.dur for op in gone)
+        off = _gaps_error_ns(document)
+        yield "idle", device.idle_ns, true[0] - off, true[1] + max(off, lost)
     if device.steady is not None:
         off = 2 * damage.clock * max(len(happened.ops) / len(truth.periods) / min(truth.periods), 0)
         yield "idle share", device.steady.idle_fraction, min(truth.idle) - off, max(truth.idle) + off

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
+from statistics import median
 from typing import Final
 
 from launchscope.fixtures.builder import PROCESS, STREAM, TraceBuilder, trace
@@ -161,6 +162,7 @@ class Truth:
     periods: tuple[int, ...]
     work: tuple[int, ...]
     idle: tuple[float, ...]  # shares of the periods
+    shares: tuple[float, float]  # of work in the period, by the medians of all steps and of all but one
     launches: int
     kernels: int
     window: int
@@ -179,9 +181,13 @@ class Truth:
         periods = tuple(ops[first + per_step].start - ops[first].start for first in firsts)
         lasting = [ops[first : first + per_step] for first in range(0, len(ops) - per_step + 1, every)]
         end = joined_at(ops)
+        work = tuple(busy_ns(of_step, of_step[0].start, end) for of_step in lasting)
+        begins = per_step // every  # at how many ops a step may begin
+        shares = [share for n in range(begins) for share in _shares(work[n::begins], periods[n::begins])]
         return cls(
             periods=periods,
-            work=tuple(busy_ns(of_step, of_step[0].start, end) for of_step in lasting),
+            work=work,
+            shares=(min(shares), max(shares)),
             idle=tuple((idle[n + per_step] - idle[n]) / period for n, period in zip(firsts, periods, strict=True)),
             launches=len({op.correlation for op in ops if op.step == 0}),
             kernels=sum(op.kind == "kernel" for op in ops if op.step == 0),
@@ -189,6 +195,16 @@ class Truth:
             busy=end - ops[0].start - idle[-1],
             node=node,
         )
+
+
+def _shares(work: Sequence[int], periods: Sequence[int]) -> list[float]:
+    """Median work by median period: of these steps, and of all but each."""
+    steps = range(len(work))
+    kept = [steps, *([step for step in steps if step != left_out] for left_out in steps)]
+    return [
+        median(work[step] for step in some) / median(periods[step] for step in some if step < len(periods))
+        for some in kept
+    ]
 
 
 def _idle_before(ops: Sequence[Op]) -> tuple[list[int], int]:
