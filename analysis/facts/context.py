@@ -24,6 +24,7 @@ from .gaps import Gaps, find_gaps, gaps_inside
 from .launches import CallStacks, LaunchTimes, launch_times, launches_doc, launching_operators, queue_depth
 from .lost_calls import LostCalls, find_lost_calls
 from .replays import GraphReplays, graph_replays
+from .step_kinds import StepKinds, find_step_kinds
 from .steps import Steps, find_steps, first_op_ns, step_busy_ns
 from .trace_facts import TraceFacts
 from .trace_times import TraceTimes, Waits, blocking_words, steps_doc, trace_times, within_its_time
@@ -133,6 +134,10 @@ class Context:
     def lost_calls(self) -> LostCalls:
         return find_lost_calls(self.trace)
 
+    @cached_property
+    def step_kinds(self) -> StepKinds:
+        return find_step_kinds(self.trace, self.steps)
+
     @property
     def has_steps(self) -> bool:
         """Whether any step is kept."""
@@ -145,9 +150,14 @@ class Context:
 
     @by_device
     def period_ns(self, device: int) -> Ints:
-        """[steps] from a kept step's first op to the first op of the step right after it, kept or not; else NONE."""
+        """[steps] from a kept step's first op to the first op of the step right after it, kept or not; else NONE.
+
+        Steps without any work belong to the time of the one before them.
+        """
         first = self.first_op_ns[device]
-        following = np.append(first, NONE)[1:]
+        following = np.full(len(first), NONE, np.int64)
+        working = np.flatnonzero(~self.steps.empty)
+        following[working[:-1]] = first[working[1:]]
         there = self.steps.kept & (first != NONE) & (following != NONE) & (following > first)
         return np.where(there, following - first, NONE)
 
@@ -161,7 +171,7 @@ class Context:
         periods, first = self.period_ns[device], self.first_op_ns[device]
         for step in np.flatnonzero(periods != NONE).tolist():
             since = found.pop()[0] if found and found[-1][1] == first[step] else int(first[step])
-            found.append((since, int(first[step + 1])))
+            found.append((since, int(first[step] + periods[step])))
         return found
 
     @by_device
@@ -235,7 +245,10 @@ class Context:
             return None
         gaps, periods_ns = (self.gaps[self.headline], self.headline_steady), self.period_ns[self.headline]
         work_ns = within_its_time(self.busy_ns, self.periods_ns, self.headline_steady)
-        times = trace_times(self.trace, self.steps, *gaps, work_ns, periods_ns, self.collectives)
+        several = self.step_kinds.are_several
+        times = trace_times(self.trace, self.steps, *gaps, work_ns, periods_ns, self.collectives, of_means=several)
+        if not several and not len(self.collectives) and times.contradicts(self.headline_steady):
+            times = trace_times(self.trace, self.steps, *gaps, work_ns, periods_ns, self.collectives, of_means=True)
         alone = self.waits is None or not len(self.collectives)
         return times if alone or self.waits is None else self.waits.with_waiting(times, work_ns)
 

@@ -70,6 +70,23 @@ _PEOPLES_NAMES: Final = tuple((phase, re.compile(pattern)) for phase, pattern in
 _VLLM: Final = re.compile(r"gpu_model_runner: |execute_(?:\d+_)?(?:context|new)_\d|llm_engine step: ")
 _SGLANG: Final = re.compile(r"scheduler\.run_batch$|step\[[A-Z_]+ bs=")
 
+DECODE, PREFILL, MIXED = "decode", "prefill", "mixed"
+KINDS: Final = (PREFILL, MIXED, DECODE)
+
+_VLLM_STEP: Final = re.compile(r"execute_(?:\d+_)?context_(\d+)(?:\(.*?\))?_generation_(\d+)")
+_VLLM_OLD: Final = re.compile(r"execute_new_(\d+)_cached_(\d+)")
+"""Before vLLM 0.13. A cached request may still be in its prompt, so only one with new requests alone is told."""
+_SGLANG_STEP: Final = re.compile(r"step\[([A-Z_]+) bs=")
+_SGLANG_KINDS: Final = {
+    "EXTEND": PREFILL,
+    "SPLIT_PREFILL": PREFILL,
+    "DLLM_EXTEND": PREFILL,
+    "MIXED": MIXED,
+    "DECODE": DECODE,
+    "TARGET_VERIFY": DECODE,
+}
+_WORD: Final = re.compile(r"(?<![a-z])(prefill|decode)(?![a-z])", re.IGNORECASE)
+
 assert {phase for phase, _ in _ENGINES + _FRAMES + _PEOPLE} <= set(PHASES)
 
 
@@ -95,3 +112,17 @@ def engine_of(names: Iterable[str]) -> str | None:
     if any(_VLLM.search(name) for name in names):
         return "vLLM"
     return "SGLang" if any(_SGLANG.search(name) for name in names) else None
+
+
+def kind_of(name: str) -> str | None:
+    """The kind that an annotation names, or None."""
+    if found := _VLLM_STEP.search(name):
+        prompts, generating = int(found[1]), int(found[2])
+        return (MIXED if generating else PREFILL) if prompts else (DECODE if generating else None)
+    if found := _VLLM_OLD.search(name):
+        new, cached = int(found[1]), int(found[2])
+        return (MIXED if cached else PREFILL) if new else None
+    if found := _SGLANG_STEP.search(name):
+        return _SGLANG_KINDS.get(found[1])
+    words = {word.lower() for word in _WORD.findall(name)}
+    return words.pop() if len(words) == 1 else None

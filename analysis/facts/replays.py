@@ -212,10 +212,8 @@ def _attach_under_recorded(
             while shorter < len(by_length) and len(sequences[by_length[shorter]]) >= len(sequences[short]):
                 shorter += 1
             of_names = [s for s in by_length[shorter:] if names[s] <= names[short]]
-            in_order = [
-                np.sort(sequences[s]) if branches[short] else sequences[s] for s in of_names
-            ]  # a branch is lost
-            parts[short] = [s for s, own in zip(of_names, in_order, strict=True) if _is_part(own, sequences[short])]
+            in_order = np.sort if branches[short] else np.asarray  # what lost a whole branch has none
+            parts[short] = [s for s in of_names if _is_part(in_order(sequences[s]), sequences[short])]
             for its_part in parts[short]:
                 wholes[its_part].append(short)
     return owner

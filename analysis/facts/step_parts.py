@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -166,7 +167,9 @@ def numbers_restart(names: list[str]) -> bool:
     if len(numbers) < LEAST_RUNS or min(numbers.values()) < LEAST_RUNS:
         return False
     first = list(dict.fromkeys(names))
-    return names[: 2 * len(first)] == first * 2
+    counts = [int(found[-1]) for name in first if (found := re.findall(r"\d+", name))]
+    counting_up = len(counts) == len(first) and all(later == one + 1 for one, later in pairwise(counts))
+    return counting_up and names[: 2 * len(first)] == first * 2
 
 
 def normalised_name(name: str) -> str:

@@ -12,8 +12,11 @@ import numpy as np
 from ..model.columns import follow, numbered
 from ..model.trace import NONE, Bools, Ints, Notice, Reals, Trace
 from .lost_calls import LostCalls
+from .phase_names import kind_of
 from .replays import GraphReplays
 from .step_sources import Evidence, StepRanges, locate_steps
+
+NO_WORK: Final = "no GPU work in it"
 
 CUT_OFF: Final = 0.9
 """The first or last step is cut off when it has less than this share of the fewest launches or ops of the others."""
@@ -38,6 +41,7 @@ class Steps:
     end_ns: Ints  # [n]
     kept: Bools  # [n]
     reasons: dict[int, str]  # why each dropped step was
+    empty: Bools  # [n] neither launches nor GPU work, between steps that have some
     op_step: Ints  # step of each GPU op, NONE outside
     launch_step: Ints  # step of each launch, NONE outside
     blocking_step: Ints  # step of each blocking call of a thread that launches in it, NONE outside
@@ -91,6 +95,7 @@ def find_steps(
         end_ns=ranges.end_ns,
         kept=kept,
         reasons=dict(sorted(reasons.items())),
+        empty=_empty(reasons, len(ranges.names)),
         op_step=op_step,
         launch_step=launch_step,
         blocking_step=_blocking_steps(trace, ranges, launch_step),
@@ -191,12 +196,13 @@ def _dropped(
     reasons = dict(ranges.dropped)
     for step in np.flatnonzero(ranges.end_ns <= ranges.start_ns).tolist():
         reasons[step] = "never ended"
+    kinds = [kind_of(name) for name in ranges.names]
     launches, ops = (np.bincount(s[s != NONE], minlength=count) for s in (launch_step, op_step))
     cut = op_step[follow(replays.cut, replays.op_replay, absent=False)]
     for step, reason in _lacking(trace, ranges, lost, cut, reasons).items():
         reasons.setdefault(step, reason)
     for step in np.flatnonzero((launches == 0) & (ops == 0)).tolist():
-        reasons.setdefault(step, "no GPU work in it")
+        reasons.setdefault(step, NO_WORK)
     for step in _compiling_steps(trace, ranges):
         reasons.setdefault(step, "compiles or captures")
     for edge, where in ((0, "start"), (-1, "end")):
@@ -204,10 +210,10 @@ def _dropped(
         if len(kept) < 3:
             break
         step = kept[edge]
-        others = [other for other in kept if other != step]
-        if step == (0, count - 1)[edge] and any(_is_cut(n[step], n[others]) for n in (launches, ops)):
+        others = [other for other in kept if other != step and kinds[other] == kinds[step]]
+        if others and step == (0, count - 1)[edge] and any(_is_cut(n[step], n[others]) for n in (launches, ops)):
             reasons[step] = f"cut off by the {where} of the file: {launches[step]} launches, {ops[step]} GPU ops"
-    return reasons | _warm_up_steps(ranges, launches, [step for step in range(count) if step not in reasons])
+    return reasons | _warm_up_steps(ranges, launches, kinds, [step for step in range(count) if step not in reasons])
 
 
 def _lacking(
@@ -229,17 +235,28 @@ def _lacking(
     return found if len({*found, *reasons}) < len(ranges.names) else {}
 
 
+def _empty(reasons: Mapping[int, str], count: int) -> Bools:
+    """Steps without work that others surround: the GPU idles meanwhile."""
+    empty = np.array([reasons.get(step) == NO_WORK for step in range(count)], np.bool_)
+    working = np.flatnonzero(~empty)
+    if len(working):
+        empty[: working[0]] = empty[working[-1] :] = False
+    return empty
+
+
 def _is_cut(count: int, others: Ints) -> bool:
     least = int(others.min())
     return count < least if least == others.max() else count < CUT_OFF * least
 
 
-def _warm_up_steps(ranges: StepRanges, launches: Ints, kept: Sequence[int]) -> dict[int, str]:
-    """Leading steps that launch more, or take the host far longer, than those after them."""
+def _warm_up_steps(
+    ranges: StepRanges, launches: Ints, kinds: Sequence[str | None], kept: Sequence[int]
+) -> dict[int, str]:
+    """Leading steps that launch more, or take the host far longer, than those of their kind after them."""
     reasons: dict[int, str] = {}
     took_ns = ranges.end_ns - ranges.start_ns
     for position, step in enumerate(kept):
-        others = np.array(kept[position + 1 :], dtype=np.int64)
+        others = np.array([other for other in kept[position + 1 :] if kinds[other] == kinds[step]], dtype=np.int64)
         if len(others) < 2:
             break
         most, least = int(launches[others].max()), int(launches[others].min())

@@ -20,6 +20,9 @@ from .collectives import Collectives
 from .gaps import Gaps
 from .steps import Steps
 
+APART: Final = 0.1
+"""Of the window: idle time that differs by more from what T and W leave contradicts them."""
+
 QUEUE_FULL: Final = 1_000  # launches; the driver blocks the host at about 1,024 (NVIDIA H200, CUDA 13.0)
 
 
@@ -29,6 +32,7 @@ class StepParts:
 
     working_ns: float  # surely work
     waiting_ns: float = 0.0  # for ranks that arrive later
+    transfer_ns: float = 0.0
     unsplit_ns: float = 0.0  # of which waiting and transfer can't be told apart
     idle_ns: float = 0.0
 
@@ -38,6 +42,7 @@ class TraceTimes:
     """What one step of a trace took on the headline device; the whole window where there are no steps."""
 
     has_steps: bool
+    of_means: bool  # T, W, N and N·τ are means over steps that differ much, or are of several kinds; else medians
     clock_ns: int  # what the file's times are rounded to; 0 where they are told to the ns
     step_ns: float  # T: median period, or the one step's window, or the whole window
     work_ns: float  # W, waiting inside collectives included
@@ -60,6 +65,17 @@ class TraceTimes:
             return None
         return {tax: share * self.parts.idle_ns for tax, share in self.tax_shares.items()}
 
+    def contradicts(self, steady: Gaps | None) -> bool:
+        """Whether they can't be of one step: W or N·τ above T, or the window idle by far more or less than T and W say.
+
+        Medians of steps that differ much are.
+        """
+        if steady is None or not self.step_ns:
+            return False
+        idle = 1 - self.work_ns / self.step_ns
+        longest = max(self.work_ns, self.host_ns or 0.0)
+        return longest > self.step_ns + self.clock_ns + 1 or abs(idle - steady.idle_fraction) > APART
+
     @property
     def before_replay_ns(self) -> float:
         """Part of the launch tax, stalls left out, before graph replays."""
@@ -74,10 +90,12 @@ def trace_times(
     busy: Reals,
     periods_ns: Ints,
     collectives: Collectives,
+    *,
+    of_means: bool,
 ) -> TraceTimes:
     """T, W, N and N·τ of the headline device, whose gaps, periods [steps] and collectives these are.
 
-    ``busy`` is its work in each kept step, or in the whole window.
+    ``busy`` is its work in each kept step, or in the whole window. ``of_means``: steps are of several kinds.
     """
     kept, launches = steps.kept_rows, steps.launch_step
     if len(kept):
@@ -87,32 +105,39 @@ def trace_times(
         has_period |= not has_period.any()
         idle = float((spans - busy).mean()) if steady is None else steady.idle_ns / len(spans)
         rows_of = (steps.op_step, launches, launches[trace.launches.is_graph])
-        counts = [float(np.median(steps.count_kept(rows))) for rows in rows_of]
+        counts = [_middle(steps.count_kept(rows), has_period, of_means=of_means) for rows in rows_of]
     else:
         spans, has_period, idle = np.array([whole.window_ns]), np.ones(1, np.bool_), float(whole.idle_ns)
         launches, kept = np.zeros(len(trace.launches), dtype=np.int64), np.zeros(1, dtype=np.int64)
         counts = [float(n) for n in (len(trace.gpu_ops), len(trace.launches), trace.launches.is_graph.sum())]
-    work, gaps = float(np.median(busy)), steady or whole
+    work, gaps = _middle(busy, has_period, of_means=of_means), steady or whole
     exposed = collectives.exposed_ns.astype(np.float64) if len(collectives) else np.zeros(len(busy))
     before_replay = gaps.parts_ns["launch"] - gaps.stall_launch_ns
     times = TraceTimes(
         has_steps=len(steps.kept_rows) > 0,
         clock_ns=trace.clock_ns,
-        step_ns=float(np.median(spans)),
+        of_means=of_means,
+        step_ns=_middle(spans, np.ones(len(spans), np.bool_), of_means=of_means),
         work_ns=work,
         without_waiting_ns=work,
         gpu_ops=counts[0],
         launches=counts[1],
         graph_launches=counts[2],
-        host_ns=float(np.median(host_submit_ns(trace, launches, kept))) if counts[1] else None,
-        exposed_ns=min(float(np.median(exposed)), work),
+        host_ns=_middle(host_submit_ns(trace, launches, kept), has_period, of_means=of_means) if counts[1] else None,
+        exposed_ns=min(_middle(exposed, has_period, of_means=of_means), work),
         with_period=tuple(has_period.tolist()),
         idle_ns=idle,
         tax_shares={tax: ns / gaps.idle_ns for tax, ns in gaps.taxes_ns().items()} if gaps.idle_ns else None,
         before_replay_share=int(before_replay[gaps.observer].sum()) / gaps.idle_ns if gaps.idle_ns else 0.0,
         parts=StepParts(work),
     )
-    return replace(times, parts=step_parts(times, busy, np.zeros(len(busy)), exposed, exposed == 0))
+    none = np.zeros(len(busy))
+    return replace(times, parts=step_parts(times, busy, none, none, exposed, exposed == 0))
+
+
+def _middle(values: Reals | Ints, with_period: Bools, *, of_means: bool) -> float:
+    """The median; the mean over the steps that have a period where steps are of several kinds."""
+    return float(values[with_period[: len(values)]].mean() if of_means else np.median(values))
 
 
 def within_its_time(busy: Reals, periods: Reals, steady: Gaps | None) -> Reals:
@@ -155,22 +180,26 @@ def steps_doc(trace: Trace, steps: Steps, device: int, busy: Reals, periods: Rea
     )
 
 
-def step_parts(times: TraceTimes, busy_ns: Reals, waiting_ns: Reals, unsplit_ns: Reals, split: Bools) -> StepParts:
-    """T − what is surely work, split as the sums over the steps with a period are: waiting, unsplit, and idle time.
+def step_parts(
+    times: TraceTimes, busy_ns: Reals, waiting_ns: Reals, transfer_ns: Reals, unsplit_ns: Reals, split: Bools
+) -> StepParts:
+    """T − what is surely work, split as the sums over the steps with a period are: waiting, transfer, unsplit, idle.
 
     Columns are [s], of the kept steps or the first s of them; ``split``: waiting of all collectives is known. Not
     by medians: where ranks wait for each other in turn, the median step waits all of its time, or none of it. Of the
     steps that are split where they are most of them; else of all.
     """
     rows = split if 2 * split.sum() >= len(split) else np.ones(len(split), np.bool_)
-    working = float(np.median((busy_ns - waiting_ns - unsplit_ns)[rows]))
+    inside = (waiting_ns, transfer_ns, unsplit_ns)
+    work_ns = busy_ns - waiting_ns - transfer_ns - unsplit_ns
     summed = rows & np.array(times.with_period[: len(rows)], np.bool_)
     summed = summed if summed.any() else rows
-    waiting, unsplit = float(waiting_ns[summed].mean()), float(unsplit_ns[summed].mean())
-    left, total = max(times.step_ns - working, 0.0), waiting + unsplit + times.idle_ns
+    working = float(work_ns[summed].mean() if times.of_means else np.median(work_ns[rows]))
+    means = [float(each[summed].mean()) for each in inside]
+    left, total = max(times.step_ns - working, 0.0), sum(means) + times.idle_ns
     if total <= 0:
         return StepParts(working, idle_ns=left)
-    return StepParts(working, *(left * part / total for part in (waiting, unsplit, times.idle_ns)))
+    return StepParts(working, *(left * part / total for part in (*means, times.idle_ns)))
 
 
 def submits_as_profiled(steps: StepsDoc, queue: QueueDepthDoc) -> bool:
@@ -224,6 +253,7 @@ class Waits:
     step_transfer_ns: Reals  # [s] of the collectives of which it can be told
     step_waiting_ns: Reals  # [s]
     exposed_waiting_ns: Reals  # [s] the part of waiting beside which nothing ran: at least so much
+    exposed_transfer_ns: Reals  # [s] the part of transfer beside which nothing ran: at most so much
     unsplit_ns: Reals  # [s] exposed time of the collectives of which it can't be told
     split: Bools  # [s] transfer and waiting are known of every collective
 
@@ -236,5 +266,6 @@ class Waits:
         """The trace's times with W without waiting, and T in parts; ``busy_ns`` [s] is the work in its steps."""
         rows = self.split if self.split.any() else np.ones(len(self.split), np.bool_)
         without = float(np.median((busy_ns - self.exposed_waiting_ns)[rows]))
-        parts = step_parts(times, busy_ns, self.exposed_waiting_ns, self.unsplit_ns, self.split)
+        waiting_ns, transfer_ns = self.exposed_waiting_ns, self.exposed_transfer_ns
+        parts = step_parts(times, busy_ns, waiting_ns, transfer_ns, self.unsplit_ns, self.split)
         return replace(times, without_waiting_ns=without, parts=parts)

@@ -9,9 +9,10 @@ from ..facts.context import Context
 from ..model.trace import Notice, Void
 from .impossible import IMPOSSIBLE
 from .lost_records import LOST
+from .merged import MERGED
 from .waits import WAITS
 
-CHECKS: Final = (*LOST, *IMPOSSIBLE, *WAITS)
+CHECKS: Final = (*MERGED, *LOST, *IMPOSSIBLE, *WAITS)
 
 _CUT_CODES: Final = ("cut_file", "damaged_file")
 

@@ -22,9 +22,6 @@ IMPOSSIBLE_SHARE: Final = 0.01
 TWICE_SHARE: Final = 0.01
 """Over this share of GPU ops that are in the file more than once, its counts are of no use."""
 
-MERGED_SHARE: Final = 0.01
-"""Over this share of launches by other processes than the busiest, figures per step are of no rank."""
-
 CANT_BE: Final = "have durations that can't be"
 """The end of a reason, of more than that share."""
 
@@ -134,21 +131,6 @@ def _duplicates(context: Context) -> Iterator[Notice]:
         yield Notice("duplicates", text, twice, event, voids)
 
 
-def _several_ranks(context: Context) -> Iterator[Notice]:
-    trace, without_op = context.trace, context.lost_calls.rows  # the ops of one id all go to one of its launches
-    calls = np.append(trace.launches.process, trace.host_ops.process[without_op])
-    processes, counts = np.unique(calls, return_counts=True)
-    if len(processes) < 2:
-        return
-    text = (
-        f"{len(processes)} processes launched GPU ops: the file merges several ranks, whose correlation ids may "
-        "collide; analyze one rank's own file where you have it"
-    )
-    many = f"{len(processes)} processes launched GPU ops: counts and times per step are of merged ranks"
-    voids = {Void.TRACE: many} if len(calls) - counts.max() > MERGED_SHARE * len(calls) else {}
-    yield Notice("several_ranks", text, len(processes), voids=voids)
-
-
 def _overlap(context: Context) -> Iterator[Notice]:
     facts, trace = context.trace_facts, context.trace
     rows = facts.overlaps.early & ~facts.twice
@@ -177,6 +159,5 @@ IMPOSSIBLE: Final = (
     Check("coarse_times", "times are told to the ns", _coarse_times),
     Check("impossible_durations", "what ran has lasted from 0 ns up to what the file spans", _impossible_durations),
     Check("duplicates", "a record stands once in its file", _duplicates),
-    Check("several_ranks", "a file is of one rank", _several_ranks),
     Check("overlap", "ops of one stream run one after the other", _overlap),
 )

@@ -58,7 +58,9 @@ def _bound_note(times: TraceTimes) -> str | None:
     notes = []
     if parts.waiting_ns > resolved:
         notes.append(f"W is without what it waits inside collectives, {units.duration(parts.waiting_ns)} of T")
-    unsplit = times.without_waiting_ns - parts.working_ns
+    if parts.transfer_ns > resolved:
+        notes.append(f"W holds {units.duration(parts.transfer_ns)} that collectives transfer beside nothing else")
+    unsplit = times.without_waiting_ns - parts.working_ns - parts.transfer_ns
     if unsplit > resolved:
         notes.append(f"W holds {units.duration(unsplit)} inside collectives, waiting for other ranks included")
     return "; ".join(notes) or None

@@ -20,6 +20,7 @@ from .memory_ops import MEMORY_OPS
 from .queue_depth import QUEUE_DEPTH
 from .serving.serving_story import SERVING
 from .short_kernels import SHORT_KERNELS
+from .step_kinds import STEP_KINDS
 from .steps import STEPS
 from .trace_notices import WARNINGS
 from .trace_verdict import VERDICT
@@ -36,6 +37,7 @@ FIGURES: Final[tuple[Figure[Any], ...]] = (
     MEMORY_OPS,
     GRAPH_DOCTOR,
     SHORT_KERNELS,
+    STEP_KINDS,
     STEPS,
     DEVICES,
     KERNELS,

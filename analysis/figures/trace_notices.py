@@ -14,7 +14,7 @@ from ..facts.context import Context
 from ..faults.checks import faults
 from ..model import units
 from ..model.document import EventDoc, WarningDoc
-from ..model.trace import Notice
+from ..model.trace import Event, Notice
 from .communication import waiting_unknown
 from .figure import Figure
 
@@ -26,6 +26,7 @@ def trace_notices(context: Context) -> Iterator[Notice]:
     """Everything that the data itself tells, apart from what its reader and its steps have to say."""
     yield from faults(context)
     yield from _gap_notices(context)
+    yield from _empty_steps(context)
     devices = context.trace.devices
     if len(devices) > 1:
         listed = ", ".join(str(device) for device in devices)
@@ -34,6 +35,18 @@ def trace_notices(context: Context) -> Iterator[Notice]:
             "speak of the busiest"
         )
         yield Notice("several_devices", text, len(devices))
+
+
+def _empty_steps(context: Context) -> Iterator[Notice]:
+    steps = context.steps
+    rows = np.flatnonzero(steps.empty)
+    if len(rows):
+        text = (
+            f"{units.part(len(rows), len(steps))} steps hold neither launches nor GPU work: the GPU idles, and their "
+            "time counts to the step before each; where they are no steps, name those that are with --step-regex"
+        )
+        event = Event(steps.names[rows[0]], int(steps.start_ns[rows[0]]), "nothing is launched in it")
+        yield Notice("empty_steps", text, len(rows), event)
 
 
 def _gap_notices(context: Context) -> Iterator[Notice]:

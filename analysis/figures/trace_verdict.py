@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from ..facts.context import Context
 from ..facts.trace_times import TraceTimes
 from ..faults.checks import voided
@@ -14,7 +16,8 @@ from ..model.trace import Void
 from .coverage import COVERAGE
 from .figure import Figure
 from .observer import KERNEL_STRETCH_NS
-from .verdict import HALF, StepFacts, largest_tax, verdict
+from .step_kinds import STEP_KINDS, actions_of_kinds, kinds_in_words
+from .verdict import HALF, MAX_ACTIONS, StepFacts, largest_tax, verdict
 
 
 def trace_verdict(
@@ -42,7 +45,7 @@ def trace_verdict(
         StepFacts(
             basis="trace",
             step_ns=times.step_ns,
-            gpu_work_ns=parts.working_ns + parts.waiting_ns + parts.unsplit_ns,
+            gpu_work_ns=parts.working_ns + parts.waiting_ns + parts.transfer_ns + parts.unsplit_ns,
             gpu_ops=times.gpu_ops,
             launches=times.launches,
             tau_ns=None if times.host_ns is None else times.host_ns / times.launches,
@@ -50,6 +53,7 @@ def trace_verdict(
             work_uncertainty_ns=times.gpu_ops * (KERNEL_STRETCH_NS + times.clock_ns),
             clock_ns=times.clock_ns,
             waiting_ns=parts.waiting_ns,
+            transfer_ns=parts.transfer_ns,
             unsplit_ns=parts.unsplit_ns,
             waits_for=waits_for,
             alone=alone,
@@ -69,7 +73,7 @@ def trace_verdict(
 def _compute(context: Context) -> VerdictDoc:
     covered = COVERAGE.of(context)
     assert covered is not None, "every trace is counted"
-    return trace_verdict(
+    found = trace_verdict(
         context.times,
         covered.unreliable,
         context.blocking_words,
@@ -79,6 +83,14 @@ def _compute(context: Context) -> VerdictDoc:
         waits_for=context.waits_for,
         no_class=_no_class(context),
         work_at_most=bool(context.trace.whole_replays.any()),
+    )
+    kinds = STEP_KINDS.of(context)
+    if not kinds or context.times is None or found.verdict_class == "insufficient":
+        return found
+    return msgspec.structs.replace(
+        found,
+        reason=f"{found.reason}; the mean of several kinds: {kinds_in_words(kinds)}",
+        actions=actions_of_kinds(kinds, context.times.step_ns)[:MAX_ACTIONS],
     )
 
 
@@ -99,7 +111,14 @@ def _no_class(context: Context) -> str | None:
             )
             return f"graph replays were recorded as a whole: {known}; what it does inside them is not known"
     reason = voided(context, Void.WORK)
-    return None if reason is None else f"GPU work can't be told: {reason}"
+    if reason is not None:
+        return f"GPU work can't be told: {reason}"
+    if times is None or len(context.collectives) or not times.contradicts(context.headline_steady):
+        return None
+    told = f"a step of {units.duration(times.step_ns)} with {units.duration(times.work_ns)} of GPU work"
+    host = "" if times.host_ns is None else f" and {units.duration(times.host_ns)} of host time"
+    assert context.headline_steady is not None, "without a window nothing contradicts it"
+    return f"{told}{host} contradicts a window that is idle by {units.share(context.headline_steady.idle_fraction)}"
 
 
 VERDICT: Final = Figure(

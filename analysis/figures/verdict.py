@@ -3,9 +3,9 @@
 The first class that holds (docs/metrics.md, "Verdict"):
 
     insufficient         not reliable, no GPU op, or no steps and under 100 GPU ops
-    gpu-bound            W ≥ 0.85 T, without what collectives wait or may wait in it
-    wait-bound           waiting for other ranks is at least half of what the GPU does not work
-    communication-bound  the same of collectives of which waiting and transfer can't be told apart
+    gpu-bound            W ≥ 0.85 T, without what collectives wait or transfer beside nothing else
+    wait-bound           waiting for other ranks is the largest part of what the GPU does not work
+    communication-bound  transfer is, or both together where they can't be told apart
     launch-bound, node-bound, sync-bound, stall-bound, between-steps-bound
                          the largest tax, if it is at least half of the idle time
     mixed                no tax is
@@ -31,6 +31,7 @@ HOW: Final = {
     "between_steps": "launch step n + 1 before the host reads the token of step n",
     "stall": "gc.freeze() after warm-up; warm up every shape; load data in another process",
     "wait": "look at the rank that arrives last: taskset each process to cores of its own; gc.freeze(); graphs",
+    "transfer": "collectives on a stream of their own: torch.distributed with async_op=True, waited for late",
     "other_ranks": "launchscope analyze RANK0.json RANK1.json …",
     "node": "torch.compile before the capture: half the nodes pay half",
     "less_work": "launchscope whatif CAPTURE --weights int4 --graph, or --batch 8",
@@ -88,6 +89,7 @@ class StepFacts:
     work_uncertainty_ns: float = 0.0
     clock_ns: float = 0.0  # what the trace's times are rounded to
     waiting_ns: float = 0.0  # of W: exposed, inside collectives, for ranks that arrive later
+    transfer_ns: float = 0.0  # of W: exposed, inside collectives, when all have arrived
     unsplit_ns: float = 0.0  # of W: exposed, inside collectives of which waiting and transfer can't be told apart
     waits_for: int | None = None  # the rank for which most of that waiting is; null where there is none
     alone: bool = False  # no other rank was given
@@ -107,8 +109,8 @@ class StepFacts:
     measured: tuple[ActionDoc, ...] = ()  # what other modes of the same profile measured
 
     def working_ns(self, work_ns: float) -> float:
-        """Of W, what is surely neither waiting nor may be."""
-        return work_ns - self.waiting_ns - self.unsplit_ns
+        """Of W, what is neither waiting nor transfer, nor may be."""
+        return work_ns - self.waiting_ns - self.transfer_ns - self.unsplit_ns
 
     def tax_error_ns(self, tax: str) -> float:
         """What the rounding of times may be of a tax: both edges of each gap, seen or swallowed."""
@@ -170,9 +172,11 @@ def _class_of(facts: StepFacts, step_ns: float, work_ns: float) -> str:
     working = facts.working_ns(work_ns)
     if working >= GPU_BOUND_FRACTION * step_ns:
         return "gpu-bound"
-    if facts.waiting_ns and facts.waiting_ns >= HALF * (step_ns - working - facts.unsplit_ns):
+    communicating = facts.transfer_ns + facts.unsplit_ns
+    idle = max(step_ns - working - facts.waiting_ns - communicating, 0.0)
+    if facts.waiting_ns and facts.waiting_ns >= max(communicating, idle):
         return "wait-bound"
-    if facts.unsplit_ns and facts.waiting_ns + facts.unsplit_ns >= HALF * (step_ns - working):
+    if communicating and facts.waiting_ns + communicating >= idle:
         return "communication-bound"
     tax, share = largest_tax(facts.taxes_ns)
     return CLASS_OF_TAX.get(tax, "mixed") if share >= HALF else "mixed"
@@ -233,6 +237,9 @@ def _communication_text(facts: StepFacts, step_ns: float) -> Iterator[str]:
     if facts.waiting_ns > facts.work_uncertainty_ns:
         took = f"{units.duration(facts.waiting_ns)} ({units.share(facts.waiting_ns / step_ns)})"
         yield f"it waits {took} inside collectives {_awaited(facts)}"
+    if facts.transfer_ns > facts.work_uncertainty_ns:
+        took = f"{units.duration(facts.transfer_ns)} ({units.share(facts.transfer_ns / step_ns)})"
+        yield f"collectives transfer for {took} beside nothing else"
     if facts.unsplit_ns > facts.work_uncertainty_ns:
         took = f"{units.duration(facts.unsplit_ns)} ({units.share(facts.unsplit_ns / step_ns)})"
         yield f"{took} pass inside collectives, where transfer and waiting for other ranks can't be told apart"
@@ -289,6 +296,8 @@ def _actions(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> lis
             predicted.append(action)
     if facts.waiting_ns >= WORTH_DOING * step_ns:
         predicted.append(_less_waiting(facts, step_ns, work_ns))
+    if facts.transfer_ns >= WORTH_DOING * step_ns:
+        predicted.append(_less_transfer(facts, step_ns, work_ns))
     if facts.alone and facts.unsplit_ns >= WORTH_DOING * step_ns:
         predicted.append(_other_ranks(facts, step_ns))
     predicted.sort(key=lambda action: -(action.saves_ns or 0.0))
@@ -392,6 +401,16 @@ def _own_host_text(facts: StepFacts, alone_ns: float) -> str:
     """What of waiting is left to gain as long as this rank launches as it does."""
     host = units.duration(facts.launches * (facts.tau_ns or 0.0))
     return f"at most {units.duration(alone_ns)} of it while this rank's own launches take {host} of host time"
+
+
+def _less_transfer(facts: StepFacts, step_ns: float, work_ns: float) -> ActionDoc:
+    """What hides or shrinks transfer: as much as there is computation to hide it behind; sending less, at most all."""
+    transfer = units.duration(facts.transfer_ns)
+    evidence = f"{transfer} of {units.duration(step_ns)} collectives transfer beside nothing else"
+    what = "run computation beside the collectives, or send less: lower precision, fewer and larger messages"
+    hidden = min(facts.transfer_ns, facts.working_ns(work_ns))
+    action = _saving(what, hidden, low=0.0, high=facts.transfer_ns, step_ns=step_ns, kind="transfer")
+    return replace(action, evidence=evidence, how=HOW["transfer"])
 
 
 def _other_ranks(facts: StepFacts, step_ns: float) -> ActionDoc:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ..model import units
-from ..model.document import ActionDoc, SkippedDoc, UnreadDoc, VerdictDoc, WarningDoc
-from ..model.units import MISSING, duration, number, plural, share
+from ..model.document import ActionDoc, EventDoc, SkippedDoc, UnreadDoc, VerdictDoc, WarningDoc
+from ..model.units import MISSING, brief, duration, number, plural, share
 from ..story import Column, Fact, Headline, Listing, Row, Table
 
 _OF_A_SUMMARY: Final = re.compile(r"(?<=_ns)\.(median|p10|p90)$")
@@ -76,14 +76,23 @@ def saving(action: ActionDoc) -> str:
     return f"{saves}, {span}" if span and action.basis != "measured" else saves
 
 
-def warnings(found: Sequence[WarningDoc], *, verbose: bool) -> Iterator[Fact]:
-    """Warnings in full; without ``verbose`` the first few."""
+def warnings(found: Sequence[WarningDoc], *, verbose: bool, events: bool = False) -> Iterator[Fact]:
+    """Warnings in full; without ``verbose`` the first few. ``events``: with the one record that proves each."""
     shown = found if verbose else found[:SHOWN]
-    texts = [f"{warning.message} [{warning.code}]" for warning in shown]
+    texts = [
+        f"{warning.message} [{warning.code}]{_proof(warning.event) if events or verbose else ''}" for warning in shown
+    ]
     if len(found) > len(shown):
         texts.append(f"… {plural(len(found) - len(shown), 'more warning')}")
     if texts:
         yield Fact("warnings", texts, concern=True)
+
+
+def _proof(event: EventDoc | None) -> str:
+    if event is None:
+        return ""
+    side = "after" if event.after_ns >= 0 else "before"
+    return f" · seen in {brief(event.name)}, {duration(abs(event.after_ns))} {side} the first GPU op: {event.why}"
 
 
 def withheld(reasons: dict[str, str], *, verbose: bool) -> Iterator[Fact]:

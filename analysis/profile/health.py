@@ -304,7 +304,7 @@ def _tell_trace(trace: TraceHealthDoc, *, divides: bool, verbose: bool) -> Itera
     rows = [Row([answer.figure, answer.trusted, answer.reason or MISSING]) for answer in trace.trust]
     columns = [Column("figure", right=False), Column("to be trusted", right=False)]
     yield Listing(Table([*columns, Column("because", right=False, least=30, wraps=True)], rows))
-    yield from verdict_blocks.warnings(trace.warnings, verbose=verbose)
+    yield from verdict_blocks.warnings(trace.warnings, verbose=verbose, events=True)
     if trace.coverage.gpu_ops or verbose:  # else everything is
         yield from verdict_blocks.withheld(trace.withheld, verbose=verbose)
     yield from coverage_facts(trace.coverage, verbose=verbose)

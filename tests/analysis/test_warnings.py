@@ -110,6 +110,16 @@ def steps(count: int = 4) -> TraceBuilder:
     return builder
 
 
+def with_empty_steps() -> TraceBuilder:
+    """Six steps 100 µs apart, of which the third and the fifth hold nothing."""
+    builder = trace()
+    for step in range(6):
+        builder.step(step, 100 * step, 90)
+        if step not in (2, 4):
+            builder.launch(100 * step, 5).kernel(100 * step + 10, 5.5)
+    return builder
+
+
 def last_step(launches: int, *lost: int) -> TraceBuilder:
     """Two steps with a launch every 20 µs, one in the first; of the second's those that are told lost their GPU op."""
     builder = trace().step(0, 0, 90).launch(0, 5).kernel(10, 5).step(1, 100, 20 * launches)
@@ -448,11 +458,9 @@ CASES = [
          "2 devices (0, 3) ran GPU ops", one().launch(20, 5).kernel(30, 4, stream=3)),
     Case("several_ranks", one().launch(20, 5, process=101).kernel(30, 4), 2,
          "2 processes launched GPU ops", one().launch(20, 5, thread=2).kernel(30, 4)),
-    # of two ranks' launches with one id, on one device, one has both ops
-    Case("several_ranks", one().launch(0, 5, process=101, correlation=1).kernel(10, 4), 2,
-         "2 processes launched GPU ops", one().launch(0, 5, thread=2, correlation=1).kernel(10, 4)),
     # --- steps ----------------------------------------------------------------------------------------------------
     Case("no_steps", one(), 1, "one window spans the file", one().annotation("all of it", 0, 9)),
+    Case("empty_steps", with_empty_steps(), 2, "2 of 6 (33 %) steps hold neither launches nor GPU work", steps(6)),
     Case("step_regex_unmatched", Marked(steps(), {"step_regex": "^prefill"}), 1,
          "its annotations: 'decode 0', 'decode 1', 'decode 2'", Marked(steps(), {"step_regex": "^decode"})),
     Case("marks_disagree", marked(shift_us=10_000), 4, "0 to 0 launches a step, 0 of 0 inside", marked(shift_us=0)),
@@ -568,8 +576,6 @@ class TestReliable:
             (row_of(98).kernel(1973, 1, name="k97").api("cudaMalloc", 0.5, 1),
              "1 of 99 (1 %) GPU ops are in the file more than once: counts hold records twice",
              row_of(99).kernel(1983, 1, name="k98").api("cudaMalloc", 0.5, 1)),
-            (row_of(98).launch(3000, 5, process=101).kernel(3010, 4), "counts and times per step are of merged ranks",
-             row_of(99).launch(3000, 5, process=101).kernel(3010, 4)),
             (one().api("cudaStreamBeginCapture", 20, 5), "it is the recording of a capture", one()),
             (lossy(40, 39), "the recording is cut inside a kept step: 1 launch call of it", last_step(3, 2)),
             (lossy(40, *range(14)), "14 of 40 (35 %) launch calls, at the start or the end, have no GPU op", lossy(40)),
@@ -577,6 +583,7 @@ class TestReliable:
             (empty_step(), "have no GPU op: records were lost, all of 1 step among them", lossy(100, 5)),
             (one().graph_launch(20, 5).launch(40, 5).kernel(50, 4), "graph nodes were not recorded", one()),
             (unlinked_replays(3), "the kernels of graph replays aren't linked to their launch", one()),
+            (one().launch(20, 5, process=101).kernel(30, 4), "it merges 2 processes that launch GPU ops", one()),
             (one().api("cudaMalloc", 20, 1).cut(3), "the file is cut or damaged: what it lacks", one()),
             (one().cut(1), "the file is cut or damaged: what it lacks", one()),
             (one().header(WARNING=["Dropped 1 records"]), "records are known to be lost", one().header(WARNING=["?"])),

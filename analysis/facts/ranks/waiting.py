@@ -58,6 +58,7 @@ def _waits(rank: Collectives, transfer_ns: Ints) -> Waits:
         step_waiting_ns=rank.per_step(np.where(known, waiting, 0)),
         exposed_waiting_ns=exposed,
         unsplit_ns=unsplit,
+        exposed_transfer_ns=np.maximum(rank.exposed_ns - exposed - unsplit, 0).astype(np.float64),
         split=untold == 0,
     )
 

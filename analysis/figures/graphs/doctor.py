@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from ...facts.context import Context
+from ...facts.phase_names import kind_of
 from ...model.advisor_documents import BetweenDoc, FallbackDoc, GraphDoctorDoc, GraphLaunchDoc, GraphStepDoc, OutsideDoc
 from ...model.columns import follow, named, numbered
 from ...model.trace import NONE, Bools, HostKind, Ints, OpKind, Reals
@@ -133,7 +134,9 @@ def _fallback(context: Context) -> FallbackDoc | None:
     """Steps that launch kernel by kernel where others replay; None where every one with kernels replays, or none."""
     steps, linked = context.steps, context.linked_kernels
     kernels = steps.counted(steps.op_step[linked])
-    fell = steps.kept & ~context.replaying & (kernels > 0)
+    called = np.array([kind_of(name) for name in steps.names], object)
+    replayed = {None, *called[context.replaying].tolist()}  # no prefill is to replay where none does
+    fell = steps.kept & ~context.replaying & (kernels > 0) & np.array([kind in replayed for kind in called], np.bool_)
     if not context.replaying.any() or not fell.any():
         return None
     here, there = typical = [_typical(kernels, rows) for rows in (fell, context.replaying)]

@@ -7,14 +7,14 @@ from typing import Final
 import numpy as np
 
 from ...facts.context import Context
-from ...facts.phase_names import engine_of, phase_of
+from ...facts.phase_names import KINDS, engine_of, phase_of
 from ...model.document import PHASES, ServingDoc, ServingKindDoc, ServingPartDoc, ServingPhaseDoc, Summary
 from ...model.statistics import summarize
 from ...model.trace import NONE, Bools, HostKind, Ints, Trace
 from .gpu_phases import ServingFigures
 from .host_phases import BETWEEN, COPY_BACK, EVIDENCE, FORWARD, IN_REPLAY, OTHER, SAMPLE, HostPhases, host_phases
 from .launches import ServingLaunches, ServingSteps, may_sample, sampling_in_replays
-from .step_kinds import KINDS, step_kinds
+from .step_kinds import step_kinds
 
 LEAST_SERVING: Final = 0.9
 """Share of the steps that must sample, in a replay or not, and copy back for an unnamed loop to be a serving loop."""

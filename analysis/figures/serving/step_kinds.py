@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from ...facts.phase_names import DECODE, KINDS, PREFILL, kind_of
 from ...facts.tensor_shapes import Tensor, inputs_of
 from ...model.trace import NONE, Bools, HostKind, Ints, Trace
 from .launches import ServingSteps
-
-DECODE, PREFILL, MIXED = "decode", "prefill", "mixed"
-KINDS: Final = (PREFILL, MIXED, DECODE)
-
-_VLLM: Final = re.compile(r"execute_(?:\d+_)?context_(\d+)(?:\(.*?\))?_generation_(\d+)")
-_VLLM_OLD: Final = re.compile(r"execute_new_(\d+)_cached_(\d+)")
-"""Before vLLM 0.13. A cached request may still be in its prompt, so only one with new requests alone is told."""
-_SGLANG: Final = re.compile(r"step\[([A-Z_]+) bs=")
-_SGLANG_KINDS: Final = {
-    "EXTEND": PREFILL,
-    "SPLIT_PREFILL": PREFILL,
-    "DLLM_EXTEND": PREFILL,
-    "MIXED": MIXED,
-    "DECODE": DECODE,
-    "TARGET_VERIFY": DECODE,
-}
-_WORD: Final = re.compile(r"(?<![a-z])(prefill|decode)(?![a-z])", re.IGNORECASE)
 
 _ATTENTION: Final = "aten::scaled_dot_product_attention"
 LEAST_PROMPT: Final = 16
@@ -58,20 +41,6 @@ class StepKinds:
     def evidence_of(self, steps: Ints) -> str | None:
         """What told the kind of these steps, in words."""
         return ", ".join(EVIDENCE[e] for e in np.unique(self.evidence[steps]).tolist() if e != NONE) or None
-
-
-def kind_of(name: str) -> str | None:
-    """The kind that an annotation names, or None."""
-    if found := _VLLM.search(name):
-        prompts, generating = int(found[1]), int(found[2])
-        return (MIXED if generating else PREFILL) if prompts else (DECODE if generating else None)
-    if found := _VLLM_OLD.search(name):
-        new, cached = int(found[1]), int(found[2])
-        return (MIXED if cached else PREFILL) if new else None
-    if found := _SGLANG.search(name):
-        return _SGLANG_KINDS.get(found[1])
-    words = {word.lower() for word in _WORD.findall(name)}
-    return words.pop() if len(words) == 1 else None
 
 
 def step_kinds(trace: Trace, steps: ServingSteps, work_ns: Ints, sampling_ns: Ints, replays: Ints) -> StepKinds:

@@ -161,7 +161,8 @@ def test_t_in_parts_where_waiting_comes_in_some_steps_alone(tmp_path: Path) -> N
     assert gaps is not None
     assert rank.launch_tax_ns == pytest.approx(gaps.gaps.taxes_ns["launch"] / gaps.idle_ns * 530_000)
     reason = document.traces[0].verdict.reason
-    assert "the GPU works 110 µs ± 2.26 µs of a 1.00 ms step" in reason
+    assert "the GPU works 100 µs ± 2.26 µs of a 1.00 ms step" in reason
+    assert "collectives transfer for 10.0 µs (1 %) beside nothing else" in reason
     assert "it waits 360 µs (36 %) inside collectives for rank 1 to arrive" in reason
 
 
@@ -205,10 +206,13 @@ def test_one_that_waits_most_of_its_step_is_wait_bound(tmp_path: Path) -> None:
     assert second.verdict.verdict_class == "launch-bound"
 
 
-def test_a_long_transfer_is_work(tmp_path: Path) -> None:
+def test_a_long_transfer_is_no_work(tmp_path: Path) -> None:
+    """Of a step of 1,000 µs all ranks transfer for 850 together."""
     paths = [rank_trace(r, [[(120, 850)]] * 5).write(tmp_path / f"{r}.json") for r in (0, 1)]
     document = analyze(*paths, cache=False).document
-    assert [trace.verdict.verdict_class for trace in document.traces] == ["gpu-bound", "gpu-bound"]
+    assert [trace.verdict.verdict_class for trace in document.traces] == ["communication-bound"] * 2
+    assert "collectives transfer for 850 µs (85 %) beside nothing else" in document.traces[0].verdict.reason
+    assert [action.kind for action in document.traces[0].verdict.actions] == ["transfer"]
     assert document.ranks[0].stragglers == []
 
 
