@@ -102,32 +102,43 @@ def _of_damaged(
         return
     but = "reliable" if named else "no warning names it"
     truth = Truth.of(happened)
-    for what, printed, low, high in (*_figures(document, truth, damage), *_idle(document, happened, recording, damage)):
+    for what, printed, low, high in (
+        *_figures(document, truth, recording, damage),
+        *_idle(document, happened, recording, damage),
+    ):
         if not low <= printed <= high:
             yield f"{what} is {printed}, truly {low} to {high}, and {but}"
-    printed, true = document.verdict, _report(happened).verdict
-    if printed.on_the_edge or true.on_the_edge or printed.verdict_class in ("insufficient", true.verdict_class):
-        return
-    low, high = truth.shares
-    may_be = low < GPU_BOUND_FRACTION <= high and "gpu-bound" in (printed.verdict_class, true.verdict_class)
-    if not may_be and not (damage.clock and printed.verdict_class == "mixed"):
-        yield f"class is {printed.verdict_class}, truly {true.verdict_class}, and {but}"
+    if not _may_be_the_class(document, _report(happened), truth, damage):
+        yield f"class is {document.verdict.verdict_class}, truly {_report(happened).verdict.verdict_class}, and {but}"
+
+
+def _may_be_the_class(document: TraceDoc, undamaged: TraceDoc, truth: Truth, damage: Damage) -> bool:
+    """Whether the class is none, or that of the undamaged recording; of other steps it may be across a threshold."""
+    printed, true = document.verdict, undamaged.verdict
+    classes = {printed.verdict_class, true.verdict_class}
+    if printed.on_the_edge or true.on_the_edge or len(classes) == 1 or printed.verdict_class == "insufficient":
+        return True
+    if "gpu-bound" in classes:
+        return truth.shares[0] < GPU_BOUND_FRACTION <= truth.shares[1]
+    kept = [steps.count for steps in (document.steps, undamaged.steps) if steps is not None]
+    return "mixed" in classes and (damage.clock > 0 or len(set(kept)) > 1)
 
 
 Bounds = tuple[str, float, float, float]
 
 
-def _figures(document: TraceDoc, truth: Truth, damage: Damage) -> Iterator[Bounds]:
+def _figures(document: TraceDoc, truth: Truth, recording: Recording, damage: Damage) -> Iterator[Bounds]:
     """What is printed of a step, and what is true of any."""
     if document.steps is None:
         return
     per_step, off = document.steps.gpu_ops.median, 2 * damage.clock
     lost = _count(document, "orphans", "zero_correlation")
+    recorded = sum(op.kind == "kernel" and op.step == 1 for op in recording.ops)
     bounds = {
         "T": (min(truth.periods) - off, max(truth.periods) + off),
         "W": (min(truth.work) - off * per_step, max(truth.work) + off * per_step),
         "N": (truth.launches - lost, truth.launches),
-        "K": (truth.kernels - _unrecorded(document), truth.kernels),
+        "K": (recorded if _count(document, "replay_hole") else truth.kernels, truth.kernels),
     }
     for what, printed in _per_step(document).items():
         yield what, printed, *bounds[what]
@@ -160,11 +171,6 @@ def _gaps_error_ns(document: TraceDoc) -> int:
     """By how much gaps may be off together, as the warning says."""
     said = [_OFF.search(warning.message) for warning in document.warnings if warning.code == "whole_us"]
     return sum(round(float(found[1].replace(",", "")) * 1e6) for found in said if found)
-
-
-def _unrecorded(document: TraceDoc) -> int:
-    """How many kernels of a step may be missing, where work is told to be unrecorded."""
-    return document.steps.kernels.count if document.steps and _count(document, "replay_hole") else 0
 
 
 def _count(document: TraceDoc, *codes: str) -> int:
