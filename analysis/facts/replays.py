@@ -127,9 +127,9 @@ def graph_replays(trace: Trace) -> GraphReplays:
     )
 
 
-def _signatures(trace: Trace, members: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
-    """A signature number per replay, and each signature's ordered names; of copies and sets the kind alone counts, as
-    CUPTI names the kinds of memory of some replays and not of others.
+def _signatures(trace: Trace, members: Sequence[Ints]) -> tuple[Ints, list[Ints], list[bool]]:
+    """A signature number per replay, each signature's names, and whether it branches; of copies and sets the kind
+    alone counts, as CUPTI names the kinds of memory of some replays and not of others.
 
     Branches of one graph on several streams may start in a different order from replay to replay: such a replay has
     its names ordered by themselves.
@@ -137,6 +137,7 @@ def _signatures(trace: Trace, members: Sequence[Ints]) -> tuple[Ints, list[Ints]
     ops = trace.gpu_ops
     known: dict[bytes, int] = {}
     sequences: list[Ints] = []
+    branches: list[bool] = []
     result = np.empty(len(members), dtype=np.int64)
     for replay, its_ops in enumerate(members):
         kind = ops.kind[its_ops]
@@ -146,7 +147,8 @@ def _signatures(trace: Trace, members: Sequence[Ints]) -> tuple[Ints, list[Ints]
         result[replay] = known.setdefault(names.tobytes(), len(known))
         if len(known) > len(sequences):
             sequences.append(names)
-    return result, sequences
+            branches.append(not one_stream)
+    return result, sequences, branches
 
 
 def _graphs(
@@ -165,15 +167,20 @@ def _graphs(
         most = np.zeros(len(distinct), dtype=np.int64)
         np.maximum.at(most, graph, sizes)
         return graph, sizes < most[graph], names
-    signature, sequences = _signatures(trace, members)
-    owner = _attach_under_recorded(trace, at_edge, launch_row, signature, sequences)
+    signature, sequences, branches = _signatures(trace, members)
+    owner = _attach_under_recorded(trace, at_edge, launch_row, signature, sequences, branches)
     distinct, first, graph = np.unique(owner, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
     return rank[graph.reshape(-1)], owner != signature, tuple(f"graph {i}" for i in range(len(distinct)))
 
 
 def _attach_under_recorded(
-    trace: Trace, at_edge: Bools, launch_row: Ints, signature: Ints, sequences: Sequence[Ints]
+    trace: Trace,
+    at_edge: Bools,
+    launch_row: Ints,
+    signature: Ints,
+    sequences: Sequence[Ints],
+    branches: Sequence[bool],
 ) -> Ints:
     """Signature of the whole graph that each replay is of: its own, or the one that it lacks ops of.
 
@@ -204,9 +211,9 @@ def _attach_under_recorded(
         if len(replays):
             while shorter < len(by_length) and len(sequences[by_length[shorter]]) >= len(sequences[short]):
                 shorter += 1
-            parts[short] = [
-                s for s in by_length[shorter:] if names[s] <= names[short] and _is_part(sequences[s], sequences[short])
-            ]
+            of_names = [s for s in by_length[shorter:] if names[s] <= names[short]]
+            in_order = np.sort if branches[short] else np.asarray  # what lost a whole branch has none
+            parts[short] = [s for s in of_names if _is_part(in_order(sequences[s]), sequences[short])]
             for its_part in parts[short]:
                 wholes[its_part].append(short)
     return owner

@@ -19,6 +19,9 @@ SKEWED_SHARE: Final = 0.01
 IMPOSSIBLE_SHARE: Final = 0.01
 """Over this share of GPU ops, launches or blocking calls that can't have lasted so long, no time of the file is one."""
 
+TWICE_SHARE: Final = 0.01
+"""Over this share of GPU ops that are in the file more than once, its counts are of no use."""
+
 CANT_BE: Final = "have durations that can't be"
 """The end of a reason, of more than that share."""
 
@@ -123,7 +126,9 @@ def _duplicates(context: Context) -> Iterator[Notice]:
             "not; files were merged, or one was written twice: give the profiler's own file"
         )
         event = gpu_op(trace, int(np.argmax(facts.twice)), "another record says the same")
-        yield Notice("duplicates", text, twice, event)
+        many = f"{units.part(twice, facts.gpu_ops)} GPU ops are in the file more than once: counts hold records twice"
+        voids = {Void.TRACE: many} if twice > TWICE_SHARE * facts.gpu_ops else {}
+        yield Notice("duplicates", text, twice, event, voids)
 
 
 def _overlap(context: Context) -> Iterator[Notice]:

@@ -315,27 +315,25 @@ def _cut_replays(context: Context) -> Iterator[Notice]:
 
 
 def _under_recorded(context: Context) -> Iterator[Notice]:
-    replays = context.replays
+    replays, without = context.replays, int((context.trace.gpu_ops.correlation == NONE).sum())
     for graph in replays.differing.tolist():
         of_graph = np.flatnonzero((replays.graph == graph) & ~replays.cut)
         counts = replays.op_count[of_graph]
         short = int((counts < counts.max()).sum())
-        name = replays.graph_names[graph]
+        name, reason = replays.graph_names[graph], "replays of one graph differ in their number of GPU ops"
+        why = "records were lost; record fewer steps in a fresh process"
+        if int((counts.max() - counts).sum()) <= without:
+            own = f"{units.plural(without, 'GPU op')} without a correlation id"
+            why = f"{own} may be of them; give the profiler's own file"
+            reason += f"; {own} may be of them"
         text = (
             f"{name}: {units.part(short, len(counts))} replays have fewer than "
-            f"{counts.max():,} GPU ops (down to {counts.min():,}): records were lost; record fewer steps in a fresh "
-            "process"
+            f"{counts.max():,} GPU ops (down to {counts.min():,}): {why}"
         )
         least = int(of_graph[np.argmin(counts)])
         first = int(np.argmax(replays.op_replay == least))
         event = gpu_op(context.trace, first, f"its replay has {counts.min():,} of {counts.max():,} GPU ops")
-        yield Notice(
-            "under_recorded",
-            text,
-            short,
-            event,
-            {Void.TRACE: "replays of one graph differ in their number of GPU ops"},
-        )
+        yield Notice("under_recorded", text, short, event, {Void.TRACE: reason})
 
 
 def _graph_level(context: Context) -> Iterator[Notice]:

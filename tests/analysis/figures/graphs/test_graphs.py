@@ -52,6 +52,20 @@ def test_a_replay_is_its_launch_and_all_ops_of_its_correlation() -> None:
     assert replays.launch_row.tolist() == [1]
 
 
+def test_a_replay_that_lost_its_only_op_of_a_branch_is_of_the_graph() -> None:
+    """Of branches the names are put in an order of their own: that of first mention, here c, a, b."""
+    builder = trace().launch(at=0, dur=2).kernel(at=4, dur=1, name="c")
+    for replay in range(4):
+        at = 100 * replay + 20
+        builder.graph_launch(at=at, dur=5).kernel(at=at + 10, dur=4, name="a")
+        if replay != 1:
+            builder.kernel(at=at + 11, dur=4, name="b", stream=8)
+        builder.kernel(at=at + 16, dur=4, name="c")
+    replays = found(builder)
+    assert replays.graph.tolist() == [0, 0, 0, 0]
+    assert replays.under_recorded.tolist() == [False, True, False, False]
+
+
 def test_a_replay_of_one_op_is_still_a_replay() -> None:
     assert found(replays_of(["a"])).op_replay.tolist() == [0]
 
