@@ -138,7 +138,14 @@ def _stragglers(ranks: RanksOfStepDoc) -> Iterator[str]:
         counts = f"{number(rank.arrived_last)} of {number(rank.arrivals)} ({often}) collectives with a wait"
         waits = f"the others wait {duration(rank.awaited_ns)} a step for it"
         yield f"rank {rank.rank} is late: the last to arrive in {counts}; {waits}"
-    if not ranks.stragglers and ranks.groups:
+    if ranks.stragglers or not (ranks.groups or ranks.refused):
+        return
+    matched = {rank for group in ranks.groups for rank in group.ranks}
+    apart = [str(rank.rank) for rank in ranks.ranks if rank.rank not in matched]
+    if apart or ranks.refused:
+        why = f"no collective of rank {', '.join(apart)} was matched" if apart else ranks.refused[0]
+        yield f"whether a rank is late can't be told of all, because {why}"
+    else:
         most = max(ranks.ranks, key=lambda rank: rank.awaited_ns or 0.0)
         often = f", last in {ratio(most.arrived_last, most.arrivals)}" if most.arrived_last and most.arrivals else ""
         yield (

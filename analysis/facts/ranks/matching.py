@@ -17,6 +17,9 @@ ENDS_AGREE_NS: Final = 20_000
 """Collectives of ranks whose group no file tells are the same where their ends agree within this, a constant offset
 apart. Two H200s of one host: 0.3 µs; clocks of two hosts drift by some µs a second."""
 
+ENDS_AGREE: Final = 0.01
+"""Or within this share of how long the collectives last: 40 µs are nothing beside all-reduces of 70 ms."""
+
 MOST_REASONS: Final = 16
 """Why collectives have no counterpart, or waiting is not all told: so many are told in full."""
 
@@ -50,7 +53,7 @@ class Matching:
 
     def durations(self, group: MatchedGroup) -> Ints:
         """[m, members] Of the collectives of which transfer and waiting can be told apart."""
-        return columns(group, [rank.dur_ns for rank in self.ranks])[group.waits]
+        return matched_durations(group, self.ranks)
 
     def ends(self, group: MatchedGroup) -> Ints:
         """[m, members] Of the same, each on its rank's own clock."""
@@ -109,7 +112,10 @@ def _ends_agree(ranks: Sequence[Collectives], steps: StepPairs, a: int, b: int) 
     matched, _ = _match_group(ranks, list(range(len(ranks))), steps, "", [a, b], None)
     ends = columns(matched, [rank.end_ns for rank in ranks])[matched.waits]
     apart = ends[:, 1] - ends[:, 0] if len(ends) else np.zeros(0, np.int64)
-    return bool(len(apart)) and float(np.median(np.abs(apart - np.median(apart)))) <= ENDS_AGREE_NS
+    if not len(apart):
+        return False
+    longest_ns = float(np.median(matched_durations(matched, ranks).max(axis=1)))
+    return float(np.median(np.abs(apart - np.median(apart)))) <= max(ENDS_AGREE_NS, ENDS_AGREE * longest_ns)
 
 
 def _match_group(
@@ -182,6 +188,11 @@ class _GroupRows:
         rows = np.flatnonzero(steps[self.step])
         rows = rows[np.argsort(self.step[rows], kind="stable")]
         return self.rows[rows], self.step[rows]
+
+
+def matched_durations(group: MatchedGroup, ranks: Sequence[Collectives]) -> Ints:
+    """[m, members] Of the collectives of which transfer and waiting can be told apart."""
+    return columns(group, [rank.dur_ns for rank in ranks])[group.waits]
 
 
 def columns(group: MatchedGroup, values: Sequence[Ints]) -> Ints:

@@ -22,7 +22,8 @@ TOGETHER_NS: Final = 1_000
 """Arrivals closer than this are together: ends of one collective differ by up to 0.8 µs on two H200s of one host."""
 
 LATE_STEPS: Final = 3
-"""Fewer steps with arrivals apart than this tell of no straggler."""
+LATE_ALWAYS: Final = 8
+"""In fewer steps than the first with arrivals apart, so many collectives tell of a straggler, if it is last in all."""
 
 WORTH_TELLING: Final = 0.01
 """Of T: a rank for which the others wait less is none."""
@@ -109,8 +110,10 @@ class Arrivals:
         """
         shares = self.last[self.of > 0] / self.of[self.of > 0]
         is_awaited = step_ns > 0 and self.mean_awaited_ns >= WORTH_TELLING * step_ns
-        if len(shares) < LATE_STEPS or not is_awaited or shares.mean() < MOST:
+        if not is_awaited or not len(shares) or shares.mean() < MOST:
             return False
+        if len(shares) < LATE_STEPS:
+            return int(self.of.sum()) >= LATE_ALWAYS and bool((self.last == self.of).all())
         error = float(shares.std(ddof=1)) / np.sqrt(len(shares))
         return bool(shares.mean() - SURELY * error > max(0.5, self.chance))
 

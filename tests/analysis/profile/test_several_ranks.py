@@ -8,8 +8,11 @@ import msgspec
 import pytest
 from launchscope.analysis.model.document import ModeDoc, RanksOfStepDoc, told_traces
 from launchscope.analysis.report import Report, analyze, load
+from launchscope.analysis.report_story import render_terminal
+from launchscope.fixtures.builder import TraceBuilder, trace
 
 from ..facts.ranks.ranks_by_hand import rank_trace
+from ..many.rank_files import ALL_REDUCE
 from .rank_captures import EARLY, LATE, two_ranks
 
 
@@ -230,3 +233,38 @@ def test_two_recordings_of_each_rank_pair_by_their_names(tmp_path: Path) -> None
 def test_the_same_rank_twice_belongs_to_no_set(tmp_path: Path) -> None:
     paths = [rank_trace(0, [EARLY] * 5).write(tmp_path / name) for name in ("a.json", "b.json")]
     assert analyze(*paths, cache=False).document.ranks == []
+
+
+def long_rank(rank: int, spread: float) -> TraceBuilder:
+    """Two steps of five all-reduces of 68 to 77 ms, 100 ms apart; rank 2 arrives 50 ms later and needs 18.6 ms.
+
+    Clocks of the ranks wander by ``spread`` µs.
+    """
+    late = 50_000 if rank == 2 else 1_000 * rank
+    builder = trace().header(distributedInfo={"backend": "nccl", "rank": rank, "world_size": 4})
+    for step in range(2):
+        begun = 600_000 * step
+        builder.step(step, begun, 599_000).launch(begun + 1, 5).kernel(begun + 20, 900, name="gemm")
+        for place in range(5):
+            at, end = begun + 2_000 + 100_000 * place + late, begun + 70_600 + 100_000 * place
+            wander = spread * (-1) ** (place + rank)
+            builder.launch(at - 20, 5).kernel(at + wander, end - at, name=ALL_REDUCE)
+    return builder
+
+
+@pytest.mark.parametrize("spread", [0.0, 40.0])
+def test_a_rank_that_is_late_in_all_collectives_of_few_steps(spread: float, tmp_path: Path) -> None:
+    paths = [long_rank(rank, spread).write(tmp_path / f"{rank}.json") for rank in range(4)]
+    (found,) = analyze(*paths, cache=False).document.ranks
+    assert found.stragglers == [2]
+    assert found.collectives == 10
+
+
+def test_no_straggler_is_said_of_ranks_that_were_all_matched(tmp_path: Path) -> None:
+    """A rank whose collectives end apart from the others' may be the late one."""
+    paths = [rank_trace(r, [EARLY] * 5).write(tmp_path / f"{r}.json") for r in (0, 1)]
+    assert "no straggler" in render_terminal(analyze(*paths, cache=False), width=140, color=False, verbose=False)
+    paths.append(rank_trace(2, [[(120 + 60 * step, 100)] for step in range(5)]).write(tmp_path / "2.json"))
+    told = render_terminal(analyze(*paths, cache=False), width=140, color=False, verbose=False)
+    assert "no straggler" not in told
+    assert "whether a rank is late can't be told of all, because" in told
