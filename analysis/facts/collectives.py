@@ -14,9 +14,17 @@ from typing import Any, Final, TypeVar
 import msgspec
 import numpy as np
 
-from ..model.columns import Intervals, follow, numbered
-from ..model.names import UNKNOWN, kind_of_collective, kind_of_kernel, number_of_kind, waits_for_all
-from ..model.trace import NONE, Bools, Ints, Reals, Trace
+from ..model.columns import Intervals, follow, numbered, threads
+from ..model.names import (
+    ALL_TO_ALL,
+    SEND_RECV,
+    UNKNOWN,
+    kind_of_collective,
+    kind_of_kernel,
+    number_of_kind,
+    waits_for_all,
+)
+from ..model.trace import NONE, Bools, HostKind, Ints, Reals, Trace
 from .steps import Steps
 
 Value = TypeVar("Value")
@@ -104,9 +112,13 @@ def collectives_of(trace: Trace, steps: Steps, device: int | None) -> Collective
     step = step_of_op[rows]
     named_kinds, named_groups = _recorded(trace)
     collective, name = ops.collective[rows], ops.name[rows]
-    kinds, kind = _interned(
-        numbered(collective, name), lambda row: named_kinds[collective[row]] or kind_of_name[name[row]] or UNKNOWN
-    )
+    in_all_to_all = _in_all_to_all(trace, ops.launch_row[rows])
+
+    def kind_of(row: int) -> str:
+        kind = named_kinds[collective[row]] or kind_of_name[name[row]] or UNKNOWN
+        return ALL_TO_ALL if kind == SEND_RECV and in_all_to_all[row] else kind
+
+    kinds, kind = _interned(numbered(collective, name, in_all_to_all.astype(np.int64)), kind_of)
     groups, group = _interned(collective, lambda row: named_groups[collective[row]])
     start_ns, end_ns = ops.start_ns[rows], np.maximum(ops.end_ns[rows], ops.start_ns[rows])
     parts = _first_covered(step, start_ns, end_ns)
@@ -132,6 +144,23 @@ def collectives_of(trace: Trace, steps: Steps, device: int | None) -> Collective
         exposed_ns=_sums(step, parts[1] - parts[0] - hidden, len(numbers)),
         step_hidden_ns=_sums(step, hidden, len(numbers)),
     )
+
+
+def _in_all_to_all(trace: Trace, launch_row: Ints) -> Bools:
+    """Launched inside an operator or an annotation of an all-to-all, which NCCL runs as sends and receives."""
+    host, launches = trace.host_ops, trace.launches
+    is_one = np.array([kind_of_kernel(name) == ALL_TO_ALL for name in trace.names], np.bool_)
+    rows = np.flatnonzero(is_one[host.name] & np.isin(host.kind, (HostKind.OPERATOR, HostKind.ANNOTATION)))
+    inside = np.zeros(len(launch_row), np.bool_)
+    known = launch_row != NONE
+    calls_of = threads(launches.process[launch_row[known]], launches.thread[launch_row[known]])
+    ranges_of = threads(host.process[rows], host.thread[rows])
+    for thread, its in calls_of.items():
+        ranges = rows[ranges_of.get(thread, rows[:0])]
+        union = Intervals.union(host.start_ns[ranges], host.end_ns[ranges])
+        at = launches.start_ns[launch_row[known][its]]
+        inside[np.flatnonzero(known)[its]] = union.covered_ns(at, at + 1) > 0
+    return inside
 
 
 def _kept_steps(trace: Trace, steps: Steps) -> tuple[Ints, Ints]:

@@ -38,6 +38,9 @@ def same_op(name: str, category: str) -> str:
 UNKNOWN: Final = "communication"
 """The kind of a kernel that communicates, of which the name does not tell how: RCCL's ``ncclDevKernel_Generic``."""
 
+ALL_TO_ALL: Final = "all_to_all"
+SEND_RECV: Final = "send_recv"
+
 WAIT_FOR_ALL: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Kinds in which no rank can end before every rank has arrived: the last to arrive waits for nobody."""
 
@@ -45,7 +48,7 @@ _KINDS: Final = (
     ("all_reduce", r"all_?reduce|cross_device_reduce|quick_?reduce"),
     ("all_gather", r"all_?gather"),
     ("reduce_scatter", r"reduce_?scatter"),
-    ("all_to_all", r"all_?to_?all|deep_ep::.*(?:dispatch|combine)"),
+    ("all_to_all", r"all_?to_?all|(?:deep_ep|dpsk::ep)\w*::.*(?:dispatch|combine)"),
     ("barrier", r"(?:nccl|rccl|nvshmem|symm\w*mem|symmetric_memory).*barrier|^barrier$"),
     ("broadcast", r"(?:nccl|rccl|nvshmem).*(?:broadcast|bcast)|^_?broadcast"),
     ("gather", r"^gather$"),

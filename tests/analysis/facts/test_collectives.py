@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from launchscope.analysis.facts.collectives import NO_TIME
+from launchscope.analysis.facts.context import Context
 from launchscope.analysis.model.names import kind_of_collective, kind_of_kernel
 from launchscope.fixtures.builder import trace
 
@@ -131,3 +132,22 @@ def test_kinds_by_the_names_of_kernels(name: str, kind: str | None) -> None:
 )
 def test_kinds_by_torch_names(name: str, kind: str) -> None:
     assert kind_of_collective(name) == kind
+
+
+def test_sends_and_receives_of_an_all_to_all_are_one() -> None:
+    """NCCL has no kernel of its own for it; the operator around the launch names it."""
+    builder = trace()
+    for step in range(3):
+        at = 1000 * step
+        builder.step(step, at, 990).op("nccl:all_to_all", at + 10, 20).launch(at + 12, 5)
+        builder.kernel(at + 40, 100, name="ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)")
+        builder.launch(at + 200, 5).kernel(
+            at + 210, 50, name="ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+        )
+    found = Context(builder.build()).collectives
+    assert [found.kinds[kind] for kind in found.kind.tolist()] == ["all_to_all", "send_recv"] * 3
+
+
+@pytest.mark.parametrize("name", ["deep_ep::intranode::dispatch<8>", "void dpsk::ep::internode::combine<4, true>(int)"])
+def test_kernels_of_deep_ep_are_all_to_alls(name: str) -> None:
+    assert kind_of_kernel(name) == "all_to_all"
