@@ -30,13 +30,14 @@ def kernel_table(context: Context) -> list[KernelDoc]:
     group = narrow(numbered(ops.name[rows], ops.kind[rows]))
     order = narrow(np.argsort(group, kind="stable"))
     members = np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1) if len(rows) else []
-    op_sum = int(ops.dur_ns[rows].sum())
+    busy_ns = float(context.busy_ns.sum()) if len(rows) else 0.0
     del rows, group, order
-    docs = [_kernel_doc(context, its_rows, op_sum) for its_rows in members]
+    docs = [_kernel_doc(context, its_rows, busy_ns) for its_rows in members]
     return sorted(docs, key=lambda doc: (-doc.total_ns, doc.name, doc.category))
 
 
-def _kernel_doc(context: Context, rows: Ints, op_sum: int) -> KernelDoc:
+def _kernel_doc(context: Context, rows: Ints, busy_ns: float) -> KernelDoc:
+    """``busy_ns`` is that of the kept steps, or of the whole file without any, as the share is of."""
     trace, steps = context.trace, context.steps
     ops, kept = trace.gpu_ops, steps.kept_rows
     dur_ns = ops.dur_ns[rows]
@@ -45,6 +46,7 @@ def _kernel_doc(context: Context, rows: Ints, op_sum: int) -> KernelDoc:
     names, counts = np.unique(context.operators[rows], return_counts=True)
     likely = int(names[np.argmax(counts)])
     per_step = np.isin(steps.op_step[rows], kept)
+    counted = int(dur_ns[per_step].sum()) if len(kept) else total
     return KernelDoc(
         name=trace.name(int(ops.name[rows[0]])),
         category=OpKind(ops.kind[rows[0]]).word,
@@ -52,10 +54,10 @@ def _kernel_doc(context: Context, rows: Ints, op_sum: int) -> KernelDoc:
         total_ns=total,
         median_ns=float(median),
         p90_ns=float(p90),
-        share_of_busy=total / op_sum if op_sum else 0.0,
+        share_of_busy=counted / busy_ns if busy_ns else 0.0,
         operator=None if likely == NONE else trace.name(likely),
         count_per_step=int(per_step.sum()) / len(kept) if len(kept) else None,
-        ns_per_step=int(dur_ns[per_step].sum()) / len(kept) if len(kept) else None,
+        ns_per_step=counted / len(kept) if len(kept) else None,
     )
 
 
@@ -76,7 +78,7 @@ class KernelRow(msgspec.Struct, frozen=True):
 
 
 def kernel_rows(docs: Sequence[KernelDoc]) -> list[KernelRow]:
-    """One per document, the longest in total first."""
+    """One per document, the longest first: of the steps, where there are some."""
     names = short_names(doc.name for doc in docs)
     return [
         KernelRow(
@@ -92,7 +94,7 @@ def kernel_rows(docs: Sequence[KernelDoc]) -> list[KernelRow]:
             doc.share_of_busy,
             f"{doc.operator}*" if doc.operator and doc.operator_inferred else doc.operator or None,
         )
-        for doc in sorted(docs, key=lambda doc: -doc.total_ns)
+        for doc in sorted(docs, key=lambda doc: (-(doc.ns_per_step or 0.0), -doc.total_ns))
     ]
 
 

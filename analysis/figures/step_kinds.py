@@ -113,6 +113,7 @@ def _judged(
             clock_ns=context.trace.clock_ns,
             node_gap_ns=context.node_gap_ns,
             graph_launches=kind.graph_launches,
+            blocking=context.blocking_words,
         )
     )
 

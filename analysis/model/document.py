@@ -195,7 +195,7 @@ class KernelDoc(msgspec.Struct, frozen=True, kw_only=True):
     total_ns: int
     median_ns: float
     p90_ns: float
-    share_of_busy: float  # of op_sum, which busy equals where ops don't overlap
+    share_of_busy: float  # of the kept steps' GPU work; of the whole file's without kept steps
     operator: str | None
     operator_inferred: bool = False  # from the aligned eager trace, not from this file
     count_per_step: float | None = None  # over kept steps; null without
