@@ -150,7 +150,7 @@ def _idle(document: TraceDoc, happened: Recording, recording: Recording, damage:
     device = next(device for device in document.devices if device.device == recording.device)
     if device.idle_ns is not None:
         known = {(op.start, op.dur) for op in happened.ops}
-        seen = recording.ops if damage.clock else [op for op in recording.ops if (op.start, op.dur) in known]
+        seen = [op for op in recording.ops if (op.start, op.dur) in known and not damage.clock] or recording.ops
         until = joined_at(seen)
         windows = [
             (since, until) for since in (seen[0].start, until - device.window_ns)

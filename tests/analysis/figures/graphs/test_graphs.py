@@ -53,14 +53,14 @@ def test_a_replay_is_its_launch_and_all_ops_of_its_correlation() -> None:
 
 
 def test_a_replay_that_lost_its_only_op_of_a_branch_is_of_the_graph() -> None:
-    """Of branches the names are put in an order of their own: that of first mention, here c, a, b."""
-    builder = trace().launch(at=0, dur=2).kernel(at=4, dur=1, name="c")
+    """The names of a graph with branches are put in an order of their own; here a comes first, and it ran last."""
+    builder = trace().launch(at=0, dur=2).kernel(at=4, dur=1, name="a")
     for replay in range(4):
         at = 100 * replay + 20
-        builder.graph_launch(at=at, dur=5).kernel(at=at + 10, dur=4, name="a")
+        builder.graph_launch(at=at, dur=5).kernel(at=at + 10, dur=4, name="c")
         if replay != 1:
             builder.kernel(at=at + 11, dur=4, name="b", stream=8)
-        builder.kernel(at=at + 16, dur=4, name="c")
+        builder.kernel(at=at + 16, dur=4, name="a")
     replays = found(builder)
     assert replays.graph.tolist() == [0, 0, 0, 0]
     assert replays.under_recorded.tolist() == [False, True, False, False]
