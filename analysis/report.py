@@ -168,7 +168,7 @@ def analyze_sources(
     manifest = opened[0][1].manifest if opened else None
     analyses: list[TraceAnalysis] = []
     for each in found.each:
-        analyses += of_captures[each][0] if each in of_captures else [bare[each]] if each in bare else []
+        analyses += of_captures[each][0] if each in of_captures else bare.get(each, [])
     document = ReportDocument(
         launchscope=__version__,
         target=_target_document(manifest) if manifest else None,

@@ -28,7 +28,8 @@ QUEUE_FULL: Final = 1_000
 """GPU ops: the queue holds about 1,024, and what stands behind it starts when it may."""
 
 LATE_RETURN_NS: Final = 1_000_000
-"""A wait that returns later than this after the last op that it can wait for waited for something unrecorded."""
+"""A wait that returns later than this after the last op that it can wait for waited for something unrecorded; one or
+two of many may be a host that did not get to run."""
 
 LEAST_PERIODS: Final = 3
 BURST: Final = 1.5
@@ -208,7 +209,7 @@ def _unrecorded_work(context: Context) -> Iterator[Notice]:
         "WHILE node's later iterations, a host node, another process); record in a process that has the GPU for itself"
     )
     voids = {}
-    if total > WAITS_SHARE * max(idle, 1):
+    if total > WAITS_SHARE * max(idle, 1) and 2 * len(rows) >= (start > first).sum():
         reason = f"{units.duration(float(total))} of waits for the GPU pass without recorded work"
         voids = {Void.WORK: reason}
     event = Event("wait for the GPU", int(start[longest]), "it goes on when all recorded work has ended")

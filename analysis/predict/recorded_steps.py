@@ -7,6 +7,7 @@ its stream. Replayed unchanged, the plan gives the recorded step times.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
@@ -298,13 +299,21 @@ def _unfit(context: Context) -> str | None:
     return next(iter(unreliable(context)), None) or voided(context, Void.WORK)
 
 
+def _most_work_first(told: Sequence[TraceAnalysis]) -> list[TraceAnalysis]:
+    """As given; of one file that merges several processes the one first that works most, as the others wait for it."""
+    paths = {analysis.context.trace.source.path for analysis in told}
+    if len(told) < 2 or len(paths) > 1:
+        return list(told)
+    return sorted(told, key=lambda analysis: -float(np.sum(analysis.context.busy_ns)))
+
+
 def find_start(report: Report, mode: str | None) -> RecordedStart:
     """Of the mode, the baseline's unless given; LaunchscopeError where no recording has steps in a row."""
     profile = report.document.profile
     name = mode or (None if profile is None else baseline(profile.modes))
     processes: list[ProcessDoc] = []
     if profile is None or name is None:
-        found = list(report.told) if mode is None else []
+        found = _most_work_first(report.told) if mode is None else []
     elif name in profile.modes:
         found = ranked(of_mode(report.told, name), TIMES, profile.modes[name])
         processes = profile.modes[name].processes

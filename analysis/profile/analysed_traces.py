@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from ..facts.alignment import align
+from ..facts.processes import by_process
 from ..figures.analyses import TraceAnalysis, analyze_trace
 from ..inputs.readers import Progress
 from ..inputs.sources import Source
@@ -232,35 +233,43 @@ def analyze_files(
     alone: bool,
     cache: bool,
     progress: Callable[[str, int | None, int], None] | None = None,
-) -> tuple[dict[Source, TraceAnalysis], list[UnreadDoc], list[RanksOfStepDoc]]:
-    """What can be told of the files; why not of the others: unreadable ones, and those without GPU ops where others
-    have some; and what those of several ranks tell together.
+) -> tuple[dict[Source, list[TraceAnalysis]], list[UnreadDoc], list[RanksOfStepDoc]]:
+    """What can be told of the files, of each process of those that merge several; why not of the others: unreadable
+    ones, and those without GPU ops where others have some; and what those of several ranks tell together.
 
     UnreadableInput when none can be read, for any that can't where it is ``alone`` in its report or ``strict``, and
     for one that is not whole where ``strict``.
     """
-    analyses: dict[Source, TraceAnalysis] = {}
+    analyses: dict[Source, list[TraceAnalysis]] = {}
     reasons: dict[Source, str] = {}
     for file in files:
         try:
-            analysis = analyze_trace(file.open(progress, cache=cache), name=file.name, step_regex=step_regex)
-            if strict:
+            parts = by_process(file.open(progress, cache=cache))
+            names = [file.name] if len(parts) == 1 else [f"{file.name} · process {n}" for n in range(len(parts))]
+            opened = [
+                analyze_trace(part, name=name, step_regex=step_regex) for part, name in zip(parts, names, strict=True)
+            ]
+            for analysis in opened if strict else ():
                 require_whole(analysis.context.trace, analysis.document.warnings)
         except UnreadableInput as error:
             if strict or alone:
                 raise
             reasons[file] = utf8_text(str(error)).removeprefix(f"{utf8_text(one_line(file.where))}: ")
         else:
-            analyses[file] = analysis
+            analyses[file] = opened
     if files and not analyses:
         first, reason = next(iter(reasons.items()))
         raise UnreadableInput(f"none of {len(files):,} files can be read; the first: {first.where}: {reason}")
-    if any(len(analysis.context.trace.gpu_ops) for analysis in analyses.values()):
-        for file in [file for file, analysis in analyses.items() if not len(analysis.context.trace.gpu_ops)]:
-            reasons[file] = why_no_gpu_ops(analyses.pop(file))
-    together = [put_together(each_set, [None] * len(each_set)) for each_set in sets_of_ranks(list(analyses.values()))]
+    if any(len(analysis.context.trace.gpu_ops) for opened in analyses.values() for analysis in opened):
+        for file in [file for file, (first, *_) in analyses.items() if not len(first.context.trace.gpu_ops)]:
+            reasons[file] = why_no_gpu_ops(analyses.pop(file)[0])
+    every = [analysis for opened in analyses.values() for analysis in opened]
+    together = [put_together(each_set, [None] * len(each_set)) for each_set in sets_of_ranks(every)]
     ranked = {analysis.context.name: analysis for each in together for analysis in each.analyses}
-    found = {file: with_fusion(ranked.get(analysis.context.name, analysis)) for file, analysis in analyses.items()}
+    found = {
+        file: [with_fusion(ranked.get(analysis.context.name, analysis)) for analysis in opened]
+        for file, opened in analyses.items()
+    }
     unread = [UnreadDoc(path=file.name, reason=reasons[file]) for file in files if file in reasons]
     return found, unread, [traces_document(each) for each in together]
 

@@ -123,8 +123,8 @@ class MeasuredMode:
 
     def _per_step(self, figure: str) -> float | None:
         """Median over processes of a step figure's median in the `cuda` pass."""
-        found = [getattr(a.document.steps, figure).median for a in self.cuda]
-        return median_or_none(value for value in found if value is not None)
+        found = [getattr(a.document.steps, figure) for a in self.cuda]
+        return median_or_none(each.median for each in found if each is not None and each.median is not None)
 
     @cached_property
     def holds_waiting(self) -> bool:

@@ -141,7 +141,6 @@ def read_nsys(data: bytes, source: Source) -> Trace:
         home = home_processes(table, called)
         table["process"] = np.where(table["process"] == NONE, home, table["process"])
     table["device"], device_names = _devices(file, table["process"].tolist(), table["device"].tolist())
-    recorded = {*_rows_of(table, "process", "correlation")}
     if apart := outside(table, called, base):
         table, called = without(apart, table, called)
     launches, table["launch_row"] = link(table["process"], table["correlation"], called)
@@ -212,7 +211,7 @@ def read_nsys(data: bytes, source: Source) -> Trace:
         ),
         host_ops=host_ops,
         events=events,
-        device_names=device_names,
+        device_names={device: name for device, name in device_names.items() if device in set(table["device"].tolist())},
         notices=tuple(Notice(code, "", count) for code, count in counts.items() if count),
         complete=not lost and not nameless and not apart,
     )

@@ -43,7 +43,14 @@ def in_session(
     event = Event(names[int(name[first])], int(start_ns[first]), "no other record is near this time")
     within = {column: values[~of_ops] for column, values in ops.items()}
     notice = Notice("outside_session", text, int(outside.sum()), event)
-    return replace(facts, notices=(*facts.notices, notice), complete=False), within, calls.take(~of_calls)
+    used = set(np.unique(within["device"]).tolist())
+    facts = replace(
+        facts,
+        notices=(*facts.notices, notice),
+        complete=False,
+        device_names={device: named for device, named in facts.device_names.items() if device in used},
+    )
+    return facts, within, calls.take(~of_calls)
 
 
 def _far(start_ns: Ints) -> Bools:
