@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from ..facts.context import Context
 from ..facts.trace_times import TraceTimes
@@ -19,6 +20,8 @@ from .observer import KERNEL_STRETCH_NS
 from .step_kinds import STEP_KINDS, actions_of_kinds, kinds_in_words
 from .verdict import HALF, MAX_ACTIONS, StepFacts, largest_tax, verdict
 
+SHOWN_APIS: Final = 2
+
 
 def trace_verdict(
     times: TraceTimes | None,
@@ -31,6 +34,8 @@ def trace_verdict(
     waits_for: int | None = None,
     no_class: str | None = None,
     work_at_most: bool = False,
+    in_graphs: float | None = None,
+    beside_replays: Sequence[str] = (),
 ) -> VerdictDoc:
     """The verdict on the basis of the trace alone, or of what other ranks tell as well; ``times`` is None without a
     GPU op.
@@ -65,6 +70,8 @@ def trace_verdict(
             unreliable=tuple(unreliable),
             no_class=no_class,
             work_at_most=work_at_most,
+            in_graphs=in_graphs,
+            beside_replays=tuple(beside_replays),
             blocking=tuple(blocking),
         )
     )
@@ -83,6 +90,8 @@ def _compute(context: Context) -> VerdictDoc:
         waits_for=context.waits_for,
         no_class=_no_class(context),
         work_at_most=bool(context.trace.whole_replays.any()),
+        in_graphs=_in_graphs(context),
+        beside_replays=_beside_replays(context),
     )
     kinds = STEP_KINDS.of(context)
     if not kinds or context.times is None or found.verdict_class == "insufficient":
@@ -92,6 +101,21 @@ def _compute(context: Context) -> VerdictDoc:
         reason=f"{found.reason}; the mean of several kinds: {kinds_in_words(kinds)}",
         actions=actions_of_kinds(kinds, context.times.step_ns)[:MAX_ACTIONS],
     )
+
+
+def _in_graphs(context: Context) -> float | None:
+    """Share of the kept steps' kernels, of those with a launch, that run in replays."""
+    linked = int(context.linked_kernels.sum())
+    return int(context.graph_kernels.sum()) / linked if linked else None
+
+
+def _beside_replays(context: Context) -> list[str]:
+    """Launches of a step outside of replays by API, '3 cudaMemcpyAsync', the most first; few of them."""
+    launches, steps = context.trace.launches, len(context.steps.kept_rows) or 1
+    rows = np.flatnonzero(~launches.is_graph & context.in_scope(context.steps.launch_step))
+    names, counts = np.unique(launches.api[rows], return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:SHOWN_APIS].tolist()
+    return [f"{units.number(round(counts[k] / steps, 1))} {context.trace.name(int(names[k]))}" for k in most]
 
 
 def _no_class(context: Context) -> str | None:

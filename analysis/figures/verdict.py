@@ -32,6 +32,8 @@ HOW: Final = {
     "stall": "gc.freeze() after warm-up; warm up every shape; load data in another process",
     "wait": "look at the rank that arrives last: taskset each process to cores of its own; gc.freeze(); graphs",
     "transfer": "collectives on a stream of their own: torch.distributed with async_op=True, waited for late",
+    "before_replay": "copy inputs without waiting into the static buffers of step n + 1 while step n replays",
+    "one_kernel": "ncu --set full python model.py",
     "other_ranks": "launchscope analyze RANK0.json RANK1.json …",
     "node": "torch.compile before the capture: half the nodes pay half",
     "less_work": "launchscope whatif CAPTURE --weights int4 --graph, or --batch 8",
@@ -49,6 +51,7 @@ EDGE: Final = 0.03  # of T or of the idle time: so near to a threshold the other
 HALF: Final = 0.5  # of what is not work: the share from which one cause gives the class its name
 WORTH_DOING: Final = 0.05  # of T: smaller savings are not proposed
 MAX_ACTIONS: Final = 3
+MOSTLY_IN_GRAPHS: Final = 0.9  # share of kernels in replays from which no graph is proposed
 
 # A stall is longer than 20 median launch intervals, and one such interval stays when it is gone.
 STALL_LEAVES: Final = 1 / 20
@@ -96,6 +99,8 @@ class StepFacts:
     host_as_profiled: bool = False  # τ is the trace's though T is not: the profiler made it longer
     observer_ns: float = 0.0  # part of the launch tax, before graph replays, that is mostly the profiler's own
     graph_launches: float = 0.0
+    in_graphs: float | None = None  # share of the step's kernels that run in replays; null where not told
+    beside_replays: tuple[str, ...] = ()  # launches of a step outside of replays, in words, the most first
     has_steps: bool = True
     work_at_most: bool = False  # W holds time in which the GPU may have paused
     no_class: str | None = None  # why what is known of the step gives it no class
@@ -321,6 +326,11 @@ def _against(tax: str, ns: float, facts: StepFacts, step_ns: float, work_ns: flo
         what = "launch the next replay while this one still runs"
         low = _host_leaves(facts, ns, step_ns, work_ns)
         return _saving(what, ns, low=low, high=ns, step_ns=step_ns, kind="next_replay")
+    if tax == "launch" and (facts.in_graphs or 0.0) >= MOSTLY_IN_GRAPHS:
+        listed = ", ".join(facts.beside_replays) or "beside it"
+        what = f"start the replay sooner: the host first makes {listed}; prepare that one step ahead"
+        low = _host_leaves(facts, ns, step_ns, work_ns)
+        return _saving(what, ns, low=low, high=ns, step_ns=step_ns, kind="before_replay")
     if tax == "launch":
         return _replay_as_graph(ns, facts, step_ns)
     if tax == "sync":
@@ -431,6 +441,11 @@ def _other_ranks(facts: StepFacts, step_ns: float) -> ActionDoc:
 def _less_work(facts: StepFacts, step_ns: float, work_ns: float) -> ActionDoc:
     """What is left when the GPU is busy: fewer bytes, better kernels, larger batches; at most down to the floor."""
     what = "give the GPU less to do: quantised weights, fused kernels; or more for the same reads: a larger batch"
+    if round(facts.gpu_ops) == 1 and facts.has_steps:
+        what = "look inside the kernel that makes the step: nothing of it is in the recording"
+        return ActionDoc(
+            what=what, saves_ns=None, share=None, low_ns=None, high_ns=None, kind="one_kernel", how=HOW["one_kernel"]
+        )
     if facts.floor_ns is None:
         return ActionDoc(
             what=what, saves_ns=None, share=None, low_ns=None, high_ns=None, kind="less_work", how=LESS_WORK_UNCOUNTED

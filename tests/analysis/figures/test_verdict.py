@@ -243,3 +243,18 @@ def test_words_for_numbers() -> None:
         "88 %", "99.9 %", "100 %", "100 %", "0 %", "<0.1 %", "0.3 %", "−50 %"
     ]  # fmt: skip
     assert largest_tax({}) == ("other", 0.0)
+
+
+def test_no_graph_is_proposed_to_what_is_in_one() -> None:
+    """38 of 40 kernels run in a replay: the host's 400 µs before it are of the two launches beside."""
+    facts = replace(EAGER, taxes_ns=taxes(launch=400), launches=3, graph_launches=1, in_graphs=0.95, tau_ns=10 * US)
+    told = verdict(replace(facts, beside_replays=("2 cudaMemcpyAsync",)))
+    assert [action.kind for action in told.actions] == ["before_replay"]
+    assert "the host first makes 2 cudaMemcpyAsync" in told.actions[0].what
+    assert [action.kind for action in verdict(replace(facts, in_graphs=0.5)).actions] == ["graph"]
+
+
+def test_one_kernel_that_makes_the_step_is_told_nothing_of_weights() -> None:
+    told = verdict(replace(EAGER, gpu_work_ns=950 * US, gpu_ops=1, launches=1, taxes_ns=taxes(launch=50)))
+    assert [action.kind for action in told.actions if action.kind != "next_replay"][-1] == "one_kernel"
+    assert "nothing of it is in the recording" in told.actions[-1].what
