@@ -22,6 +22,8 @@ IMPOSSIBLE_SHARE: Final = 0.01
 TWICE_SHARE: Final = 0.01
 """Over this share of GPU ops that are in the file more than once, its counts are of no use."""
 
+ROCM_GAP_NS: Final = 1
+
 CANT_BE: Final = "have durations that can't be"
 """The end of a reason, of more than that share."""
 
@@ -68,6 +70,24 @@ def _off(context: Context) -> str:
     """By how much the times of gaps may be off."""
     gaps = sum(len(busy) - 1 for busy in context.busy.values())
     return f"{gaps:,} gaps may be off by ±{2 * gaps * context.trace.grid_ns / 1e6:,.3f} ms together"
+
+
+def _touching_ops(context: Context) -> Iterator[Notice]:
+    """ROCm's Kineto adds 1 ns to every op's begin: libkineto/src/RocprofActivity.h."""
+    trace = context.trace
+    if not any(trace.name(int(api)).startswith("hip") for api in np.unique(trace.launches.api)):
+        return
+    for gaps in context.gaps.values():
+        touching = gaps.dur_ns == ROCM_GAP_NS
+        count = int(touching.sum())
+        if 2 * count > len(gaps):
+            text = (
+                f"{units.part(count, len(gaps))} gaps are of 1 ns, which ROCm's profiler adds to the begin of each op: "
+                "ops touch there, and what passes from one graph node to the next can't be told"
+            )
+            event = gpu_op(trace, int(gaps.next_op[np.argmax(touching)]), "it begins 1 ns after the op before it")
+            reason = "ROCm's profiler puts 1 ns between ops that touch"
+            yield Notice("touching_ops", text, count, event, {Void.NODE_TAX: reason})
 
 
 def _impossible_durations(context: Context) -> Iterator[Notice]:
@@ -158,6 +178,7 @@ IMPOSSIBLE: Final = (
     Check("whole_us", "times are told to less than a µs", _whole_us),
     Check("coarse_times", "times are told to the ns", _coarse_times),
     Check("impossible_durations", "what ran has lasted from 0 ns up to what the file spans", _impossible_durations),
+    Check("touching_ops", "a gap is longer than what the profiler adds", _touching_ops),
     Check("duplicates", "a record stands once in its file", _duplicates),
     Check("overlap", "ops of one stream run one after the other", _overlap),
 )

@@ -34,6 +34,7 @@ def trace_verdict(
     waits_for: int | None = None,
     no_class: str | None = None,
     work_at_most: bool = False,
+    no_node_tax: str | None = None,
     in_graphs: float | None = None,
     beside_replays: Sequence[str] = (),
 ) -> VerdictDoc:
@@ -70,6 +71,7 @@ def trace_verdict(
             unreliable=tuple(unreliable),
             no_class=no_class,
             work_at_most=work_at_most,
+            no_node_tax=no_node_tax,
             in_graphs=in_graphs,
             beside_replays=tuple(beside_replays),
             blocking=tuple(blocking),
@@ -90,6 +92,7 @@ def _compute(context: Context) -> VerdictDoc:
         waits_for=context.waits_for,
         no_class=_no_class(context),
         work_at_most=bool(context.trace.whole_replays.any()),
+        no_node_tax=voided(context, Void.NODE_TAX),
         in_graphs=_in_graphs(context),
         beside_replays=_beside_replays(context),
     )

@@ -99,6 +99,7 @@ class StepFacts:
     host_as_profiled: bool = False  # τ is the trace's though T is not: the profiler made it longer
     observer_ns: float = 0.0  # part of the launch tax, before graph replays, that is mostly the profiler's own
     graph_launches: float = 0.0
+    no_node_tax: str | None = None  # why what passes from node to node can't be told
     in_graphs: float | None = None  # share of the step's kernels that run in replays; null where not told
     beside_replays: tuple[str, ...] = ()  # launches of a step outside of replays, in words, the most first
     has_steps: bool = True
@@ -164,6 +165,8 @@ def _missing(facts: StepFacts) -> str | None:
         return facts.no_class
     working = facts.step_ns if facts.gpu_work_ns is None else facts.working_ns(facts.gpu_work_ns)
     tax, _ = largest_tax(facts.taxes_ns)
+    if tax == "node" and facts.no_node_tax is not None and working < GPU_BOUND_FRACTION * facts.step_ns:
+        return f"the largest part of its idle time passes between graph nodes, which can't be told: {facts.no_node_tax}"
     error = facts.tax_error_ns(tax)
     if facts.taxes_ns and working < GPU_BOUND_FRACTION * facts.step_ns and 0 < facts.taxes_ns[tax] <= error:
         largest = f"the largest part of its idle time, {units.duration(facts.taxes_ns[tax])} {TAX_WORDS[tax]}"
@@ -293,7 +296,8 @@ def _actions(facts: StepFacts, step_ns: float, work_ns: float, name: str) -> lis
     done = {action.mode for action in facts.measured}
     predicted = []
     for tax, ns in taxes.items():
-        is_done = tax == "launch" and done & {"graph", "fused_graph"}
+        is_done = tax == "launch" and bool(done & {"graph", "fused_graph"})
+        is_done |= tax == "node" and facts.no_node_tax is not None
         if is_done or ns < max(WORTH_DOING * step_ns, facts.tax_error_ns(tax)):
             continue
         action = _action_for(tax, ns, facts, step_ns, work_ns)

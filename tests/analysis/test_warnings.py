@@ -173,6 +173,14 @@ def holed(hole_us: float) -> TraceBuilder:
     return builder
 
 
+def touching(gap_us: float) -> TraceBuilder:
+    """Ten ops of one hip launch each, so far apart."""
+    builder = trace()
+    for index in range(10):
+        builder.launch(index, 0.5, api="hipLaunchKernel").kernel(20 + index * (4 + gap_us), 4)
+    return builder
+
+
 def capturing(builder: TraceBuilder, at: float) -> TraceBuilder:
     return builder.api("cudaStreamBeginCapture", at, 1).api("cudaStreamEndCapture", at + 10, 1)
 
@@ -405,6 +413,7 @@ CASES = [
     Case("overlap", overtaken((10, 500), (30, 10.5)), 1,
          "(programmatic dependent launch, or the impossible durations)", overtaken((10, 500), (30, 10.5), stream=8)),
     # --- waits that contradict the record ---------------------------------------------------------------------------
+    Case("touching_ops", touching(0.001), 9, "9 of 9 (100 %) gaps are of 1 ns", touching(0.002)),
     Case("after_its_wait", trace().launch(0, 5).sync(6, 10).kernel(17.5, 4), 1,
          "1 of 1 (100 %) GPU ops start when a wait for all work has returned that began after their launch",
          trace().launch(0, 5).sync(6, 10).kernel(15.5, 4)),
