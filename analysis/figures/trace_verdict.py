@@ -107,9 +107,12 @@ def _compute(context: Context) -> VerdictDoc:
 
 
 def _in_graphs(context: Context) -> float | None:
-    """Share of the kept steps' kernels, of those with a launch, that run in replays."""
-    linked = int(context.linked_kernels.sum())
-    return int(context.graph_kernels.sum()) / linked if linked else None
+    """Share of a step's kernels, of those with a launch, that run in replays; null without steps."""
+    steps = context.step_figures
+    if steps is None or steps.kernels_with_launch is None or steps.kernels_in_graphs is None:
+        return None
+    linked, replayed = steps.kernels_with_launch.median, steps.kernels_in_graphs.median
+    return replayed / linked if linked and replayed is not None else None
 
 
 def _beside_replays(context: Context) -> list[str]:
