@@ -98,6 +98,8 @@ def _judged(
 ) -> VerdictDoc:
     host = float(np.median(host_submit_ns(context.trace, context.steps.launch_step, steps)))
     gpu_ops = float(np.median(context.steps.counted(context.steps.op_step)[steps]))
+    inside = np.isin(context.steps.op_step, steps)
+    linked = int((context.linked_kernels & inside).sum())
     idle = sum(taxes.values())
     scale = (step_ns - work_ns) / idle if idle else 0.0
     return verdict(
@@ -113,6 +115,7 @@ def _judged(
             clock_ns=context.trace.clock_ns,
             node_gap_ns=context.node_gap_ns,
             graph_launches=kind.graph_launches,
+            in_graphs=int((context.graph_kernels & inside).sum()) / linked if linked else None,
             blocking=context.blocking_words,
         )
     )

@@ -331,7 +331,7 @@ def _against(tax: str, ns: float, facts: StepFacts, step_ns: float, work_ns: flo
         low = _host_leaves(facts, ns, step_ns, work_ns)
         return _saving(what, ns, low=low, high=ns, step_ns=step_ns, kind="next_replay")
     if tax == "launch" and (facts.in_graphs or 0.0) >= MOSTLY_IN_GRAPHS:
-        listed = ", ".join(facts.beside_replays) or "beside it"
+        listed = ", ".join(facts.beside_replays) or "other launches"
         what = f"start the replay sooner: the host first makes {listed}; prepare that one step ahead"
         low = _host_leaves(facts, ns, step_ns, work_ns)
         return _saving(what, ns, low=low, high=ns, step_ns=step_ns, kind="before_replay")
